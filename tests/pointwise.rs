@@ -314,6 +314,16 @@ fn what_has_no_derivative_is_refused_with_its_line() {
             4,
             "pointer",
         ),
+        (
+            "@group(0) @binding(0) var map: texture_2d<f32>;\nfn f(x: f32) -> f32 {\n  let y = 2.0 * x;\n  return y * textureLoad(map, vec2<i32>(0, 1), 0).x;\n}",
+            4,
+            "a texture",
+        ),
+        (
+            "@group(0) @binding(0) var map: texture_2d<f32>;\n@group(0) @binding(1) var by: sampler;\nfn f(x: f32) -> f32 {\n  return textureSampleLevel(map, by, vec2<f32>(x, x), 0.0).x;\n}",
+            4,
+            "a texture",
+        ),
         ("fn f(x: f32) -> f32 {\n  switch 1u { case 1u: { return x; } default: { return 0.0; } }\n}", 2, "switch"),
     ] {
         match Pointwise::new(text, "f") {

@@ -104,6 +104,36 @@ fn both_derivatives_are_the_transposes_of_each_other() {
     }
 }
 
+/// The memory that is said before anything is computed is what an operator with one linearisation takes, and little more, in both products.
+#[test]
+fn an_operator_takes_the_memory_that_it_said() {
+    // No other test of the process has these windows, so nobody else allocates on the device.
+    for (window, mesh) in [(1 << 22, 32), (1 << 23, 16)] {
+        let options = Options { window_bytes: Some(window), ..Options::from_env().unwrap() };
+        on_grid([1, 1], &options, |worker| {
+            let before = worker.gpu().most_used();
+            let config = Config { particles: 16, mesh, ..config() };
+            let run = SimulationOperator::new(worker, config, 2, &[Observable::Density])?.with_cosmology()?;
+            let said = run.memory();
+            let model = Model::new(run);
+            let x = point(worker, &model, (1, 1.0), SIMPLE)?;
+            let at = model.at(worker, &x)?;
+            let (dx, dy) = (point(worker, &model, (2, 1.0), CHANGE)?, cotangent(worker, &model, 4)?);
+            let mut forward = Field::new(worker.gpu(), dy.space())?;
+            let mut reverse = Field::new(worker.gpu(), dx.space())?;
+            for _ in 0..2 {
+                at.jvp(worker, &dx, &mut forward)?;
+                at.vjp(worker, &dy, &mut reverse)?;
+            }
+            // What is the caller's: the noise of two fields beside that of the point, and three densities.
+            let fields = 4 * (2 * 16u64.pow(3) + 3 * mesh.pow(3));
+            let (taken, total) = (worker.gpu().most_used() - before - fields, said.total());
+            assert!(taken <= total && total <= taken + taken / 7, "{taken} bytes were taken, {total} said: {said:?}");
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn the_tangent_is_the_derivative_of_the_value() {
     on_grid([2, 1], &Options::from_env().unwrap(), |worker| {

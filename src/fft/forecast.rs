@@ -10,9 +10,8 @@
 //! In one piece these three follow each other. In `p` pieces they and the passes on either side form a pipeline: the time is that of the
 //! slowest of them, plus the others' for one piece.
 
-use super::axis::AxisPass;
 use super::error::FftError;
-use super::plan::{Buffer, Plan, Route, Stage, Transpose, buffers};
+use super::plan::{Plan, Route, Transpose};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::TransformTuning;
@@ -126,8 +125,8 @@ impl Forecast {
             field: volume(&plan.field) * spec.fields * number,
             spectrum: volume(&plan.spectrum) * spec.fields * mode,
             working: [
-                working(&plan.forward, volume(&plan.spectrum) * spec.fields) * mode,
-                working(&plan.inverse, 0) * mode,
+                plan.forward.working(volume(&plan.spectrum) * spec.fields, &|elements| elements * mode)[0],
+                plan.inverse.working(0, &|elements| elements * mode)[0],
             ],
         };
         let [forward, inverse] = [&plan.forward, &plan.inverse].map(|route| direction(route, mode, speeds, chunk));
@@ -138,36 +137,6 @@ impl Forecast {
     pub fn is_largest(&self) -> bool {
         extent(&self.plan.field) == extent(&self.plan.grid.part(self.plan.spec.cells, 0))
     }
-}
-
-/// Complex elements of all arrays that a route needs at once besides the caller's: what was recorded before an exchange is held until it
-/// has run. The output has `output` complex elements that may serve as scratch.
-fn working(route: &Route, output: u64) -> u64 {
-    let (mut held, mut most) = (0, 0);
-    for (i, buffer) in buffers(route, output).into_iter().enumerate() {
-        let stage = &route.stages[i];
-        held += scratch(stage);
-        match (buffer, route.between.get(i).and_then(Option::as_ref)) {
-            (Buffer::Work, _) if !stage.passes.is_empty() => held += stage.written(),
-            (Buffer::Pieces, Some(transpose)) => {
-                let elements =
-                    |side: usize| (0..transpose.pieces.len()).map(|p| transpose.elements(p)[side]).sum::<u64>();
-                most = most.max(held + elements(0) + elements(1));
-                held = elements(1);
-            }
-            _ => {}
-        }
-        most = most.max(held);
-    }
-    most
-}
-
-/// Complex elements of the scratch between the passes of a stage.
-fn scratch(stage: &Stage) -> u64 {
-    let [_, middle @ .., _] = &stage.passes[..] else { return 0 };
-    let moves = |pass: &&AxisPass| pass.kernel.four_step.is_some_and(|step| step.input != step.output);
-    let arrays = 1 + middle.iter().filter(moves).count() as u64;
-    stage.scratch().iter().product::<u64>() * stage.fields[0] * arrays
 }
 
 fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> DirectionForecast {

@@ -48,6 +48,7 @@ pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use pipeline::Trust;
 pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;
+pub(crate) use pool::class as pooled;
 pub use profile::{Profile, WorkgroupShape};
 pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};

@@ -147,8 +147,8 @@ impl Pool {
     }
 }
 
-/// The size class of `bytes`: the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
-fn class(bytes: u64) -> u64 {
+/// What an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
+pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);
     }

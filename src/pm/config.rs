@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
 };
-use crate::fft::{GradientSymbol, LaplacianSymbol};
+use crate::fft::{FftError, GradientSymbol, LaplacianSymbol};
 use crate::gpu::bytes;
-use crate::grid::{Box3, Grid, LayoutError, split};
+use crate::grid::{Box3, Grid, LayoutError};
 use crate::mesh::Window;
 
+use super::footprint::{Footprint, PlannedFor};
 use super::{NoiseBy, SimulationError};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
@@ -171,28 +172,10 @@ impl Config {
         (10.0 / self.box_size * self.mesh as f64).ceil() as u64
     }
 
-    /// Bytes of device memory that the largest rank of `grid` needs, by purpose. `ghosts` is the number of ghost cells on
-    /// each side of each cut axis.
-    pub(super) fn memory(&self, grid: Grid, ghosts: u64) -> MemoryEstimate {
-        let [p0, p1] = grid.parts().map(|p| p as u64);
-        let part = |n: u64, parts: u64| split(n, parts, 0).end;
-        let (n, m) = (self.particles, self.mesh);
-        let wide = |parts: u64| part(m, parts) + if parts > 1 { 2 * ghosts } else { 0 };
-        let particles = part(n, p0) * part(n, p1) * n;
-        let ghosted = wide(p0) * wide(p1) * m;
-        let own = part(m, p0) * part(m, p1) * m;
-        let half = |n: u64| n / 2 + 1;
-        let spectrum = |n: u64| {
-            // One array holds the modes before, between and after the transposes.
-            let before = part(n, p0) * part(n, p1) * half(n);
-            let between = part(n, p0) * n * part(half(n), p1);
-            before.max(between).max(n * part(n, p0) * part(half(n), p1))
-        };
-        let lpt = 3 * 8 * spectrum(n) + 4 * 4 * particles;
-        // While painting: the mesh with ghost cells, 8 bytes per cell, and the density; while solving: the density, its spectrum, those of
-        // three forces, and these on meshes with ghost cells.
-        let step = (8 * ghosted + 4 * own).max(12 * ghosted + 4 * own + 4 * 8 * spectrum(m));
-        MemoryEstimate { particles: 6 * 4 * particles, start: lpt, mesh: step }
+    /// Bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
+    pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
+        let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
+        Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })
     }
 }
 

@@ -141,7 +141,7 @@ impl Force {
         self.reaches = true;
     }
 
-    /// Records `out = density + shift` on this rank's own cells (C order): the mean density is 1.
+    /// Submits `out = density + shift` on this rank's own cells (C order): the mean density is 1.
     ///
     /// # Errors
     /// [`SimulationError`]; [`SimulationError::Lost`] when particles have no finite position.
@@ -160,7 +160,8 @@ impl Force {
         self.ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
         let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
         self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
-        Ok(())
+        // The painted integers, the largest array of all, are free again for what follows.
+        Ok(recorder.submit()?)
     }
 
     /// Records the spectrum of the density contrast: this rank's modes.
@@ -248,6 +249,11 @@ impl Force {
             self.forget();
         }
         Ok(())
+    }
+
+    /// Forgets the force, where nothing reads it any more; the particles stay where they are.
+    pub(super) fn release(&mut self) {
+        self.field = None;
     }
 
     /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any more.

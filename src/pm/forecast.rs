@@ -1,10 +1,10 @@
 //! What a run will take, before there is a device: memory, bytes and time. Pure.
 
 use crate::cosmology::{LptOrder, StepOp};
-use crate::fft::{DirectionForecast, Forecast, Route, Spec, Speeds, TransformTuning, Values};
-use crate::gpu::Profile;
+use crate::fft::{DirectionForecast, Forecast, Route, Spec, Speeds, Values};
 use crate::grid::{Cost, Grid, extent, volume};
 
+use super::footprint::PlannedFor;
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
 
@@ -73,8 +73,8 @@ impl Config {
         let grid = self.grid(ranks)?;
         let ops = self.schedule()?;
         let ghosts = self.typical_ghosts();
-        let memory = self.memory(grid, ghosts);
-        let tuning = TransformTuning::profile(Profile::Gpu);
+        let planned = PlannedFor::any_gpu();
+        let (memory, tuning) = (self.memory(grid, &planned)?, planned.tuning);
         let transform = |side: u64| Forecast::new(&Spec::new(Values::Real, [side; 3]), grid, 0, &tuning, speeds, CHUNK);
         let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
         let mut start = Work::default();
@@ -86,7 +86,7 @@ impl Config {
         start.add(inverse, &lattice.inverse);
 
         let apart = mesh.forward.device() + 3 * mesh.inverse.device();
-        let filter = mesh.plan.filter(3, tuning.usual_limits(), tuning.pieces)?.as_ref().map_or(apart, Route::traffic);
+        let filter = mesh.plan.filter(3, planned.limits, tuning.pieces)?.as_ref().map_or(apart, Route::traffic);
         let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, 0)));
         let mut steps = Work { device: Traffic { particles, cells, filter }.schedule(&ops), cost: Cost::default() };
         for _ in ops.iter().filter(|op| matches!(op, StepOp::Force)) {
@@ -133,9 +133,9 @@ mod tests {
         let (one, eight) = (of(1, 10), of(8, 10));
         assert_eq!(one.particle_memory, 6 * 4 * 256u64.pow(3));
         assert_eq!(one.exchange, [Cost::default(); 2]);
-        // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes are beside.
+        // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes and messages are beside.
         assert_eq!(eight.particle_memory, one.particle_memory / 8);
-        assert!(eight.memory() < one.memory() / 5 && eight.exchange[1].sent > 0);
+        assert!(eight.memory() < one.memory() / 3 && eight.exchange[1].sent > 0);
         assert!((eight.device[1] as f64 / one.device[1] as f64 - 0.125).abs() < 0.01);
         assert_eq!(of(1, 11).device[1] - one.device[1], of(1, 12).device[1] - of(1, 11).device[1]);
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };

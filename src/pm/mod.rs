@@ -10,6 +10,7 @@
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
+//! | `footprint` | what the arrays of a run take of a device |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
@@ -26,6 +27,7 @@
 
 mod config;
 mod error;
+mod footprint;
 mod force;
 mod forecast;
 mod gradient;
@@ -59,6 +61,7 @@ use crate::fft::Transform;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
+use footprint::PlannedFor;
 use force::Force;
 use start::{LatticeFields, Perturbation, Source};
 use traffic::Traffic;
@@ -188,7 +191,7 @@ impl Simulation {
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        let memory = config.memory(grid, config.typical_ghosts());
+        let memory = config.memory(grid, &PlannedFor::device(&context.gpu))?;
         let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
         let (needed, sharing) = (memory.total() + staging, context.sharing);
         if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
@@ -373,6 +376,8 @@ impl Simulation {
 
     /// Computes the force of where the particles are.
     fn solve(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        // What the force before took is free again for this one.
+        context.recorder.submit()?;
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.solve(&mut context.recorder, &mut self.comms, particles)

@@ -4,6 +4,7 @@ use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
 
+use super::footprint::PlannedFor;
 use super::gradient::{
     COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, cosmology_of,
     cosmology_values, uploaded, vectors,
@@ -73,7 +74,7 @@ impl Observable {
 pub struct SimulationOperator {
     sweeps: RefCell<Sweeps>,
     config: Config,
-    checkpoint_every: usize,
+    memory: GradientMemory,
     observables: Vec<Observable>,
     domain: Space,
     target: Space,
@@ -120,7 +121,10 @@ impl SimulationOperator {
         let config = Config { grid: Some(worker.comms.grid().parts()), ..config };
         let (grid, rank, context) = (worker.comms.grid(), worker.comms.rank(), &mut *worker.context);
         let sweeps = Sweeps::new(context, config.clone()).map_err(failed)?;
-        sweeps.memory(checkpoint_every).check(context).map_err(failed)?;
+        let planned = PlannedFor::device(&context.gpu);
+        let memory = sweeps.memory(&context.gpu, checkpoint_every);
+        let memory = memory.and_then(|memory| memory.of_operator(&config, grid, &planned)).map_err(failed)?;
+        memory.check(context).map_err(failed)?;
         let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
         let sites = regular(config.sites());
         let leaf = |observable: &Observable| match observable {
@@ -135,7 +139,7 @@ impl SimulationOperator {
             sweeps: RefCell::new(sweeps),
             observables: observables.to_vec(),
             config,
-            checkpoint_every,
+            memory,
             numbers,
         })
     }
@@ -157,7 +161,7 @@ impl SimulationOperator {
 
     /// Device memory of the operator with one linearisation; [`GradientMemory::states`] are those of each.
     pub fn memory(&self) -> GradientMemory {
-        self.sweeps.borrow().memory(self.checkpoint_every)
+        self.memory.clone()
     }
 
     fn has_cosmology(&self) -> bool {
@@ -263,8 +267,7 @@ impl Differentiable for SimulationOperator {
             };
             let mut sweeps = self.sweeps();
             let recorder = &context.recorder;
-            let mut tape =
-                Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.checkpoint_every)?;
+            let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
             sweeps.forward(context, &mut tape)?;
             sweeps.check(context)?;
             Ok(tape)
@@ -286,7 +289,7 @@ impl Differentiable for SimulationOperator {
 
     fn cost(&self) -> OperatorCost {
         let (sweeps, ops) = (self.sweeps.borrow(), &self.numbers.ops);
-        let (traffic, forces) = (sweeps.run.force_traffic(), self.memory().forces as u64);
+        let (traffic, forces) = (sweeps.run.force_traffic(), self.memory.forces as u64);
         let run = CallCost::passes(forces * Traffic::FORCE_PASSES, traffic.schedule(ops));
         let [tangent, adjoint] = [traffic.tangent(), traffic.adjoint()]
             .map(|(passes, bytes)| CallCost::passes(forces * passes, forces * bytes));

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of [`cosmology`](crate::cosmology). Order 1 takes
-//! one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3 inverse transforms more.
+//! one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3 inverse transforms more. What each leaves behind is
+//! submitted, so that its fields are free for the next.
 
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::exchange::GridComms;
@@ -97,6 +98,7 @@ pub(super) fn start(
             let keep = if order == 0 { 0.0 } else { 1.0 };
             fields.add(factors.position[order], &s, keep, &displacement[axis])?;
             fields.add(factors.momentum[order], &s, keep, &momentum[axis])?;
+            fields.recorder.submit()?;
         }
     }
     Ok(())
@@ -184,18 +186,21 @@ impl LatticeFields<'_> {
 
     /// The modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
     pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
-        let source = self.field()?;
-        let trace = self.strain(0, delta)?;
+        let (source, trace) = (self.field()?, self.strain(0, delta)?);
+        self.recorder.submit()?;
         let second = self.strain(1, delta)?;
         self.add_product(1.0, [&trace, &second], 0.0, &source)?;
         self.add(1.0, &second, 1.0, &trace)?;
+        self.recorder.submit()?;
         drop(second);
         let third = self.strain(2, delta)?;
         self.add_product(1.0, [&trace, &third], 1.0, &source)?;
+        self.recorder.submit()?;
         drop((trace, third));
         for which in 3..6 {
             let mixed = self.strain(which, delta)?;
             self.add_product(-1.0, [&mixed, &mixed], 1.0, &source)?;
+            self.recorder.submit()?;
         }
         self.spectrum(&source)
     }

@@ -26,7 +26,7 @@ mod transpose;
 use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
-use crate::grid::{Box3, Grid, LayoutError};
+use crate::grid::{Box3, Grid, LayoutError, volume};
 pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use route::Route;
@@ -92,8 +92,8 @@ impl Plan {
             .into_iter()
             .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The copies that restore a natural distribution are not needed.
-        while there.len() > 1 && there.last().is_some_and(|&(_, kind)| kind == StageKind::Copy) {
+        // The copies that restore a natural distribution are not needed, and nothing is to be done along axes of one point.
+        while there.len() > 1 && there.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
             there.pop();
         }
         let Some((axis, StageKind::Forward)) = there.pop() else { return Ok(None) };
@@ -114,13 +114,38 @@ impl Plan {
         let dear = limits.shared && one.moved_along(axis) > apart;
         Ok(if dear { None } else { Some(route(results)?) })
     }
+
+    /// [`Route::working`] of a filter with so many results: of its own route, or of the transforms that it takes instead and the modes between them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn filter_working(
+        &self,
+        results: u32,
+        limits: Limits,
+        pieces: u64,
+        bytes: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, FftError> {
+        let modes = volume(&self.spectrum) * self.spec.fields;
+        if let Some(route) = self.filter(results, limits, pieces)? {
+            return Ok(route.working(0, bytes)[0]);
+        }
+        let inverses = (0..results).map(|_| (&self.inverse, 0));
+        let (mut held, mut most) = (0, 0);
+        for (route, output) in std::iter::once((&self.forward, modes)).chain(inverses) {
+            let [needed, kept] = route.working(output, bytes);
+            most = most.max(held + needed);
+            // An exchange submits what was recorded before it.
+            held = if route.exchanges().next().is_some() { kept } else { held + kept };
+        }
+        Ok(bytes(modes) + most)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fft::spec::Distribution;
-    use crate::grid::volume;
 
     const LIMITS: Limits =
         Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
@@ -168,6 +193,28 @@ mod tests {
         // Only packing remains of an axis that is in the way.
         assert_eq!(count([true, false, false], [2, 2]), (2, 1));
         assert_eq!(count([true, true, true], [2, 2]), (3, 2));
+    }
+
+    #[test]
+    fn axes_of_one_point_cost_nothing() {
+        let count = |spec: &Spec, parts: [usize; 2]| {
+            let plan = plan(spec, parts, 0);
+            assert_eq!(plan.forward.passes().count(), plan.inverse.passes().count());
+            let filter = plan.filter(1, LIMITS, 1).unwrap().map(|route| route.passes().count());
+            (plan.forward.passes().count(), plan.forward.exchanges().count(), filter)
+        };
+        for (values, line) in [(Values::Complex, Some(1)), (Values::Real, None)] {
+            let spec = |shape: [u64; 3]| Spec::new(values, shape);
+            assert_eq!(count(&spec([1, 12, 10]), [1, 1]), (2, 0, Some(3)));
+            // A real line has no filter in one pass.
+            assert_eq!(count(&spec([1, 1, 10]), [1, 1]), (1, 0, line));
+            assert_eq!(count(&spec([1, 1, 1]), [1, 1]), (1, 0, line));
+            assert_eq!(count(&spec([1, 12, 10]), [1, 3]), (2, 1, Some(3)));
+            // Where the axis is cut among ranks its one point still goes to where it belongs.
+            assert_eq!(count(&spec([1, 12, 10]), [2, 1]), (3, 1, Some(3)));
+        }
+        assert_eq!(plan(&Spec::new(Values::Complex, [1, 12, 10]), [1, 1], 0).forward.traffic(), 32 * 120);
+        assert_eq!(count(&Spec::new(Values::Complex, [12, 1, 1]), [1, 1]), (1, 0, Some(1)));
     }
 
     #[test]

@@ -151,6 +151,9 @@ impl<'a> Lowering<'a> {
             Expression::GlobalVariable(_) => {
                 Err(self.refuse(at, "a variable outside of the function; make it an argument"))
             }
+            Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
+                Err(self.refuse(at, "a texture; make its values a leaf, which is an argument"))
+            }
             _ => Err(self.refuse(at, "an expression that is no arithmetic of f32")),
         }
     }

@@ -1,13 +1,6 @@
-//! What a loss says of the state that it sees.
+//! The derivatives of a loss by the particles.
 
-use super::parameters::uploaded;
-use super::sweeps::Sweeps;
-use crate::Context;
-use crate::fft::Spectral;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
-use crate::grid::volume;
-use crate::mesh::Bin;
-use crate::pm::{Simulation, SimulationError};
 
 /// The derivatives of a loss by positions and momenta of this rank's particles: vectors in one array, all along x in the order of the sites, then
 /// y, then z.
@@ -39,83 +32,4 @@ impl Cotangents {
     pub fn momenta(&self) -> &Array<f32> {
         &self.momenta
     }
-}
-
-/// What a loss of the final state is computed with.
-pub struct Observer<'a> {
-    pub(super) sweeps: &'a mut Sweeps,
-}
-
-impl Observer<'_> {
-    /// The run at its end.
-    pub fn run(&mut self) -> &mut Simulation {
-        &mut self.sweeps.run
-    }
-
-    /// The cotangents, all 0 at first.
-    pub fn cotangents(&self) -> &Cotangents {
-        &self.sweeps.bars
-    }
-
-    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order: what
-    /// [`Simulation::density`] downloads. All ranks call it. Waits for exchanges only.
-    ///
-    /// # Errors
-    /// [`SimulationError::Lost`], and those of the device and the ranks.
-    pub fn density(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.run.record_density(context, out)
-    }
-
-    /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells is `by`, says of the positions. All ranks
-    /// call it. Waits for exchanges only.
-    ///
-    /// # Errors
-    /// As [`density`](Self::density).
-    pub fn add_density(&mut self, context: &mut Context, by: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.density_adjoint(context, by)
-    }
-
-    /// Adds what a loss of the power spectrum says, whose derivative by the power of bin `b` of `spectrum`, which
-    /// [`Simulation::power`] has returned, is `by[b]`. All ranks call it with the same values. Waits for exchanges only.
-    ///
-    /// # Errors
-    /// As [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values than bins.
-    pub fn add_power(&mut self, context: &mut Context, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
-        if spectrum.len() != by.len() {
-            let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
-            return Err(SimulationError::OutOfRange {
-                what: "derivatives by power",
-                value: by.len().to_string(),
-                allowed,
-            });
-        }
-        let run = &mut self.sweeps.run;
-        run.settle(context)?;
-        let particles = super::super::displaced(&run.lattice, &run.displacement);
-        let (recorder, comms) = (&mut context.recorder, &mut run.comms);
-        let modes = run.force.contrast(recorder, comms, particles)?;
-        let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;
-        let transform = run.force.transform();
-        transform.scale_radially(recorder, &modes, &table)?;
-        let layout = transform.field_layout();
-        let cotangent = recorder.gpu().array::<f32>("pm::density_cotangent", volume(&layout.own))?;
-        transform.inverse(recorder, comms, &modes, None::<&Spectral>, &cotangent, &layout)?;
-        self.add_density(context, &cotangent)
-    }
-}
-
-/// The factors of modes of the contrast by mode number squared, whose inverse transform is the derivative by the contrast: the power of a bin is
-/// the mean of `|delta_k|^2 V / N^2` over its modes.
-fn power_table(n: u64, box_size: f64, spectrum: &[Bin], by: &[f64]) -> Vec<f32> {
-    // The inverse transform divides by N, and a mode counts for itself and its conjugate.
-    let unit = 2.0 * (box_size / n as f64).powi(3);
-    let of_bin: Vec<f32> = spectrum
-        .iter()
-        .zip(by)
-        .map(|(bin, by)| if bin.modes == 0 { 0.0 } else { (unit * by / bin.modes as f64) as f32 })
-        .collect();
-    let last = 3 * (n / 2) * (n / 2);
-    // Bins are around whole mode numbers, from 1 on.
-    let bin = |m2: u64| ((m2 as f64).sqrt() + 0.5).floor() as usize;
-    (0..=last).map(|m2| bin(m2).checked_sub(1).and_then(|bin| of_bin.get(bin)).copied().unwrap_or(0.0)).collect()
 }

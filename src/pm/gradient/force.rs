@@ -114,7 +114,6 @@ impl ForceDerivative {
         let (field, (mesh, ghosts)) = (placed.field()?, placed.force.mesh());
         let (gpu, own) = (recorder.gpu().clone(), self.filter.field_layout());
         let painted = gpu.array::<f32>("pm::painted", own.len())?;
-        let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
         let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
         for axis in 0..3 {
             let (particles, first) = (placed.particles(), axis * placed.lattice.len());
@@ -122,12 +121,12 @@ impl ForceDerivative {
             self.painter.paint(recorder, comms, (mesh, ghosts), values, (&painted, 0))?;
             if axis < 2 {
                 self.keep_spectrum(recorder, comms, &painted, axis)?;
-                // The mesh of integers is free again for the next.
-                recorder.submit()?;
-            } else {
-                self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
             }
+            // The mesh of integers is free again for what follows.
+            recorder.submit()?;
         }
+        let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
+        self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
         ghosts.exchange(recorder, comms, &density, Cells::Float)?;
         let meshes = ForceMeshes { force: field, density: &density };
         Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
@@ -218,8 +217,4 @@ impl ForceDerivative {
         let moved = PaintedValues { particles, values: by, first: 0, greatest, total: self.sites };
         Ok(self.painter.paint_tangent(recorder, comms, placed.force.mesh(), moved, out)?)
     }
-
-    /// Bytes of device memory of one cell of the mesh, ghost cells included, while [`accelerations`](Self::accelerations) works: the force, the painted
-    /// integers, what becomes of them, three spectra, and the result.
-    pub const BYTES_PER_CELL: u64 = 12 + 8 + 4 + 12 + 4;
 }

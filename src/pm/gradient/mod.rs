@@ -29,16 +29,19 @@
 mod cotangents;
 mod dots;
 mod force;
+mod memory;
+mod observer;
 mod parameters;
 mod start;
 mod states;
 mod sweeps;
 pub(super) mod vectors;
 
-pub use cotangents::{Cotangents, Observer};
+pub use cotangents::Cotangents;
+pub use memory::GradientMemory;
+pub use observer::Observer;
 pub use parameters::CosmologyGradient;
 pub(super) use parameters::{COUNT, Derivatives, Numbers, cosmology_of, cosmology_values, uploaded};
-pub use states::GradientMemory;
 pub(super) use sweeps::{NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
@@ -105,12 +108,13 @@ impl Gradient {
             return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
         }
         let sweeps = Sweeps::new(context, config)?;
-        sweeps.memory(checkpoint_every).check(context)?;
+        let memory = sweeps.memory(&context.gpu, checkpoint_every)?;
+        memory.check(context)?;
         let (config, recorder) = (&sweeps.run.config, &mut context.recorder);
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
         let derivatives = Rc::new(Derivatives::new(recorder, config, &config.cosmology)?);
         let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
-        let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), checkpoint_every)?;
+        let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), memory)?;
         Ok(Gradient { sweeps, tape })
     }
 

@@ -61,10 +61,20 @@ pub fn tangent(
                 fields.add(more[0], &s, 1.0, &out[0][axis])?;
                 fields.add(more[1], &s, 1.0, &out[1][axis])?;
             }
+            fields.recorder.submit()?;
         }
-        fields.recorder.submit()?;
     }
     Ok(())
+}
+
+/// The strains of both indices alike.
+fn diagonal(fields: &mut LatticeFields<'_>, delta: &Array<[f32; 2]>) -> Result<[Array<f32>; 3], SimulationError> {
+    let mut strain = |which: usize| {
+        let strain = fields.strain(which, delta)?;
+        fields.recorder.submit()?;
+        Ok::<_, SimulationError>(strain)
+    };
+    Ok([strain(0)?, strain(1)?, strain(2)?])
 }
 
 /// The modes of the source of the second order, and of its change.
@@ -73,7 +83,7 @@ fn source_and_tangent(
     [delta, change]: [&Array<[f32; 2]>; 2],
 ) -> Result<[Array<[f32; 2]>; 2], SimulationError> {
     let (source, tangent) = (fields.zeros()?, fields.zeros()?);
-    let diagonal = [fields.strain(0, delta)?, fields.strain(1, delta)?, fields.strain(2, delta)?];
+    let diagonal = diagonal(fields, delta)?;
     for axis in 0..3 {
         let (next, last) = (&diagonal[(axis + 1) % 3], &diagonal[(axis + 2) % 3]);
         let changed = fields.strain(axis, change)?;
@@ -95,9 +105,9 @@ fn source_and_tangent(
 /// What the adjoint of the start works on: fields of this rank's sites.
 pub struct StartCotangents<'a> {
     /// Of the displacements, by axis.
-    pub positions: [Array<f32>; 3],
+    pub positions: &'a [Array<f32>; 3],
     /// Of the momenta.
-    pub momenta: [Array<f32>; 3],
+    pub momenta: &'a [Array<f32>; 3],
     /// The derivatives of the amplitudes by the parameters, if these are asked for.
     pub amplitudes: &'a [Array<f32>],
 }
@@ -141,6 +151,7 @@ fn displacements(
             let displacement = fields.displacement(axis, source)?;
             dots.add(fields, numbers[0], [&bars.positions[axis], &displacement])?;
             dots.add(fields, numbers[1], [&bars.momenta[axis], &displacement])?;
+            fields.recorder.submit()?;
         }
         let bar = fields.field()?;
         fields.add(factors.position[order], &bars.positions[axis], 0.0, &bar)?;
@@ -166,7 +177,7 @@ fn second_order(
         let source = if wanted { Some(fields.second_order_source(delta)?) } else { None };
         displacements(fields, (factors, bars), (1, source.as_ref()), &source_bar, (dots, layout))?;
     }
-    let diagonal = [fields.strain(0, delta)?, fields.strain(1, delta)?, fields.strain(2, delta)?];
+    let diagonal = diagonal(fields, delta)?;
     for axis in 0..3 {
         let bar = fields.field()?;
         fields.add_product(1.0, [&source_bar, &diagonal[(axis + 1) % 3]], 0.0, &bar)?;
@@ -177,6 +188,8 @@ fn second_order(
     for which in 3..STRAINS.len() {
         let (mixed, bar) = (fields.strain(which, delta)?, fields.field()?);
         fields.add_product(-2.0, [&source_bar, &mixed], 0.0, &bar)?;
+        fields.recorder.submit()?;
+        drop(mixed);
         strain_adjoint(fields, which, &bar, density)?;
     }
     Ok(())

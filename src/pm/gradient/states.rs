@@ -2,92 +2,12 @@
 
 use std::fmt;
 
-use super::force::ForceDerivative;
+use super::memory::GradientMemory;
 use super::vectors::{pack, unpack};
 use crate::Context;
 use crate::cosmology::StepOp;
-use crate::gpu::{Array, DeviceError, Gpu, Recorder, bytes};
-use crate::grid::{Grid, split};
-use crate::pm::{Config, Simulation, SimulationError};
-
-/// Device memory of an evaluation of a gradient on the largest rank, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GradientMemory {
-    /// Forces of the run.
-    pub forces: usize,
-    /// Every which of their states is kept from the run.
-    pub checkpoint_every: usize,
-    /// States that are kept at a time: checkpoints, and those between two of them.
-    pub states: usize,
-    /// Bytes of a state: positions and momenta.
-    pub state: u64,
-    /// Particles, their cotangents and accelerations.
-    pub particles: u64,
-    /// Meshes while the adjoint of a force is computed, without ghost cells.
-    pub mesh: u64,
-}
-
-impl GradientMemory {
-    pub(super) fn new(config: &Config, grid: Grid, ops: &[StepOp], checkpoint_every: usize) -> Self {
-        let forces = ops.iter().filter(|op| **op == StepOp::Force).count();
-        let [p0, p1] = grid.parts().map(|parts| parts as u64);
-        let part = |n: u64| split(n, p0, 0).end * split(n, p1, 0).end * n;
-        let (particles, cells) = (part(config.particles), part(config.mesh));
-        GradientMemory {
-            forces,
-            checkpoint_every,
-            states: forces.div_ceil(checkpoint_every) + (checkpoint_every - 1).min(forces),
-            state: 24 * particles,
-            // Displacements, momenta; cotangents of both and of accelerations, these, other momenta; noise and one of a readout.
-            particles: (24 + 5 * 12 + 8) * particles,
-            mesh: ForceDerivative::BYTES_PER_CELL * cells,
-        }
-    }
-
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.states as u64 * self.state + self.particles + self.mesh
-    }
-
-    /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
-    pub(in crate::pm) fn check(&self, context: &Context) -> Result<(), SimulationError> {
-        let sharing = context.sharing;
-        match context.gpu.capabilities().memory.map(|all| all / sharing as u64) {
-            Some(available) if self.total() > available => {
-                let (needed, detail) = (self.total(), self.to_string());
-                Err(SimulationError::Memory { needed, detail, available, sharing })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Config {
-    /// Device memory of a gradient, or of an operator with one linearisation, on `ranks` ranks, with a state kept of every `checkpoint_every`-th force.
-    ///
-    /// # Errors
-    /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
-    pub fn gradient_memory(&self, ranks: usize, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
-        self.validate()?;
-        if checkpoint_every == 0 {
-            let (what, allowed) = ("checkpoint_every", "1 or more".into());
-            return Err(SimulationError::OutOfRange { what, value: "0".into(), allowed });
-        }
-        Ok(GradientMemory::new(self, self.grid(ranks)?, &self.schedule()?, checkpoint_every))
-    }
-}
-
-impl fmt::Display for GradientMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [states, particles, mesh] = [self.states as u64 * self.state, self.particles, self.mesh].map(bytes);
-        let GradientMemory { states: count, checkpoint_every, .. } = self;
-        write!(
-            f,
-            "{states} for {count} states, a checkpoint at every {checkpoint_every}. force, {particles} for particles and {mesh} for the force mesh"
-        )
-    }
-}
+use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+use crate::pm::{Simulation, SimulationError};
 
 /// The states at forces: checkpoints, and those after the last checkpoint that was asked for.
 pub struct States {

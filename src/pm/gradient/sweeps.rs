@@ -6,14 +6,16 @@ use std::rc::Rc;
 use super::cotangents::Cotangents;
 use super::dots::Dots;
 use super::force::{ForceDerivative, Placed};
+use super::memory::{GradientMemory, check_particles};
 use super::parameters::{Derivatives, Numbers};
 use super::start::{self, StartCotangents, StartTangent};
-use super::states::{GradientMemory, States};
+use super::states::States;
 use super::vectors::{pack, unpack};
 use crate::Context;
 use crate::cosmology::{LptFactors, StepOp};
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
+use crate::pm::footprint::PlannedFor;
 use crate::pm::start::{LatticeFields, Perturbation, Source};
 use crate::pm::{Config, Simulation, SimulationError};
 
@@ -33,9 +35,8 @@ impl Tape {
         recorder: &Recorder,
         noise: Array<f32>,
         (numbers, derivatives): (&Rc<Numbers>, &Rc<Derivatives>),
-        checkpoint_every: usize,
+        memory: GradientMemory,
     ) -> Result<Self, SimulationError> {
-        let memory = sweeps.memory(checkpoint_every);
         let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
         Ok(Tape { noise, numbers: numbers.clone(), derivatives: derivatives.clone(), states })
     }
@@ -86,6 +87,7 @@ pub struct Sweeps {
 impl Sweeps {
     /// For a run with the parameters of `config`. All ranks call it.
     pub fn new(context: &mut Context, config: Config) -> Result<Self, SimulationError> {
+        check_particles(&config)?;
         let run = Simulation::plan(context, config, 0)?;
         let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut context.recorder);
         let count = super::parameters::Layout::new(&run.ops).start + 4;
@@ -103,9 +105,10 @@ impl Sweeps {
         })
     }
 
-    /// Device memory of a derivative with a state kept of every so many forces.
-    pub fn memory(&self, checkpoint_every: usize) -> GradientMemory {
-        GradientMemory::new(&self.run.config, self.run.grid(), &self.run.ops, checkpoint_every)
+    /// Device memory of a gradient with a state kept of every so many forces.
+    pub fn memory(&self, gpu: &Gpu, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
+        let (run, planned) = (&self.run, PlannedFor::device(gpu));
+        GradientMemory::new(&run.config, run.grid(), &run.ops, checkpoint_every, &planned)
     }
 
     /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is still to be asked of the run's force.
@@ -152,6 +155,9 @@ impl Sweeps {
         }
         run.settle(context)?;
         run.done = ops.len();
+        // A loss has its memory.
+        run.force.release();
+        context.recorder.submit()?;
         Ok(())
     }
 
@@ -274,15 +280,14 @@ impl Sweeps {
 
     /// The adjoint of the start.
     fn start_adjoint(&mut self, context: &mut Context, tape: &Tape) -> Result<Array<f32>, SimulationError> {
-        let (recorder, comms) = (&mut context.recorder, &mut self.run.comms);
-        let mut fields = LatticeFields { recorder, comms, lpt: &self.lpt };
-        let bars = StartCotangents {
-            positions: [fields.field()?, fields.field()?, fields.field()?],
-            momenta: [fields.field()?, fields.field()?, fields.field()?],
-            amplitudes: &tape.derivatives.amplitudes,
-        };
-        unpack(fields.recorder, &self.bars.positions, 0, &bars.positions)?;
-        unpack(fields.recorder, &self.bars.momenta, 0, &bars.momenta)?;
+        let Simulation { displacement, momentum, comms, .. } = &mut self.run;
+        let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
+        // Nobody needs the particles any more, so their arrays take the cotangents by axis.
+        unpack(fields.recorder, &self.bars.positions, 0, displacement)?;
+        unpack(fields.recorder, &self.bars.momenta, 0, momentum)?;
+        fields.recorder.submit()?;
+        let amplitudes = &tape.derivatives.amplitudes;
+        let bars = StartCotangents { positions: displacement, momenta: momentum, amplitudes };
         start::adjoint(&mut fields, tape.source(), &bars, (&mut self.dots, &tape.numbers.layout))
     }
 
@@ -359,10 +364,8 @@ impl Sweeps {
         tape: &Tape,
         by: &RunTangent<'_>,
     ) -> Result<(), SimulationError> {
-        let (recorder, comms) = (&mut context.recorder, &mut self.run.comms);
-        let mut fields = LatticeFields { recorder, comms, lpt: &self.lpt };
-        let vectors =
-            [[fields.field()?, fields.field()?, fields.field()?], [fields.field()?, fields.field()?, fields.field()?]];
+        let Simulation { displacement, momentum, comms, .. } = &mut self.run;
+        let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
         let mut factors = LptFactors { position: [0.0; 2], momentum: [0.0; 2] };
         if let Some(NumbersTangent { numbers, .. }) = &by.numbers
             && let [.., x1, x2, p1, p2] = numbers[..]
@@ -371,8 +374,9 @@ impl Sweeps {
         }
         let amplitudes = by.numbers.as_ref().map(|change| &change.amplitudes);
         let by = StartTangent { noise: by.noise, amplitudes, factors };
-        start::tangent(&mut fields, tape.source(), &by, [&vectors[0], &vectors[1]])?;
-        pack(fields.recorder, &vectors[0], &self.bars.positions, 0)?;
-        Ok(pack(fields.recorder, &vectors[1], &self.bars.momenta, 0)?)
+        // The particles are still to be placed, so their arrays take the tangents by axis.
+        start::tangent(&mut fields, tape.source(), &by, [displacement, momentum])?;
+        pack(fields.recorder, displacement, &self.bars.positions, 0)?;
+        Ok(pack(fields.recorder, momentum, &self.bars.momenta, 0)?)
     }
 }

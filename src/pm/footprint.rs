@@ -1,0 +1,146 @@
+//! What the arrays of a run take of a device, before there are any. Pure.
+//!
+//! Arrays are free again when the work with them has been submitted, so what is added up here is what lives between two submissions. Bytes are those of
+//! the largest rank, rounded as the device's pool rounds each array.
+
+use crate::cosmology::LptOrder;
+use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning, Values};
+use crate::gpu::{Gpu, Profile, pooled};
+use crate::grid::{Grid, extent, volume};
+
+use super::Config;
+
+/// What transforms are planned for.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedFor {
+    pub tuning: TransformTuning,
+    pub limits: Limits,
+}
+
+impl PlannedFor {
+    /// This device.
+    pub fn device(gpu: &Gpu) -> Self {
+        let tuning = TransformTuning::of(gpu);
+        PlannedFor { tuning, limits: tuning.limits(gpu.capabilities()) }
+    }
+
+    /// A GPU of which nothing else is known.
+    pub fn any_gpu() -> Self {
+        let tuning = TransformTuning::profile(Profile::Gpu);
+        PlannedFor { tuning, limits: tuning.usual_limits() }
+    }
+}
+
+/// Bytes of a real field of a rank, of its modes, and of the working arrays of its inverse transform; the forward one works in the modes on one rank.
+pub(super) struct Transformed {
+    /// Modes.
+    pub count: u64,
+    pub field: u64,
+    pub modes: u64,
+    pub forward: u64,
+    pub inverse: u64,
+}
+
+impl Transformed {
+    fn new(plan: &Plan) -> Self {
+        let modes = volume(&plan.spectrum);
+        Transformed {
+            count: modes,
+            field: pooled(4 * volume(&plan.field)),
+            modes: complex(modes),
+            forward: plan.forward.working(modes, &complex)[0],
+            inverse: plan.inverse.working(0, &complex)[0],
+        }
+    }
+
+    /// Modes becoming a field.
+    pub fn back(&self) -> u64 {
+        self.field + self.inverse
+    }
+
+    /// A field becoming modes, which are there, too.
+    pub fn there(&self) -> u64 {
+        self.field + self.modes + self.forward
+    }
+}
+
+fn complex(elements: u64) -> u64 {
+    pooled(8 * elements)
+}
+
+/// The arrays of a run on the largest rank.
+pub(super) struct Footprint {
+    pub order: LptOrder,
+    /// Particles of the rank.
+    pub particles: u64,
+    /// Fields on the lattice of the particles.
+    pub lattice: Transformed,
+    /// Fields on the force mesh, without ghost cells.
+    pub mesh: Transformed,
+    /// Cells of the mesh with its ghost cells.
+    ghosted: u64,
+    /// Ghost cells that are sent along each axis.
+    sent: [u64; 2],
+    /// Working arrays of filters of one result and of three.
+    pub filters: [u64; 2],
+}
+
+impl Footprint {
+    /// Those of `config` over `grid`, with so many ghost cells on each side of each axis that is cut.
+    pub fn new(config: &Config, grid: Grid, ghosts: u64, planned: &PlannedFor) -> Result<Self, FftError> {
+        let PlannedFor { tuning, limits } = *planned;
+        let plan = |side: u64| Plan::new(&Spec::new(Values::Real, [side; 3]), grid, 0, limits, tuning.pieces);
+        let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
+        let filter = |results: u32| mesh.filter_working(results, limits, tuning.pieces, &complex);
+        let part = extent(&mesh.field);
+        let cut = |axis: usize| grid.parts()[axis] > 1;
+        let wide = |axis: usize| part[axis] + if cut(axis) { 2 * ghosts } else { 0 };
+        // The second axis takes the ghost cells of the first along.
+        let across = [part[1], wide(0)];
+        Ok(Footprint {
+            order: config.lpt,
+            particles: volume(&lattice.field),
+            lattice: Transformed::new(&lattice),
+            mesh: Transformed::new(&mesh),
+            ghosted: wide(0) * wide(1) * part[2],
+            sent: [0, 1].map(|axis| if cut(axis) { 2 * ghosts * across[axis] * part[2] } else { 0 }),
+            filters: [filter(1)?, filter(3)?],
+        })
+    }
+
+    /// So many bytes for each particle, in one array.
+    pub fn of_particles(&self, bytes: u64) -> u64 {
+        pooled(bytes * self.particles)
+    }
+
+    /// So many bytes for each cell with the ghost cells, and the messages that bring these.
+    pub fn of_cells(&self, bytes: u64) -> u64 {
+        let messages = self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells));
+        pooled(bytes * self.ghosted) + messages.sum::<u64>()
+    }
+
+    /// Displacements and momenta, by axis.
+    pub fn phase_space(&self) -> u64 {
+        6 * self.of_particles(4)
+    }
+
+    /// The initial conditions while they are made: noise, modes of the contrast, and what each axis and each strain takes.
+    pub fn start(&self) -> u64 {
+        let Transformed { field, modes, .. } = self.lattice;
+        let kept = field + modes;
+        match self.order {
+            LptOrder::First => kept + self.lattice.there().max(self.lattice.back()),
+            LptOrder::Second => kept + self.second_order_source().max(modes + self.lattice.back()),
+        }
+    }
+
+    /// The source of the second order from the modes of the contrast: the source, the trace, and a strain; at the end its modes.
+    pub fn second_order_source(&self) -> u64 {
+        (2 * self.lattice.field + self.lattice.back()).max(self.lattice.there())
+    }
+
+    /// A force: the painted integers and the density; then the density and three components.
+    pub fn force(&self) -> u64 {
+        self.mesh.field + self.of_cells(8).max(self.filters[1] + self.of_cells(12))
+    }
+}
