@@ -269,6 +269,20 @@ def test_wrong_groups_of_samples():
         mi.sample_groups(None, 0)
 
 
+def test_a_rank_that_fails_ends_the_fits_of_other_groups():
+    def body(comm):
+        group = mi.sample_groups(comm, 2)
+
+        def callback(samples, report):
+            if comm.rank == 1:
+                raise KeyError("the second rank gives up")
+
+        mi.optimize_kl(problem(group)[0], n_total_iterations=3, n_samples=1, callback=callback, **FEWER)
+
+    with pytest.raises(KeyError, match="gives up"):
+        meshloom.ranks(2, body)
+
+
 def at_points(comm=None):
     """Data at points of a field, of which each rank has those in its cells, and the model of them."""
     sky = maker((6, 4)).finalize(comm)
