@@ -119,6 +119,8 @@ fn agrees(report: &Value) {
     // Of samples 1 is to be expected, of the 512 cells within 4 standard deviations of 6 %.
     assert!((number("/chi_squared/of_samples") - 1.0).abs() < 0.25, "{report}");
     assert!(number("/chi_squared/of_white_noise") < 1.1, "{report}");
+    // Two sums of 512 squares, each known to 6 %: their root's ratio to 4.4 %, of which four and a bit.
+    assert!((number("/agreement/error_over_std") - 1.0).abs() < 0.2, "{report}");
 }
 
 /// Two mirrored samples: the mean between them, and sqrt(2) of their distance from it.
@@ -205,7 +207,18 @@ fn options_come_from_a_file_and_go_into_one() {
 
     let estimate = Call::new(&["reconstruct", "--estimate", "--config", &file, "--ranks", "2"]).succeeds().stdout;
     assert!(estimate.contains("2 rank(s) in 1 group(s)") && estimate.contains("memory"), "{estimate}");
-    let wrong = scratch.file("wrong.toml", "nois = 1\n");
-    let words = ["reconstruct", "--config", &wrong, "-o", &scratch.word("out")];
-    Call::new(&words).run().is_error("an unknown key", 1, &["nois"]);
+    // A key that is wrong is said with its line, whichever part of the options it belongs to.
+    for (text, words) in [
+        ("noise = 1\nnois = 1\n", ["line 2", "`nois`", "noise"]),
+        ("# a run\n\nsteps = 'many'\n", ["line 3", "`steps`", "i64"]),
+        ("sigma8 = 0.8\nwa = [1]\n", ["line 2", "`wa`", "f64"]),
+        ("box = 40\nsamples = 1.5\n", ["line 2", "`samples`", "1.5"]),
+    ] {
+        let wrong = scratch.file("wrong.toml", text);
+        for command in ["reconstruct", "simulate"] {
+            let words = if command == "simulate" { ["wrong.toml", "line", ""] } else { words };
+            let call = [command, "--config", &wrong, "-o", &scratch.word("out")];
+            Call::new(&call).run().is_error("a wrong key", 1, &words);
+        }
+    }
 }

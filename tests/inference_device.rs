@@ -216,10 +216,10 @@ fn sums_of_fields_are_those_of_the_host() {
                 ("a", Leaf::vector(3)),
                 ("b", Leaf::cells(&regular)),
                 ("c", Leaf::parameters(2)),
-                ("d", Leaf::vector(3000)),
+                ("d", Leaf::vector(5000)),
             ];
             let space = Space::new(leaves)?;
-            let len = 3 + 210 + 2 + 3000;
+            let len = 3 + 210 + 2 + 5000;
             let [x, y]: [Vec<f64>; 2] =
                 [1, 2].map(|seed| white(len, seed).into_iter().map(|x| f64::from(x as f32)).collect());
             let [fx, fy] = [&x, &y].map(|values| field(worker, &space, values));

@@ -128,6 +128,15 @@ fn ten_pointwise_operators_are_one_dispatch() {
             worker.context.recorder.wait()?;
             let after = worker.context.recorder.counts();
             assert_eq!(after.dispatches - before.dispatches, 3, "one for each call");
+            // The derivative and its transpose at once are one, too, and what one after the other gives.
+            let (mut at_once, mut apart) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
+            at.normal(worker, &x, &mut at_once)?;
+            worker.context.recorder.wait()?;
+            assert_eq!(worker.context.recorder.counts().dispatches - after.dispatches, 1);
+            at.vjp(worker, &dy, &mut apart)?;
+            for (at_once, apart) in host(worker, &at_once)?["x"].iter().zip(&host(worker, &apart)?["x"]) {
+                assert!((at_once - apart).abs() <= 1e-5 * apart.abs(), "{at_once} {apart}");
+            }
             let words = 4 * 4 * 5 * 6;
             let cost = model.cost();
             assert_eq!(
@@ -613,18 +622,43 @@ fn pointwise_functions_meet_behind_other_operators() {
     });
 }
 
+/// Sums of products, and of fields alone of magnitudes: as many at once as are asked for, of leaves of all kinds.
 #[test]
-fn sums_of_fields_alone_are_of_magnitudes() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let cells = Leaf::cells(&regular(worker, [4, 5, 6]));
-        let space = Space::new([("many", cells), ("few", Leaf::vector(5))])?;
-        let (x, y) = (random_field(worker, &space, 1)?, random_field(worker, &space, 2)?);
-        let found = worker.sums(&[(&x, None), (&x, Some(&y))])?;
-        let (x, y) = (host(worker, &x)?, host(worker, &y)?);
-        let magnitudes: f64 = x.values().flatten().map(|x| x.abs()).sum();
-        let products: f64 = x.iter().map(|(name, x)| x.iter().zip(&y[name]).map(|(x, y)| x * y).sum::<f64>()).sum();
-        assert!((found[0] - magnitudes).abs() < 1e-10 * magnitudes, "{} {magnitudes}", found[0]);
-        assert!((found[1] - products).abs() < 1e-6 * magnitudes, "{} {products}", found[1]);
-        Ok(())
-    });
+fn many_sums_at_once_are_those_of_each() {
+    for options in options() {
+        on_grid([1, 1], &options, |worker| {
+            let cells = Leaf::cells(&regular(worker, [4, 50, 60]));
+            let space = Space::new([("cells", cells), ("few", Leaf::vector(5)), ("many", Leaf::vector(5000))])?;
+            let [x, y, z] =
+                [random_field(worker, &space, 1)?, random_field(worker, &space, 2)?, random_field(worker, &space, 3)?];
+            let asked = [
+                (&x, Some(&y)),
+                (&x, None),
+                (&y, Some(&y)),
+                (&y, Some(&z)),
+                (&z, None),
+                (&z, Some(&x)),
+                (&y, None),
+                (&x, Some(&x)),
+            ];
+            let found = worker.sums(&asked)?;
+            for (one, found) in asked.into_iter().zip(found) {
+                assert_eq!(worker.sums(&[one])?, [found], "alone");
+                let (a, b) = (host(worker, one.0)?, one.1.map(|b| host(worker, b)).transpose()?);
+                let terms = a.iter().flat_map(|(name, a)| {
+                    let b = b.as_ref().map(|b| &b[name]);
+                    a.iter().enumerate().map(move |(at, a)| b.map_or(a.abs(), |b| a * b[at]))
+                });
+                let (wanted, scale) = terms.fold((0.0, 0.0), |(sum, scale), term| (sum + term, scale + term.abs()));
+                // Products are rounded to f32, magnitudes are exact.
+                let bound = if one.1.is_some() { 6e-8 } else { 1e-12 };
+                assert!((found - wanted).abs() <= bound * scale, "{found} {wanted}");
+            }
+            let before = worker.context.recorder.counts();
+            worker.sums(&asked)?;
+            let after = worker.context.recorder.counts();
+            assert_eq!((after.submits - before.submits, after.downloads - before.downloads), (1, 1));
+            Ok(())
+        });
+    }
 }

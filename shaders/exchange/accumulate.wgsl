@@ -19,6 +19,7 @@ var<storage, read> index: array<u32>;
 #endif
 var<storage, read_write> words: array<atomic<u32>>;
 
+#import exchange::element
 #import exchange::term
 #import gpu::fixed
 

@@ -12,6 +12,7 @@ var<storage, read> y: array<f32>;
 #endif
 var<storage, read_write> words: array<atomic<u32>>;
 
+#import exchange::element
 #import exchange::term
 
 var<workgroup> here: atomic<u32>;

@@ -1,18 +1,9 @@
-// The terms of a sum, in blocks of GROUP.
-
-/// The element of a lane in a block; beyond the last where there is no such block, without a product that 32 bits do not hold.
-fn element(block: u32, lane: u32) -> u32 {
-    return select(params.count, block * GROUP + lane, block <= params.count / GROUP);
-}
+// The terms of a sum.
 
 fn term(i: u32) -> f32 {
 #if product
     return load_x(params.x_start + i) * load_y(params.y_start + i);
 #else
-#if magnitude
-    return abs(load_x(params.x_start + i));
-#else
     return load_x(params.x_start + i);
-#endif
 #endif
 }

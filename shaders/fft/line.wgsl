@@ -13,6 +13,14 @@ fn unknown_zero(which: u32) -> u32 {
         params.line_input_more.w, which == 1u);
 }
 
+// The same number, through a choice that no compiler can make. A sum of its parts is then never made one operation with a product that they are, which
+// would round otherwise than where the two stand in different kernels.
+fn kept_apart(value: Complex) -> Complex { return select(value, Complex(), unknown_zero(1u) != 0u); }
+
+// A real number as a complex one whose imaginary part no compiler knows to be 0, another one for each point: arithmetic with zeros that are known, or
+// known to be equal, would be contracted otherwise than where they come from memory.
+fn from_real(value: Real) -> Complex { return Complex(value, select(Real(), value, unknown_zero(1u) != 0u)); }
+
 // The counters of a line by its number.
 fn counters(line: u32) -> vec3<u32> {
     let rest = line / params.line_sizes.x;

@@ -5,11 +5,14 @@
 // scale exp(half e_j) / sqrt(sum c exp(power e)) with multiplicities c, and shares the terms of that sum over the sum; with power = 0 there is
 // no sum and no share.
 //
-// Layout: `p` latent values, places of which are in params; `table` abscissae of all modes, then widths of steps. Mode 0 stands for the mean.
+// Layout: `p` hyper-parameters, places of which are in params; `spectrum` the excitations of the Wiener process, two for each step; `table` abscissae of all modes, then widths of steps. Mode 0 stands for the mean.
 // Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
+#if wiener
+var<storage, read> spectrum: array<f32>;
+#endif
 var<storage, read> table: array<f32>;
 var<storage, read> multiplicity: array<f32>;
 var<storage, read_write> amplitude: array<f32>;
@@ -24,8 +27,8 @@ fn step_to(mode: u32, h: Hyper) -> vec3<f32> {
     if mode < 2u { return vec3<f32>(0.0); }
     let t = width(mode);
     let at = excitation(mode);
-    let v = h.flexibility * sqrt(t) * load_p(at + 1u);
-    return vec3<f32>(v, h.flexibility * sqrt(t) * load_p(at) * sqrt(t * t / 12.0 + h.asperity) + 0.5 * t * v, t);
+    let v = h.flexibility * sqrt(t) * load_spectrum(at + 1u);
+    return vec3<f32>(v, h.flexibility * sqrt(t) * load_spectrum(at) * sqrt(t * t / 12.0 + h.asperity) + 0.5 * t * v, t);
 }
 #endif
 

@@ -52,7 +52,7 @@ fn abscissa(mode: u32) -> f32 { return load_table(mode); }
 fn width(mode: u32) -> f32 { return load_table(params.bins + mode); }
 
 /// Where the excitations of the step that ends at a mode are.
-fn excitation(mode: u32) -> u32 { return params.spectrum + 2u * (mode - 2u); }
+fn excitation(mode: u32) -> u32 { return 2u * (mode - 2u); }
 
 /// Two steps (v, y, t) one after the other: v is added to the velocity, y to the position, beside the velocity before times t.
 fn joined(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {

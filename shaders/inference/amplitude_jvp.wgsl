@@ -1,12 +1,16 @@
 // The derivative of the amplitudes (amplitude.wgsl) times a tangent of latent values:
 // d amplitude_j = amplitude_j (d scale + half de_j - power / 2 sum share de).
 //
-// Layout: as there; `dp` tangents of `p`; `amplitude` and `share` as they are at the point; `tangent` is written.
+// Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` and `share` as they are at the point; `tangent` is written.
 // Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
 var<storage, read> dp: array<f32>;
+#if wiener
+var<storage, read> spectrum: array<f32>;
+var<storage, read> d_spectrum: array<f32>;
+#endif
 var<storage, read> table: array<f32>;
 var<storage, read> amplitude: array<f32>;
 var<storage, read> share: array<f32>;
@@ -35,9 +39,9 @@ fn step_to(mode: u32, h: Hyper, d: Tangents) -> vec3<f32> {
     let at = excitation(mode);
     let factor = h.flexibility * sqrt(t);
     let root = sqrt(t * t / 12.0 + h.asperity);
-    let v = factor * (load_dp(at + 1u) + d.flexibility * load_p(at + 1u));
-    let x = load_p(at);
-    let y = factor * (root * (load_dp(at) + d.flexibility * x) + 0.5 * d.asperity * x / root);
+    let v = factor * (load_d_spectrum(at + 1u) + d.flexibility * load_spectrum(at + 1u));
+    let x = load_spectrum(at);
+    let y = factor * (root * (load_d_spectrum(at) + d.flexibility * x) + 0.5 * d.asperity * x / root);
     return vec3<f32>(v, y + 0.5 * t * v, t);
 }
 #endif

@@ -3,7 +3,8 @@
 // With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j - power / 2 share_j G. Those of the Wiener process go back
 // through its two sums from the last mode on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
 //
-// Layout: as there; `cotangent` of all modes; `out` one number for each of `p`; what it has for the amplitude of mode 0 is added to, the rest written.
+// Layout: as there; `cotangent` of all modes; `out` one number for each of `p`, `d_spectrum` for each of `spectrum`; what `out` has for the amplitude of
+// mode 0 is added to, the rest written.
 // Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
 
 var<uniform> params: Params;
@@ -13,6 +14,10 @@ var<storage, read> amplitude: array<f32>;
 var<storage, read> share: array<f32>;
 var<storage, read> cotangent: array<f32>;
 var<storage, read_write> out: array<f32>;
+#if wiener
+var<storage, read> spectrum: array<f32>;
+var<storage, read_write> d_spectrum: array<f32>;
+#endif
 
 fn load_latent(at: u32) -> f32 { return load_p(at); }
 
@@ -78,10 +83,10 @@ fn each_workgroup(number: u32, lane: u32) {
         let root = sqrt(t * t / 12.0 + h.asperity);
         let first = factor * root * state.x;
         let second = factor * (behind + 0.5 * t * state.x);
-        store_out(at, first);
-        store_out(at + 1u, second);
-        shape += load_p(at) * first + load_p(at + 1u) * second;
-        rough += 0.5 * factor * load_p(at) * state.x / root;
+        store_d_spectrum(at, first);
+        store_d_spectrum(at + 1u, second);
+        shape += load_spectrum(at) * first + load_spectrum(at + 1u) * second;
+        rough += 0.5 * factor * load_spectrum(at) * state.x / root;
     }
 #endif
     shape = sum_of(lane, shape);

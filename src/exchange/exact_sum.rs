@@ -4,6 +4,8 @@
 //! greatest magnitude of each batch -> among ranks -> add as integers -> among ranks -> f32
 //! ```
 //!
+//! [`SeveralSums`](super::SeveralSums) makes many such sums at once.
+//!
 //! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and two atomic additions
 //! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
@@ -14,6 +16,9 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
+
+/// Which element is which lane's: the module `exchange::element`.
+pub(super) const ELEMENT: &str = include_str!("../../shaders/exchange/element.wgsl");
 
 const WHAT: &str = "ExactSum";
 
@@ -27,20 +32,20 @@ const GROUPS: u64 = 4096;
 const LOCAL: u32 = 1024;
 
 crate::gpu::kernel_params! {
-    struct SumParams {
-        count: u32,
+    pub(super) struct SumParams {
+        pub count: u32,
         /// Sums.
-        sums: u32,
-        x_start: u32,
-        y_start: u32,
+        pub sums: u32,
+        pub x_start: u32,
+        pub y_start: u32,
         /// The word of the greatest magnitude.
-        most: u32,
+        pub most: u32,
         /// The first word of the sums.
-        start: u32,
+        pub start: u32,
         /// Bits of a term.
-        bits: u32,
+        pub bits: u32,
         /// Elements of an invocation.
-        per: u32,
+        pub per: u32,
     }
 }
 
@@ -114,27 +119,22 @@ pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
 fn magnitude(product: bool) -> KernelSource {
     KernelSource::new("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"))
         .params::<SumParams>()
+        .module("exchange::element", ELEMENT)
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .flag("product", product)
-        .flag("magnitude", false)
 }
 
-/// Terms added to sums, or (of a single one) their magnitudes.
-fn accumulate([product, magnitude, binned, local]: [bool; 4]) -> KernelSource {
+/// Terms added to sums.
+fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
     KernelSource::new("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"))
         .params::<SumParams>()
+        .module("exchange::element", ELEMENT)
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .module("gpu::fixed", FIXED)
         .flag("product", product)
-        .flag("magnitude", magnitude)
         .flag("binned", binned)
         .flag("local", local)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
-}
-
-/// The sum of magnitudes.
-fn accumulate_magnitudes() -> KernelSource {
-    accumulate([false, true, false, true])
 }
 
 fn value() -> KernelSource {
@@ -155,17 +155,16 @@ const FORMS: [[bool; 3]; 6] = [
 
 /// All kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = FORMS.into_iter().map(|[product, binned, local]| accumulate([product, false, binned, local]));
-    forms.chain([magnitude(false), magnitude(true), accumulate_magnitudes(), value()]).collect()
+    FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), value()]).collect()
 }
 
 /// Elements of an invocation, of so many terms.
-fn per(recorder: &Recorder, count: u64) -> u64 {
+pub(super) fn per(recorder: &Recorder, count: u64) -> u64 {
     count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * GROUPS).max(PER)
 }
 
 /// Workgroups that treat so many terms.
-fn groups(recorder: &Recorder, count: u64) -> u64 {
+pub(super) fn groups(recorder: &Recorder, count: u64) -> u64 {
     count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
 }
 
@@ -173,30 +172,14 @@ fn groups(recorder: &Recorder, count: u64) -> u64 {
 pub struct ExactSum {
     magnitude: [Kernel; 2],
     accumulate: [Kernel; 6],
-    accumulate_magnitudes: Kernel,
     value: Kernel,
-}
-
-/// One of several sums that are made at once.
-#[derive(Clone, Copy)]
-pub struct Summed<'a> {
-    /// The terms.
-    pub x: &'a Array<f32>,
-    /// What they are multiplied by; without it the sum is that of their magnitudes.
-    pub y: Option<&'a Array<f32>>,
-    /// Terms of all ranks.
-    pub total: u64,
-    /// Whether each rank has a part of the terms; otherwise every rank has all.
-    pub is_distributed: bool,
 }
 
 impl Default for ExactSum {
     fn default() -> Self {
         ExactSum {
             magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
-            accumulate: FORMS
-                .map(|[product, binned, local]| Kernel::trusted(accumulate([product, false, binned, local]))),
-            accumulate_magnitudes: Kernel::trusted(accumulate_magnitudes()),
+            accumulate: FORMS.map(|form| Kernel::trusted(accumulate(form))),
             value: Kernel::trusted(value()),
         }
     }
@@ -329,95 +312,6 @@ impl ExactSum {
         terms: &Terms<'_>,
     ) -> Result<f64, ExchangeError> {
         Ok(self.totals(recorder, comm, terms)?[0])
-    }
-
-    /// Several sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
-    /// Waits for the device once on one rank, and twice on several, who meet in two reductions: whatever the number of sums.
-    ///
-    /// # Errors
-    /// As [`record`](Self::record).
-    pub fn several(
-        &self,
-        recorder: &mut Recorder,
-        comm: &Communicator,
-        sums: &[Summed<'_>],
-        small: &[&Array<f32>],
-    ) -> Result<(Vec<f64>, Vec<Vec<f32>>), ExchangeError> {
-        let bits = sums.iter().map(|sum| bits_for(WHAT, sum.total)).collect::<Result<Vec<_>, _>>()?;
-        let count = sums.len() as u64;
-        let along: u64 = small.iter().map(|small| small.len()).sum();
-        if count + along == 0 {
-            return Ok((Vec::new(), vec![Vec::new(); small.len()]));
-        }
-        // The greatest magnitudes, the sums, then what comes along.
-        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count + along)?;
-        recorder.clear(&words);
-        let mut end = 3 * count;
-        for small in small {
-            recorder.copy(&small.cast::<u32>()?, 0, &words, end, small.len())?;
-            end += small.len();
-        }
-        for (at, sum) in sums.iter().enumerate() {
-            let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
-            recorder.dispatch(&self.magnitude[usize::from(sum.y.is_some())], &arrays, &params, groups)?;
-        }
-        if count > 0 {
-            all_reduce(recorder, comm, &words, 0..count, Op::Max)?;
-        }
-        for (at, sum) in sums.iter().enumerate() {
-            let (params, arrays, groups) = sum.of(recorder, &words, [at as u64, count])?;
-            // Without indices there is one sum, which each workgroup adds for itself.
-            let kernel = if sum.y.is_some() { &self.accumulate[1] } else { &self.accumulate_magnitudes };
-            recorder.dispatch(kernel, &arrays, &params, groups)?;
-        }
-        let words = recorder.download(&words, 0, end)?;
-        let (sums_made, mut along) = words.split_at(3 * sums.len());
-        let small = small.iter().map(|small| {
-            let (own, rest) = along.split_at(small.len() as usize);
-            along = rest;
-            own.iter().map(|&bits| f32::from_bits(bits)).collect()
-        });
-        let small = small.collect();
-        let (magnitudes, words) = sums_made.split_at(sums.len());
-        let (pairs, _) = words.as_chunks::<2>();
-        let mut integers: Vec<u64> = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
-        if comm.size() > 1 && count > 0 {
-            let mut parts: Vec<u64> =
-                integers.iter().zip(sums).filter(|(_, sum)| sum.is_distributed).map(|(&integer, _)| integer).collect();
-            comm.all_reduce(&mut parts, Op::Sum)?;
-            let distributed = integers.iter_mut().zip(sums).filter(|(_, sum)| sum.is_distributed);
-            distributed.zip(parts).for_each(|((integer, _), part)| *integer = part);
-        }
-        let value = |((&most, &integer), bits): ((&u32, &u64), u32)| {
-            if most >= f32::INFINITY.to_bits() {
-                return f64::NAN;
-            }
-            let exponent = (most >> 23) as i32 - 126 - bits as i32;
-            integer as i64 as f64 * 2f64.powi(exponent)
-        };
-        Ok((magnitudes.iter().zip(&integers).zip(bits).map(value).collect(), small))
-    }
-}
-
-impl<'a> Summed<'a> {
-    /// Parameters, arrays and workgroups of the sum with number `at` of `count`.
-    fn of<'b>(
-        &self,
-        recorder: &Recorder,
-        words: &'b Array<u32>,
-        [at, count]: [u64; 2],
-    ) -> Result<(SumParams, Vec<&'b RawArray>, u64), DeviceError>
-    where
-        'a: 'b,
-    {
-        let Summed { x, y, total, .. } = *self;
-        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
-        terms.check()?;
-        let params = SumParams { most: at as u32, start: (count + 2 * at) as u32, ..terms.params(recorder, 0)? };
-        let mut arrays = vec![x.raw()];
-        arrays.extend(y.map(Array::raw));
-        arrays.push(words.raw());
-        Ok((params, arrays, groups(recorder, terms.count())))
     }
 }
 

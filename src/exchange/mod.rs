@@ -41,6 +41,7 @@ mod pending;
 mod receiver;
 pub mod reshape;
 mod sender;
+mod several_sums;
 mod short_collectives;
 mod wire;
 
@@ -51,11 +52,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use channel::{Channel, ChunkedArray};
 pub use context::Context;
 pub use error::ExchangeError;
-pub use exact_sum::{ExactSum, Summed, Terms};
+pub use exact_sum::{ExactSum, Terms};
 pub(crate) use exact_sum::{FIXED, bits_for};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;
+pub use several_sums::{SeveralSums, Summed};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
@@ -70,7 +72,13 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     let copies = block_copy::COPIED.into_iter().filter(|element| !double(element));
     let copies = copies.map(|element| kernel(element, CopyAction::Replace));
     let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
-    copies.chain(sums).chain(wire::kernels()).chain(exact_sum::kernels()).chain(collectives::kernels()).collect()
+    copies
+        .chain(sums)
+        .chain(wire::kernels())
+        .chain(exact_sum::kernels())
+        .chain(several_sums::kernels())
+        .chain(collectives::kernels())
+        .collect()
 }
 
 /// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.

@@ -78,6 +78,10 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
             forms.push((Work::Backward, [modes, cells], back.clone()));
         }
     }
+    let hartley = Side { format: LineFormat::Hartley, ..PLAIN };
+    for sides in [[hartley, PLAIN], [PLAIN, hartley], [hartley; 2]] {
+        forms.extend([Work::Forward, Work::Backward].map(|work| (work, sides, PassCallbacks::default())));
+    }
     let filter = PassCallbacks { filter: Some(on_mode()), ..PassCallbacks::default() };
     for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {
         forms.extend([1, 3].map(|results| (Work::Filter(results), [side; 2], filter.clone())));

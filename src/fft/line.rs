@@ -36,6 +36,16 @@ pub enum LineFormat {
     Real,
     /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have are ignored.
     Half,
+    /// Real points of a Hartley transform: of complex ones that are written, the sum of real and imaginary part, after a backward transform the
+    /// difference.
+    Hartley,
+}
+
+impl LineFormat {
+    /// Whether a point is one real number in memory.
+    pub fn is_real(self) -> bool {
+        matches!(self, LineFormat::Real | LineFormat::Hartley)
+    }
 }
 
 /// How the points of a line lie.
@@ -87,7 +97,7 @@ impl Side {
 
     /// Bytes of a number in memory.
     pub(super) fn number(&self, precision: Precision) -> u64 {
-        if self.format == LineFormat::Real { precision.bytes() } else { 2 * precision.bytes() }
+        if self.format.is_real() { precision.bytes() } else { 2 * precision.bytes() }
     }
 }
 
@@ -324,7 +334,7 @@ impl LineKernel {
 
     /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.
     pub(super) fn as_reals(&self) -> bool {
-        self.in_place && (self.input.format == LineFormat::Real) != (self.output.format == LineFormat::Real)
+        self.in_place && self.input.format.is_real() != self.output.format.is_real()
     }
 
     /// Bytes that memory moves for a line to be read and written by tiles of so many lines, where `across` lines lie side by side: whole

@@ -31,6 +31,7 @@ mod core;
 mod error;
 mod filter;
 mod forecast;
+mod hartley;
 mod kernels;
 mod line;
 mod local;
@@ -69,6 +70,7 @@ pub use transform::{Transform, Value};
 pub use tuner::{Tuned, Tuner};
 pub use tuning::TransformTuning;
 
+pub(crate) use hartley::Hartley;
 pub(crate) use kernels::kernels;
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]

@@ -207,7 +207,8 @@ fn share_of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Share, Infer
         }
         Support::Points { order, .. } if *order != PointOrder::Ranks && worker.comm().size() > 1 => {
             let why = format!(
-                "leaf `{name}` is {leaf}, which stand in an order that goes by ranks; a state of several ranks is of points of one order, or one rank holds all"
+                "leaf `{name}` is {leaf}, which stand in an order that goes by ranks; a state of several ranks is of points of one \
+                 order, or one rank holds all"
             );
             return Err(InferenceError::Invalid { what: "fields as vectors".into(), why });
         }

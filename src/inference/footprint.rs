@@ -72,10 +72,9 @@ impl Footprint {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
-        // One more for what is not kept; a bent sample needs two. Products with the metrics of samples that are kept are recorded together, and what
-        // each takes is held until then.
+        // One more for what is not kept; a bent sample needs two, and makes two products before it submits them. Products of samples are submitted one by one.
         let linearisations = (kept + u64::from(kept < samples)).max(2);
-        vectors + linearisations * (self.linearisation + self.work)
+        vectors + linearisations * self.linearisation + 2 * self.work
     }
 
     /// How many of so many samples can be kept within `budget` bytes.
@@ -108,13 +107,13 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more; 150 for each linearisation with its product, of which there are two at least.
-        let least = (16 + 4 + 12) * 10 + 30;
-        for (budget, kept) in [(300, 1), (449, 1), (450, 2), (1199, 6), (1200, 8), (10_000, 8)] {
+        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearisation, of which there are two at least.
+        let least = (16 + 4 + 12) * 10 + 30 + 100;
+        for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");
             assert!(footprint.bytes(8, kept) <= least + budget);
         }
-        let error = footprint.kept(8, least + 299).unwrap_err();
+        let error = footprint.kept(8, least + 199).unwrap_err();
         assert!(
             matches!(error, InferenceError::Memory { needed, budget, samples: 8 } if needed == budget + 1),
             "{error}"

@@ -102,17 +102,16 @@ impl<S: VectorSpace> KlAt<'_, S> {
         let mut sample = |space: &mut S, sample: usize| {
             let own = sample - self.first;
             let place = &self.places[own];
-            match self.kept.get(own) {
-                Some(at) => one(space, &**at, place),
+            let made = match self.kept.get(own) {
+                Some(at) => one(space, &**at, place)?,
                 None => {
                     let at = self.kl.likelihood.at(space, place)?;
-                    let made = one(space, &*at, place)?;
-                    drop(at);
-                    // Before the next one takes as much.
-                    space.submit()?;
-                    Ok(made)
+                    one(space, &*at, place)?
                 }
-            }
+            };
+            // The device works on it while the next one is recorded, which takes the memory that is free then.
+            space.submit()?;
+            Ok(made)
         };
         let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;
         space.axpby(1.0 / terms as f64, &sum, 0.0, out)

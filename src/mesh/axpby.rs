@@ -12,16 +12,24 @@ crate::gpu::kernel_params! {
 
 crate::gpu::kernel_params! {
     struct PairsParams {
-        /// The ends of the pairs, counted over all.
-        ends: [u32; 4],
+        /// Where the first four pairs begin, counted over all.
+        starts: [u32; 4],
+        /// And the others.
+        starts_more: [u32; 4],
         count: u32,
         a: f32,
         b: f32,
     }
 }
 
-/// Pairs of one dispatch at most: as many as the floor has bindings for.
-const PAIRS: usize = 4;
+/// Pairs of one dispatch at most; on devices that bind fewer arrays, as many as they bind.
+const PAIRS: usize = 8;
+
+/// More than one pair.
+const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
+
+/// An array of so many elements is worth a dispatch of its own, in which no element looks for its pair.
+const ALONE: u64 = 4096;
 
 /// The update `y = a x + b y` (the axpby of BLAS) and its elementwise product form `y = a x z + b y`, for arrays of one length.
 ///
@@ -29,14 +37,14 @@ const PAIRS: usize = 4;
 pub struct Axpby {
     linear: Kernel,
     product: Kernel,
-    /// Of two, three and four pairs.
+    /// Of two pairs and more.
     pairs: [Kernel; PAIRS - 1],
 }
 
 impl Default for Axpby {
     fn default() -> Self {
         let [linear, product] = [false, true].map(|product| Kernel::trusted(single(product)));
-        Axpby { linear, product, pairs: [2, 3, 4].map(|pairs| Kernel::trusted(several(pairs))) }
+        Axpby { linear, product, pairs: SEVERAL.map(|pairs| Kernel::trusted(several(pairs))) }
     }
 }
 
@@ -52,11 +60,10 @@ fn single(product: bool) -> KernelSource {
 fn several(pairs: usize) -> KernelSource {
     KernelSource::new("mesh::axpby_pairs", include_str!("../../shaders/mesh/axpby_pairs.wgsl"))
         .params::<PairsParams>()
-        .flag("third", pairs > 2)
-        .flag("fourth", pairs > 3)
+        .repeat('$', pairs as u32)
 }
 
-/// All forms.
+/// All forms that any device takes.
 pub(super) fn kernels() -> [KernelSource; 5] {
     [single(false), single(true), several(2), several(3), several(4)]
 }
@@ -78,7 +85,7 @@ impl Axpby {
         recorder.each(&self.linear, &[x.raw(), y.raw()], &params, y.len())
     }
 
-    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: four in a dispatch.
+    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: short ones up to eight in a dispatch, as many as the device binds.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths of a pair differ.
@@ -89,22 +96,26 @@ impl Axpby {
         pairs: &[[&Array<f32>; 2]],
         b: f64,
     ) -> Result<(), DeviceError> {
-        // An array of several windows has bindings enough alone; all elements are counted in one word.
-        let joins = |[x, y]: &[&Array<f32>; 2]| x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() < 1 << 28;
+        // An array of several windows has bindings enough alone.
+        let joins = |[x, y]: &[&Array<f32>; 2]| x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() < ALONE;
         let (joined, alone): (Vec<[&Array<f32>; 2]>, Vec<_>) = pairs.iter().copied().partition(joins);
         alone.iter().try_for_each(|[x, y]| self.record(recorder, a, x, b, y))?;
-        for joined in joined.chunks(PAIRS) {
+        let most = (recorder.gpu().capabilities().bindings as usize / 2).clamp(1, PAIRS);
+        for joined in joined.chunks(most) {
             if let [[x, y]] = joined {
                 self.record(recorder, a, x, b, y)?;
                 continue;
             }
-            let (mut ends, mut count) = ([0; 4], 0);
-            for (end, [x, y]) in ends.iter_mut().zip(joined) {
+            let (mut starts, mut count) = ([0; PAIRS], 0);
+            for (place, [x, y]) in joined.iter().enumerate() {
                 count += params("Axpby::record_pairs", a, b, y, &[x])?.count;
-                *end = count;
+                starts[place + 1..].fill(count);
             }
-            let params = PairsParams { ends, count, a: a as f32, b: b as f32 };
-            let arrays: Vec<_> = joined.iter().flat_map(|[x, y]| [x.raw(), y.raw()]).collect();
+            let [s0, s1, s2, s3, s4, s5, s6, s7] = starts;
+            let (starts, starts_more) = ([s0, s1, s2, s3], [s4, s5, s6, s7]);
+            let params = PairsParams { starts, starts_more, count, a: a as f32, b: b as f32 };
+            let arrays: Vec<_> =
+                [0, 1].iter().flat_map(|&side| joined.iter().map(move |pair| pair[side].raw())).collect();
             recorder.each(&self.pairs[joined.len() - 2], &arrays, &params, u64::from(count))?;
         }
         Ok(())

@@ -6,7 +6,7 @@
 //! | [`Field`] | the values of a space on one rank |
 //! | [`Worker`] | what operators work with on one rank |
 //! | [`Differentiable`], [`Linear`] | what an operator can do: its value and the products with its derivative |
-//! | [`Model`], [`Linearisation`] | operators as they are composed; a model and its derivative at a point |
+//! | [`Model`], [`Linearisation`], [`Derivative`] | operators as they are composed; a model and its derivative at a point, or that alone |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
 //! An operator records its work on the device and waits for nothing but exchanges between ranks. Everything is `f32`; sums that claim it are
@@ -57,7 +57,7 @@ pub use hartley::Hartley;
 pub use leaf::{Leaf, RegularGrid, Support};
 pub use linear::{Adjoint, Linear};
 pub use lines_of_sight::{Line, LinesOfSight};
-pub use operator::{Differentiable, Linearisation, Linearised, Model};
+pub use operator::{Derivative, Differentiable, Linearisation, Linearised, Model};
 pub use point_numbers::{PointNumbers, PointOrder};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;
@@ -78,7 +78,6 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         diagonal::kernels(),
         gather::kernels(),
         ghosts::kernels(),
-        hartley::kernels(),
         pointwise::samples(),
         stencil::kernels(),
         wavenumbers::kernels(),

@@ -44,6 +44,15 @@ pub trait Differentiable {
         y: &mut Field,
     ) -> Result<Box<dyn Linearised>, OperatorError>;
 
+    /// The derivative at `x` alone, for who has no use for the value.
+    ///
+    /// # Errors
+    /// As [`linearise`](Self::linearise).
+    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
+        let mut value = Field::new(worker.gpu(), self.target())?;
+        self.linearise(worker, x, &mut value)
+    }
+
     /// What its calls cost this rank.
     fn cost(&self) -> OperatorCost;
 
@@ -81,6 +90,14 @@ pub trait Linearised {
     /// # Errors
     /// As [`Differentiable::apply`].
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError>;
+
+    /// `out = f'(x)^T f'(x) dx` at once, where that is less work than one after the other; false, and nothing done, where it is not.
+    ///
+    /// # Errors
+    /// As [`Differentiable::apply`].
+    fn normal(&self, _worker: &mut Worker<'_>, _dx: &Field, _out: &mut Field) -> Result<bool, OperatorError> {
+        Ok(false)
+    }
 }
 
 /// An operator that can be composed with others. A clone is another handle.
@@ -160,25 +177,31 @@ impl Model {
     pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Linearisation, OperatorError> {
         let mut value = Field::new(worker.gpu(), self.target())?;
         let derivative = self.0.clone().linearise(worker, x, &mut value)?;
-        Ok(Linearisation { model: self.clone(), value, derivative })
+        Ok(Linearisation { value, derivative: Derivative { model: self.clone(), at: derivative } })
+    }
+
+    /// The derivative at `x` alone, whose arrays must stay as they are while it lives: of a pointwise function nothing is computed.
+    ///
+    /// # Errors
+    /// As [`Differentiable::linearise`].
+    pub fn derivative(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Derivative, OperatorError> {
+        Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(worker, x)? })
     }
 }
 
-/// A model at a point: its value there, and its derivative.
-pub struct Linearisation {
+/// The derivative of a model at a point.
+pub struct Derivative {
     model: Model,
-    /// The value.
-    pub value: Field,
-    derivative: Box<dyn Linearised>,
+    at: Box<dyn Linearised>,
 }
 
-impl fmt::Debug for Linearisation {
+impl fmt::Debug for Derivative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Linearisation").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("Derivative").field("model", &self.model).finish_non_exhaustive()
     }
 }
 
-impl Linearisation {
+impl Derivative {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
@@ -189,7 +212,7 @@ impl Linearisation {
     /// # Errors
     /// As [`Linearised::jvp`].
     pub fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        self.derivative.jvp(worker, dx, dy)
+        self.at.jvp(worker, dx, dy)
     }
 
     /// `dx = f'(x)^T dy`.
@@ -197,6 +220,41 @@ impl Linearisation {
     /// # Errors
     /// As [`Linearised::vjp`].
     pub fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        self.derivative.vjp(worker, dy, dx)
+        self.at.vjp(worker, dy, dx)
+    }
+
+    /// `out = f'(x)^T f'(x) dx`.
+    ///
+    /// # Errors
+    /// As [`Linearised::jvp`].
+    pub fn normal(&self, worker: &mut Worker<'_>, dx: &Field, out: &mut Field) -> Result<(), OperatorError> {
+        if self.at.normal(worker, dx, out)? {
+            return Ok(());
+        }
+        let mut between = Field::new(worker.gpu(), self.model.target())?;
+        self.at.jvp(worker, dx, &mut between)?;
+        self.at.vjp(worker, &between, out)
+    }
+}
+
+/// A model at a point: its value there, and its derivative, whose methods it has.
+pub struct Linearisation {
+    /// The value.
+    pub value: Field,
+    /// The derivative.
+    pub derivative: Derivative,
+}
+
+impl std::ops::Deref for Linearisation {
+    type Target = Derivative;
+
+    fn deref(&self) -> &Derivative {
+        &self.derivative
+    }
+}
+
+impl fmt::Debug for Linearisation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linearisation").field("model", &self.derivative.model).finish_non_exhaustive()
     }
 }

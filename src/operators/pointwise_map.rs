@@ -162,6 +162,11 @@ impl PointwiseMap {
         self.function.vjp_by(self.domain.len())
     }
 
+    /// Both one after the other: a function of the arguments, and of a tangent for each leaf of the domain.
+    pub fn normal(&self) -> Pointwise {
+        self.function.normal_by(self.domain.len())
+    }
+
     /// The leaf at whose places it is computed.
     pub fn main(&self) -> Option<&Leaf> {
         let leaves = self.domain.leaves().chain(self.constant_leaves()).chain(self.target.leaves());

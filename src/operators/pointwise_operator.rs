@@ -23,6 +23,7 @@ pub struct PointwiseOperator {
     apply: OnceCell<Call>,
     jvp: OnceCell<Call>,
     vjp: OnceCell<Call>,
+    normal: OnceCell<Call>,
 }
 
 /// A kernel and what it reads.
@@ -67,7 +68,8 @@ fn arrays(field: &Field) -> Vec<RawArray> {
 impl PointwiseOperator {
     /// The operator of a map.
     pub fn new(map: PointwiseMap) -> Self {
-        PointwiseOperator { map, apply: OnceCell::new(), jvp: OnceCell::new(), vjp: OnceCell::new() }
+        let [apply, jvp, vjp, normal] = std::array::from_fn(|_| OnceCell::new());
+        PointwiseOperator { map, apply, jvp, vjp, normal }
     }
 
     /// `text`'s function `name` of the leaves of `domain`, by the names of its arguments, as a real field `result` at the same places.
@@ -157,6 +159,15 @@ impl PointwiseOperator {
         })
     }
 
+    fn normal_call(&self) -> &Call {
+        self.normal.get_or_init(|| {
+            let [given, _] = self.map.forms();
+            let varied = &given[..self.map.domain().len()];
+            let all = [&given[..], varied].concat();
+            Call::new(self.label(" (normal)"), &self.map.normal(), [&all, varied], self.batched())
+        })
+    }
+
     fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> CallCost {
         let constants = self.map.constants().iter().map(Field::space);
         let spaces = std::iter::once(self.map.domain()).chain(constants).chain(more);
@@ -191,6 +202,11 @@ impl Differentiable for PointwiseOperator {
         y: &mut Field,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
+        self.derivative(worker, x)
+    }
+
+    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.map.domain().admits(x.space(), self.map.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
@@ -227,6 +243,18 @@ impl Linearised for At {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
         self.operator.jvp_call().record(worker, map, (&self.x, Some(dx)), &arrays(dy))
+    }
+
+    fn normal(&self, worker: &mut Worker<'_>, dx: &Field, out: &mut Field) -> Result<bool, OperatorError> {
+        let map = &self.operator.map;
+        map.domain().admits(dx.space(), map.name())?;
+        map.domain().admits(out.space(), map.name())?;
+        // What is one number for all places has a sum over them for its cotangent.
+        if map.forms()[0][..map.domain().len()].contains(&Form::Uniform) {
+            return Ok(false);
+        }
+        self.operator.normal_call().record(worker, map, (&self.x, Some(dx)), &arrays(out))?;
+        Ok(true)
     }
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {

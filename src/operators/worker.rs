@@ -2,7 +2,7 @@
 
 use crate::comm::Communicator;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, Summed};
+use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, SeveralSums, Summed};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
@@ -22,6 +22,7 @@ pub struct Worker<'a> {
     pub comms: GridComms,
     axpby: Axpby,
     sum: ExactSum,
+    several: SeveralSums,
     collectives: Collectives,
 }
 
@@ -33,7 +34,8 @@ impl<'a> Worker<'a> {
     pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
         let comms = GridComms::new(&context.comm, grid)?;
         let collectives = Collectives::new(context.exchange.clone());
-        Ok(Worker { context, comms, axpby: Axpby::default(), sum: ExactSum::default(), collectives })
+        let (axpby, sum, several) = (Axpby::default(), ExactSum::default(), SeveralSums::default());
+        Ok(Worker { context, comms, axpby, sum, several, collectives })
     }
 
     /// The device.
@@ -147,7 +149,7 @@ impl<'a> Worker<'a> {
             sums.ends.push(sums.terms.len());
         }
         let (recorder, comm) = (&mut self.context.recorder, &self.context.comm);
-        let (large, small) = self.sum.several(recorder, comm, &sums.large, &sums.small)?;
+        let (large, small) = self.several.make(recorder, comm, &sums.large, &sums.small)?;
         let mut found = vec![0.0; fields.len()];
         for (number, (name, term)) in sums.terms.iter().enumerate() {
             let value = match term {
@@ -168,8 +170,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Numbers of a leaf at most that are summed on the host.
-const SMALL: u64 = 1024;
+/// Numbers of a leaf at most that are summed on the host: 16 KiB, which come along sooner than two dispatches are made.
+const SMALL: u64 = 4096;
 
 /// Where a leaf's part of a sum comes from.
 enum Term {

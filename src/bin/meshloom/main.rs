@@ -9,6 +9,7 @@ mod config_file;
 mod coordinates;
 mod described;
 mod devices;
+mod evolution;
 mod failure;
 mod fft;
 mod fit_state;
@@ -33,6 +34,7 @@ mod sort;
 mod speeds;
 mod spheres;
 mod terminal;
+mod universe;
 
 use std::process::ExitCode;
 

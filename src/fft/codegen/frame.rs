@@ -33,7 +33,7 @@ impl Writer<'_> {
     /// The parameters and arrays.
     fn declarations(&self) -> String {
         let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
-        let element = |format: LineFormat| if format == LineFormat::Real { "Real" } else { "Complex" };
+        let element = |format: LineFormat| if format.is_real() { "Real" } else { "Complex" };
         let mut text = "var<uniform> params: Params;\n".to_string();
         let mut array = |access: &str, name: &str, element: &str| {
             text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));

@@ -41,6 +41,11 @@ impl<'a> Writer<'a> {
                         let value = self.load_stored(&position);
                         self.code.value(format!("Complex({value}, Real())"))
                     }
+                    // Which pass reads real numbers depends on the cut, and arithmetic with a zero that is known might round otherwise.
+                    LineFormat::Hartley => {
+                        let value = self.load_stored(&position);
+                        self.code.value(format!("from_real({value})"))
+                    }
                     LineFormat::Half => self.load_mirrored(&position),
                 };
                 if self.kernel.four_step.is_some_and(|step| step.load_factor) {
@@ -122,7 +127,7 @@ impl<'a> Writer<'a> {
     /// The real or complex point at a position of the axis, zero where nothing is stored.
     fn load_stored(&mut self, position: &Index) -> String {
         let Side { format, .. } = self.kernel.input;
-        let zero = if format == LineFormat::Real { "Real()" } else { "Complex()" };
+        let zero = if format.is_real() { "Real()" } else { "Complex()" };
         let (index, valid) = self.stored(self.kernel.input.span, position, false);
         if valid == Condition::Never {
             return zero.to_string();
@@ -173,7 +178,7 @@ impl<'a> Writer<'a> {
     pub(super) fn fetch(&mut self, format: LineFormat, index: &Index) -> String {
         let address = format!("input_at(line_in, {})", index.text());
         let name = if self.kernel.in_place { "load_output" } else { "load_input" };
-        if self.kernel.as_reals() && format != LineFormat::Real {
+        if self.kernel.as_reals() && !format.is_real() {
             let address = self.code.value(address);
             return self.code.value(format!("Complex({name}(2u * {address}), {name}(2u * {address} + 1u))"));
         }

@@ -37,6 +37,11 @@ impl<'a> Writer<'a> {
                     match format {
                         LineFormat::Complex => self.put(&position, &value, valid, result),
                         LineFormat::Real => self.put(&position, &format!("{value}.x"), valid, result),
+                        LineFormat::Hartley => {
+                            let sign = if self.kernel.work == Work::Backward { "-" } else { "+" };
+                            let apart = self.code.value(format!("kept_apart({value})"));
+                            self.put(&position, &format!("({apart}.x {sign} {apart}.y)"), valid, result);
+                        }
                         LineFormat::Half => {
                             let lower = match &position {
                                 Index::Known(p) => Condition::known(2 * p <= n),
@@ -164,7 +169,7 @@ impl<'a> Writer<'a> {
             Span::Modes(kept) if kept < n && kept % 2 == 0 => Some(kept / 2),
             _ => None,
         };
-        let zero = if self.kernel.output.format == LineFormat::Real { "Real()" } else { "Complex()" };
+        let zero = if self.kernel.output.format.is_real() { "Real()" } else { "Complex()" };
         let value = match (unpaired, position) {
             (Some(mode), Index::Known(p)) if *p == mode => zero.to_string(),
             (Some(mode), Index::Text(p)) => self.code.value(format!("select({value}, {zero}, {p} == {mode}u)")),
@@ -190,7 +195,7 @@ impl<'a> Writer<'a> {
             Order::Strided => format!("output_at(line_out, {}){result}", index.text()),
             Order::Blocked => format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text()),
         };
-        let stores = if self.kernel.as_reals() && self.kernel.output.format != LineFormat::Real {
+        let stores = if self.kernel.as_reals() && !self.kernel.output.format.is_real() {
             let address = self.code.value(address);
             format!("store_output(2u * {address}, {value}.x); store_output(2u * {address} + 1u, {value}.y);")
         } else {

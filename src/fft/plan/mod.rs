@@ -92,8 +92,8 @@ impl Plan {
             .into_iter()
             .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The copies that restore a natural distribution are not needed.
-        while there.len() > 1 && there.last().is_some_and(|&(_, kind)| kind == StageKind::Copy) {
+        // The copies that restore a natural distribution are not needed, and nothing is to be done along axes of one point.
+        while there.len() > 1 && there.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
             there.pop();
         }
         let Some((axis, StageKind::Forward)) = there.pop() else { return Ok(None) };
@@ -193,6 +193,28 @@ mod tests {
         // Only packing remains of an axis that is in the way.
         assert_eq!(count([true, false, false], [2, 2]), (2, 1));
         assert_eq!(count([true, true, true], [2, 2]), (3, 2));
+    }
+
+    #[test]
+    fn axes_of_one_point_cost_nothing() {
+        let count = |spec: &Spec, parts: [usize; 2]| {
+            let plan = plan(spec, parts, 0);
+            assert_eq!(plan.forward.passes().count(), plan.inverse.passes().count());
+            let filter = plan.filter(1, LIMITS, 1).unwrap().map(|route| route.passes().count());
+            (plan.forward.passes().count(), plan.forward.exchanges().count(), filter)
+        };
+        for (values, line) in [(Values::Complex, Some(1)), (Values::Real, None)] {
+            let spec = |shape: [u64; 3]| Spec::new(values, shape);
+            assert_eq!(count(&spec([1, 12, 10]), [1, 1]), (2, 0, Some(3)));
+            // A real line has no filter in one pass.
+            assert_eq!(count(&spec([1, 1, 10]), [1, 1]), (1, 0, line));
+            assert_eq!(count(&spec([1, 1, 1]), [1, 1]), (1, 0, line));
+            assert_eq!(count(&spec([1, 12, 10]), [1, 3]), (2, 1, Some(3)));
+            // Where the axis is cut among ranks its one point still goes to where it belongs.
+            assert_eq!(count(&spec([1, 12, 10]), [2, 1]), (3, 1, Some(3)));
+        }
+        assert_eq!(plan(&Spec::new(Values::Complex, [1, 12, 10]), [1, 1], 0).forward.traffic(), 32 * 120);
+        assert_eq!(count(&Spec::new(Values::Complex, [12, 1, 1]), [1, 1]), (1, 0, Some(1)));
     }
 
     #[test]

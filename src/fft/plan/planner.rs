@@ -79,16 +79,28 @@ impl Planner<'_> {
         path
     }
 
+    /// Whether a stage computes anything: it does not along an axis of one point, whose transform is that point.
+    pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
+        match kind {
+            StageKind::Copy => false,
+            StageKind::Forward | StageKind::Backward => {
+                self.spec.points[axis] > 1 || axis == 2 && self.spec.values == Values::Real
+            }
+            StageKind::Filter(_) => true,
+        }
+    }
+
     /// The stages of a path and the exchanges between them; `state` becomes that after the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
         let mut route = Route { stages: Vec::new(), between: Vec::new() };
         let mut ranks = [1, 1];
+        let none_computes = !path.iter().any(|&(axis, kind)| self.computes(axis, kind));
         for (i, &(axis, kind)) in path.iter().enumerate() {
             let next = path.get(i + 1).map(|&(next, _)| next);
             let cut = next.and_then(|next| state.cuts[next]);
             ranks = [ranks[1], cut.map_or(1, |grid_axis| self.grid.along(grid_axis) as u64)];
-            // A copy that packs nothing is left out, unless it is all there is to do.
-            let idle = kind == StageKind::Copy && ranks == [1, 1] && path.len() > 1;
+            // What computes and packs nothing is left out, unless it is all there is to do.
+            let idle = !self.computes(axis, kind) && ranks == [1, 1] && !(none_computes && i == 0);
             let (length, sides) = self.sides(state, axis, kind, ranks);
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
             route.stages.push(self.stage(state, (axis, passes), kind.results(), ranks, sides[1].stored(length))?);

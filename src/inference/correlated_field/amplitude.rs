@@ -7,6 +7,7 @@ use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, Spectrum, normal_of};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::inference::error::InferenceError;
+use crate::operators::{Field, OperatorError};
 
 crate::gpu::kernel_params! {
     /// What the kernels of amplitudes take.
@@ -21,8 +22,6 @@ crate::gpu::kernel_params! {
         /// Of the logarithm of the amplitude of mode 0.
         offset: [f32; 2],
         bins: u32,
-        /// Where the excitations of the Wiener process begin.
-        spectrum: u32,
         /// Where the latent value of mode 0's amplitude is.
         zero: u32,
         /// Whether amplitudes are in units of that of mode 0, which is 1.
@@ -74,6 +73,8 @@ pub(super) struct AmplitudeAt {
     pub amplitude: Array<f32>,
     /// The share of each wavenumber in the variance.
     share: Array<f32>,
+    /// The excitations of its Wiener process.
+    spectrum: Option<Array<f32>>,
 }
 
 /// The amplitude of one group of axes.
@@ -82,6 +83,8 @@ pub(super) struct Amplitude {
     /// Abscissae, and the widths between them.
     table: Array<f32>,
     multiplicity: Array<f32>,
+    /// The leaf of the excitations of its Wiener process, if it has one.
+    pub spectrum: Option<String>,
     kernels: [Kernel; 3],
 }
 
@@ -122,44 +125,56 @@ impl Amplitude {
         let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
         recorder.upload(&array, 0, &table)?;
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form)));
-        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, kernels })
+        let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
+        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
     }
 
     fn array(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
         recorder.gpu().array("inference::amplitude", u64::from(self.params.bins))
     }
 
-    /// Records the amplitudes for packed latent values.
-    pub fn apply(&self, recorder: &mut Recorder, p: &Array<f32>) -> Result<AmplitudeAt, DeviceError> {
-        let at = AmplitudeAt { amplitude: self.array(recorder)?, share: self.array(recorder)? };
-        let arrays = [p, &self.table, &self.multiplicity, &at.amplitude, &at.share].map(Array::raw);
-        recorder.dispatch(&self.kernels[0], &arrays, &self.params, 1)?;
-        Ok(at)
+    /// The leaf of a field that excites its Wiener process.
+    fn excitations<'a>(&self, x: &'a Field) -> Result<Option<&'a Array<f32>>, OperatorError> {
+        self.spectrum.as_ref().map(|name| x.array(name)).transpose()
     }
 
-    /// Records the tangent of the amplitudes for a tangent of latent values.
+    /// Records the amplitudes for latent values, of which `p` are the hyper-parameters.
+    pub fn apply(&self, recorder: &mut Recorder, x: &Field, p: &Array<f32>) -> Result<AmplitudeAt, OperatorError> {
+        let (amplitude, share, spectrum) = (self.array(recorder)?, self.array(recorder)?, self.excitations(x)?);
+        let others = [&self.table, &self.multiplicity, &amplitude, &share];
+        let arrays: Vec<_> = [p].into_iter().chain(spectrum).chain(others).map(Array::raw).collect();
+        recorder.dispatch(&self.kernels[0], &arrays, &self.params, 1)?;
+        Ok(AmplitudeAt { amplitude, share, spectrum: spectrum.cloned() })
+    }
+
+    /// Records the tangent of the amplitudes for a tangent of latent values, of which `dp` is that of the hyper-parameters.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
-        dp: &Array<f32>,
-    ) -> Result<Array<f32>, DeviceError> {
-        let tangent = self.array(recorder)?;
-        let arrays = [p, dp, &self.table, &at.amplitude, &at.share, &tangent].map(Array::raw);
+        (dx, dp): (&Field, &Array<f32>),
+    ) -> Result<Array<f32>, OperatorError> {
+        let (tangent, d_spectrum) = (self.array(recorder)?, self.excitations(dx)?);
+        let others = [&self.table, &at.amplitude, &at.share, &tangent];
+        let spectra = at.spectrum.iter().chain(d_spectrum);
+        let arrays: Vec<_> = [p, dp].into_iter().chain(spectra).chain(others).map(Array::raw).collect();
         recorder.dispatch(&self.kernels[1], &arrays, &self.params, 1)?;
         Ok(tangent)
     }
 
-    /// Records the cotangent of its latent values in their places of `out`, for a cotangent of the amplitudes; what is for mode 0 is added.
+    /// Records the cotangent of its latent values, for a cotangent of the amplitudes: of its hyper-parameters in their places of `out`, where what is for mode 0
+    /// is added, and of its excitations in `dx`.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
         cotangent: &Array<f32>,
-        out: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        let arrays = [p, &self.table, &at.amplitude, &at.share, cotangent, out].map(Array::raw);
-        recorder.dispatch(&self.kernels[2], &arrays, &self.params, 1)
+        (dx, out): (&Field, &Array<f32>),
+    ) -> Result<(), OperatorError> {
+        let own = [p, &self.table, &at.amplitude, &at.share, cotangent, out];
+        let spectra = at.spectrum.iter().chain(self.excitations(dx)?);
+        let arrays: Vec<_> = own.into_iter().chain(spectra).map(Array::raw).collect();
+        Ok(recorder.dispatch(&self.kernels[2], &arrays, &self.params, 1)?)
     }
 
     /// Wavenumbers.
@@ -217,7 +232,6 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         fluctuations: pair(fluctuations),
         offset: pair(offset),
         bins: bins as u32,
-        spectrum: place(&leaf("spectrum")),
         zero: place(parts.zero.0),
         follows: parts.follows.into(),
         half,

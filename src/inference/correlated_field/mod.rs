@@ -125,7 +125,7 @@ fn check(regular: &RegularGrid, prior: &FieldPrior) -> Result<(), InferenceError
 }
 
 impl CorrelatedField {
-    /// The field of `prior` on a grid that is cut as the worker's. All ranks call it. Submits what was recorded before.
+    /// The field of `prior` on a grid that is cut as the worker's. All ranks call it. Submits what was recorded before, and waits for it.
     ///
     /// # Errors
     /// [`InferenceError::Invalid`] for hyper-parameters that cannot be, axes in no group or in several; [`InferenceError::Operators`] for a grid
@@ -140,13 +140,14 @@ impl CorrelatedField {
             small.extend(leaves_of(&prior.name, group, wavenumbers.len()));
         }
         small.extend((prior.offset_std[1] != 0.0).then(|| (zero.clone(), Leaf::vector(1))));
-        let names: Vec<String> = small.iter().map(|leaf| leaf.0.clone()).collect();
+        // Hyper-parameters: a number each.
+        let names: Vec<String> = small.iter().filter(|leaf| leaf.1.len() == 1).map(|leaf| leaf.0.clone()).collect();
         let xi = below(&[&prior.name], "xi");
         let modes = Space::of(&xi, Leaf::modes(regular))?;
         let domain = Space::new(small)?.joined(&modes, NAME)?;
         let target = Space::of("field", Leaf::cells(regular))?;
         let hartley = Hartley::new(worker, &target)?;
-        let packing = Packing::new(&domain, &names);
+        let packing = Packing::new(names);
         let mut groups = Vec::new();
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
             let index = wavenumbers.index(worker, &modes)?;
@@ -190,7 +191,7 @@ impl CorrelatedField {
     pub fn amplitude(&self, worker: &mut Worker<'_>, x: &Field, group: usize) -> Result<Vec<f64>, InferenceError> {
         let recorder = &mut worker.context.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
-        let at = self.0.groups[group].amplitude.apply(recorder, &packed)?;
+        let at = self.0.groups[group].amplitude.apply(recorder, x, &packed)?;
         let found = recorder.download(&at.amplitude, 0, at.amplitude.len())?;
         Ok(found.into_iter().map(f64::from).collect())
     }
@@ -214,7 +215,7 @@ impl CorrelatedField {
         for group in &self.0.groups {
             let next = self.array(worker)?;
             let recorder = &mut worker.context.recorder;
-            let at = group.amplitude.apply(recorder, &packed)?;
+            let at = group.amplitude.apply(recorder, x, &packed)?;
             group.modulation.apply(recorder, &at.amplitude, &modes, &next)?;
             groups.push(GroupAt { at, modes });
             modes = next;
@@ -233,22 +234,18 @@ fn multiplicity(
 ) -> Result<Array<f32>, InferenceError> {
     let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| regular.shape[a]).product();
     let modes = Space::of("modes", Leaf::modes(regular))?;
-    let each = format!("fn each_mode(x: f32) -> f32 {{ return f32({:?}); }}", 1.0 / others as f32);
-    let each = Model::new(PointwiseOperator::wgsl(&each, "each_mode", &modes, "modes")?);
+    let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", &modes, "modes")?;
     let zeros = Field::zeros(&mut worker.context.recorder, &modes)?;
-    let ones = each.value(worker, &zeros)?;
-    let counts = worker.gpu().array("inference::multiplicity", bins as u64)?;
-    let terms = Terms {
-        x: ones.array("modes")?,
-        y: None,
-        index: Some(index),
-        sums: bins as u64,
-        batches: 1,
-        total: regular.cells(),
-    };
+    let ones = Model::new(one).value(worker, &zeros)?;
+    let x = ones.array("modes")?;
+    // Products with ones: the kernel of cotangents counts, too.
+    let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: regular.cells() };
     let (sum, recorder, comm) = worker.exact_sum();
-    sum.record(recorder, Some(comm), &terms, &counts)?;
-    Ok(counts)
+    let counts = sum.totals(recorder, Some(comm), &terms)?;
+    let counts: Vec<f32> = counts.into_iter().map(|count| (count / others as f64) as f32).collect();
+    let array = recorder.gpu().array("inference::multiplicity", bins as u64)?;
+    recorder.upload(&array, 0, &counts)?;
+    Ok(array)
 }
 
 /// A point: what derivatives keep.
@@ -320,7 +317,7 @@ impl Linearised for At {
         for (group, GroupAt { at, modes }) in self.field.0.groups.iter().zip(&self.point.groups) {
             let next = self.field.array(worker)?;
             let recorder = &mut worker.context.recorder;
-            let tangent = group.amplitude.jvp(recorder, (&self.point.packed, at), &d_packed)?;
+            let tangent = group.amplitude.jvp(recorder, (&self.point.packed, at), (dx, &d_packed))?;
             group.modulation.jvp(recorder, [&at.amplitude, &tangent], [modes, &d_modes], &next)?;
             d_modes = next;
         }
@@ -342,7 +339,7 @@ impl Linearised for At {
             let terms = Terms { x, y, index, sums: sums.len(), batches: 1, total };
             let (sum, recorder, comm) = worker.exact_sum();
             sum.record(recorder, Some(comm), &terms, &sums)?;
-            group.amplitude.vjp(recorder, (&self.point.packed, at), &sums, &packed)?;
+            group.amplitude.vjp(recorder, (&self.point.packed, at), &sums, (dx, &packed))?;
             let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(worker)? };
             group.modulation.apply(&mut worker.context.recorder, &at.amplitude, &cotangent, &next)?;
             cotangent = next;

@@ -1,66 +1,53 @@
-//! Small vectors of a field as one: what a kernel reads that has no room for each.
+//! Numbers of a field that are leaves of their own as one array: what a kernel reads that has no room for each.
 
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
-use crate::operators::{Field, OperatorError, Space};
+use crate::operators::{Field, OperatorError};
 
 crate::gpu::kernel_params! {
     struct PackParams {
-        /// Elements up to the end of each of four vectors.
-        ends: [u32; 4],
-        /// Up to the end of the fifth.
-        fifth: u32,
+        /// The place of the first number.
         start: u32,
-        count: u32,
     }
 }
 
-/// Vectors that a kernel takes at once, on devices that bind eight arrays.
+/// Numbers that a kernel takes at once, on devices that bind eight arrays.
 const AT_ONCE: usize = 6;
 
 fn source(parts: usize, unpack: bool) -> KernelSource {
-    let flags = ["two", "three", "four", "five", "six"];
-    let text = KernelSource::new("inference::pack", include_str!("../../../shaders/inference/pack.wgsl"));
-    let text = text.params::<PackParams>().flag("unpack", unpack);
-    (2..).zip(flags).fold(text, |text, (number, flag)| text.flag(flag, parts >= number))
+    KernelSource::new("inference::pack", include_str!("../../../shaders/inference/pack.wgsl"))
+        .params::<PackParams>()
+        .flag("unpack", unpack)
+        .repeat('$', parts as u32)
 }
 
-/// The kernels, of most vectors.
+/// The kernels, of most numbers.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [false, true].map(|unpack| source(AT_ONCE, unpack)).into()
 }
 
-/// Leaves of a space one after the other in one array.
+/// Leaves of one number each, one after the other in one array.
 pub(super) struct Packing {
-    /// Where each is, and how long.
-    parts: Vec<(String, u64, u64)>,
-    len: u64,
-    /// There and back, of each [`AT_ONCE`] vectors.
+    names: Vec<String>,
+    /// There and back, of each [`AT_ONCE`] numbers.
     kernels: Vec<[Kernel; 2]>,
 }
 
 impl Packing {
-    /// The leaves of `names`, vectors of `space`, in this order.
-    pub fn new(space: &Space, names: &[String]) -> Self {
-        let mut len = 0;
-        let mut part = |name: &String| {
-            let own = space.leaf(name).map_or(0, |leaf| leaf.len());
-            len += own;
-            (name.clone(), len - own, own)
-        };
-        let parts: Vec<_> = names.iter().map(&mut part).collect();
+    /// The leaves of `names`, vectors of one number, in this order.
+    pub fn new(names: Vec<String>) -> Self {
         let kernels =
-            parts.chunks(AT_ONCE).map(|parts| [false, true].map(|back| Kernel::trusted(source(parts.len(), back))));
-        Packing { kernels: kernels.collect(), parts, len }
+            names.chunks(AT_ONCE).map(|names| [false, true].map(|back| Kernel::trusted(source(names.len(), back))));
+        Packing { kernels: kernels.collect(), names }
     }
 
-    /// Where a leaf begins; none where it is not among them.
-    pub fn place(&self, name: &str) -> Option<u64> {
-        self.parts.iter().find(|part| part.0 == name).map(|part| part.1)
+    /// Where a leaf is; none where it is not among them.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|other| other == name)
     }
 
     /// A new array for all, undefined. It has an element at least.
     pub fn array(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
-        recorder.gpu().array("inference::packed", self.len.max(1))
+        recorder.gpu().array("inference::packed", self.names.len().max(1) as u64)
     }
 
     fn copy(
@@ -70,21 +57,16 @@ impl Packing {
         packed: &Array<f32>,
         back: bool,
     ) -> Result<(), OperatorError> {
-        for (parts, kernels) in self.parts.chunks(AT_ONCE).zip(&self.kernels) {
-            let start = parts.first().map_or(0, |part| part.1);
-            let end =
-                |number: usize| parts.get(number).or(parts.last()).map_or(0, |part| (part.1 + part.2 - start) as u32);
-            let count = u64::from(end(AT_ONCE));
-            let params =
-                PackParams { ends: [0, 1, 2, 3].map(end), fifth: end(4), start: start as u32, count: count as u32 };
-            let arrays = parts.iter().map(|part| field.array(&part.0)).collect::<Result<Vec<_>, _>>()?;
-            let parts = arrays.into_iter().map(Array::raw);
+        for (number, (names, kernels)) in self.names.chunks(AT_ONCE).zip(&self.kernels).enumerate() {
+            let parts = names.iter().map(|name| field.array(name)).collect::<Result<Vec<_>, _>>()?;
+            let parts = parts.into_iter().map(Array::raw);
             let arrays: Vec<&RawArray> = if back {
                 std::iter::once(packed.raw()).chain(parts).collect()
             } else {
                 parts.chain([packed.raw()]).collect()
             };
-            recorder.each(&kernels[usize::from(back)], &arrays, &params, count)?;
+            let params = PackParams { start: (number * AT_ONCE) as u32 };
+            recorder.dispatch(&kernels[usize::from(back)], &arrays, &params, 1)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::density::Density;
 use crate::inference::error::InferenceError;
-use crate::operators::{Field, Linearisation, Model, OperatorError, Space, Worker};
+use crate::operators::{Derivative, Field, Linearisation, Model, OperatorError, Space, Worker};
 
 /// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl Term {
         let head = self.head.as_ref().map(|head| head.at(worker, x)).transpose()?;
         let between = head.as_ref().map_or(x, |head| &head.value);
         let tail = self.tail.as_ref().map(|tail| tail.at(worker, between)).transpose()?;
-        let root = self.root.at(worker, between)?;
+        let root = self.root.derivative(worker, between)?;
         let signal = tail.as_ref().map_or(between, |tail| &tail.value).clone();
         Ok(TermAt { term: self.clone(), signal, head, tail, root })
     }
@@ -96,7 +96,7 @@ pub(super) struct TermAt {
     signal: Field,
     head: Option<Linearisation>,
     tail: Option<Linearisation>,
-    root: Linearisation,
+    root: Derivative,
 }
 
 impl TermAt {
@@ -151,8 +151,11 @@ impl TermAt {
 
     /// `out = J^T F J v`.
     pub fn metric(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), OperatorError> {
-        let mut whitened = Field::new(worker.gpu(), &self.term.density.space)?;
-        self.right_sqrt(worker, v, &mut whitened)?;
-        self.left_sqrt(worker, &whitened, out)
+        let Some(head) = &self.head else { return self.root.normal(worker, v, out) };
+        let [mut tangent, mut cotangent] =
+            [Field::new(worker.gpu(), self.between())?, Field::new(worker.gpu(), self.between())?];
+        head.jvp(worker, v, &mut tangent)?;
+        self.root.normal(worker, &tangent, &mut cotangent)?;
+        self.back(worker, &cotangent, out)
     }
 }

@@ -261,6 +261,16 @@ impl Pointwise {
         Pointwise { graph, arguments, results: self.arguments[..variables].iter().map(adjoint).collect(), outputs }
     }
 
+    /// The derivative by the first `variables` arguments times a vector, and that times the derivative again: a function of the arguments and of a
+    /// tangent for each of these, which gives a cotangent of each. The function is computed once for both.
+    pub(in crate::operators) fn normal_by(&self, variables: usize) -> Pointwise {
+        let Pointwise { mut graph, arguments, outputs: tangents, .. } = self.jvp_by(variables);
+        let found = graph.reverse(&self.outputs, &tangents, self.components());
+        let varied = total(&self.arguments[..variables]) as usize;
+        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
+        Pointwise { graph, arguments, results: self.arguments[..variables].to_vec(), outputs }
+    }
+
     /// The result for one place, on the host and in f64: components of all arguments, one behind the other.
     ///
     /// # Panics

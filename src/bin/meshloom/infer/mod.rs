@@ -9,8 +9,9 @@ mod problem;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use meshloom::comm::Communicator;
 use meshloom::inference::{
-    CgOptions, Draw, Excitations, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
+    CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
     SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::io::{OutputDir, Sealed, write_whole};
@@ -41,12 +42,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let common = &arguments.common;
     let report = common.launch_together(|context| infer(context, &parameters, common))?;
     common.print(report)
-}
-
-/// As many groups as divide the ranks and have a sample each.
-fn groups_of(parameters: &RunParameters, ranks: usize) -> usize {
-    let most = (2 * parameters.pairs).max(1);
-    parameters.groups.unwrap_or_else(|| (1..=ranks).rev().find(|g| ranks.is_multiple_of(*g) && *g <= most).unwrap_or(1))
 }
 
 /// What an iteration does.
@@ -90,10 +85,8 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     };
     let all = context.comm.clone();
     let (groups, own) = SampleGroups::split(&all, groups_of(parameters, all.size()))?;
-    let most = (2 * parameters.pairs).max(1);
-    if groups.count() > most {
-        let why = format!("{} groups share {most} samples at most; give fewer groups, or more samples", groups.count());
-        return Ok(Err(Failure::Failed(why)));
+    if let Some(failure) = too_many(&groups, parameters) {
+        return Ok(Err(failure));
     }
     let grid = common.process_grid(grids.padded, own.size())?;
     let mut group = Context::new(own, context.gpu.clone())?;
@@ -107,35 +100,16 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     }
     let state = State::new(&parameters.out, found.is_some());
     phases.done("start");
-    let start = start(&mut worker, &problem, parameters.seed)?;
-    let numbers = worker.len(&start);
+    let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let fit = OptimizeKl::new(&problem.likelihood, &groups, parameters.iterations)
-        .excitations(Excitations::Seed(parameters.seed))
-        .memory(parameters.memory)
-        .options(|iteration| options(parameters, iteration, numbers))
-        .progress(|progress| {
-            let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
-            bar.set_position(u64::from(*iteration));
-        });
-    let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
-    let footprint = fit.footprint(&mut worker, &start)?;
-    let memory = memory(parameters, &footprint, groups.count())?;
-    state.prepare(&all, &problem.identity, all.size() / groups.count())?;
-    phases.done("compilation");
-    let fit = fit.run(&mut worker, &start)?;
+    let (fit, memory) = asked.fit(&mut worker, &state, &bar, &mut phases)?;
     bar.finish_and_clear();
     phases.done("inference");
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
-    let mut files = outputs.signal(&mut worker, &data)?;
-    files.extend(outputs.spectrum(&mut worker)?);
-    files.extend(outputs.parameters(&mut worker)?);
-    files.extend(outputs.iterations(&fit.history)?);
+    let files = outputs.write(&mut worker, &data, &fit.history)?;
     phases.done("output");
-    let mut report = report(&worker, parameters, &problem, (kind, lognormal));
-    report["ranks"] = all.size().into();
-    report["groups"] = groups.count().into();
+    let mut report = asked.report(&worker, (kind, lognormal));
     report["memory"] = memory;
     report["finished"] = (fit.end == FitEnd::Done).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
@@ -147,9 +121,81 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     Ok(Ok(report))
 }
 
+/// The most samples of an iteration, each sign one; without samples the position is one.
+fn most_samples(parameters: &RunParameters) -> usize {
+    (2 * parameters.pairs).max(1)
+}
+
+/// As many groups as are asked for, or as divide the ranks and have a sample each.
+fn groups_of(parameters: &RunParameters, ranks: usize) -> usize {
+    let fits = |groups: &usize| ranks.is_multiple_of(*groups) && *groups <= most_samples(parameters);
+    parameters.groups.unwrap_or_else(|| (1..=ranks).rev().find(fits).unwrap_or(1))
+}
+
+/// Refuses groups that would have no sample.
+fn too_many(groups: &SampleGroups, parameters: &RunParameters) -> Option<Failure> {
+    let (count, most) = (groups.count(), most_samples(parameters));
+    (count > most).then(|| {
+        Failure::Failed(format!("{count} groups share {most} samples at most; give fewer groups, or more samples"))
+    })
+}
+
+/// What is asked, and of which ranks.
+struct Asked<'a> {
+    all: &'a Communicator,
+    groups: &'a SampleGroups,
+    problem: &'a Problem,
+    parameters: &'a RunParameters,
+}
+
+impl Asked<'_> {
+    /// The fit, and what `run.json` says of its device memory. All ranks call it.
+    fn fit<'w>(
+        &self,
+        worker: &mut Worker<'w>,
+        state: &State,
+        bar: &ProgressBar,
+        phases: &mut Phases,
+    ) -> Result<(Fit<Worker<'w>>, Value), Error> {
+        let Asked { all, groups, problem, parameters } = *self;
+        let start = start(worker, problem, parameters.seed)?;
+        let numbers = worker.len(&start);
+        let fit = OptimizeKl::new(&problem.likelihood, groups, parameters.iterations)
+            .excitations(Excitations::Seed(parameters.seed))
+            .memory(parameters.memory)
+            .options(|iteration| options(parameters, iteration, numbers))
+            .progress(|progress| {
+                let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
+                bar.set_position(u64::from(*iteration));
+            });
+        let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
+        let footprint = fit.footprint(worker, &start)?;
+        let memory = memory(parameters, &footprint, groups.count())?;
+        state.prepare(all, &problem.identity, all.size() / groups.count())?;
+        phases.done("compilation");
+        Ok((fit.run(worker, &start)?, memory))
+    }
+
+    /// What `run.json` says of the problem, ranks and the device.
+    fn report(&self, worker: &Worker<'_>, (kind, lognormal): (Kind, bool)) -> Value {
+        let Asked { all, groups, problem, parameters } = *self;
+        let info = worker.gpu().info();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "parameters": parameters.object(kind, lognormal),
+            "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
+            "data_that_count": problem.likelihood.degrees_of_freedom(),
+            "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
+            "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+                        "backend": format!("{:?}", info.backend) },
+            "ranks": all.size(), "groups": groups.count(), "grid": problem.regular.grid.to_string(),
+        })
+    }
+}
+
 /// What `run.json` says of the device memory of the rank that takes the most.
 fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
-    let samples = (2 * parameters.pairs).max(1).div_ceil(groups);
+    let samples = most_samples(parameters).div_ceil(groups);
     let kept = parameters.memory.map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
     let Footprint { vector, linearisation, work, .. } = *footprint;
     Ok(json!({
@@ -158,33 +204,8 @@ fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> R
     }))
 }
 
-/// What `run.json` says of the problem and the device.
-fn report(
-    worker: &Worker<'_>,
-    parameters: &RunParameters,
-    problem: &Problem,
-    (kind, lognormal): (Kind, bool),
-) -> Value {
-    let info = worker.gpu().info();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "parameters": parameters.object(kind, lognormal),
-        "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
-        "data_that_count": problem.likelihood.degrees_of_freedom(),
-        "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
-        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
-                    "backend": format!("{:?}", info.backend) },
-        "grid": problem.regular.grid.to_string(),
-    })
-}
-
 /// Gives all files their names, `run.json` last, so that none stands beside files that it does not describe. All ranks call it.
-fn publish(
-    all: &meshloom::comm::Communicator,
-    parameters: &RunParameters,
-    report: &Value,
-    files: Vec<Sealed>,
-) -> Result<(), Error> {
+fn publish(all: &Communicator, parameters: &RunParameters, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
     all.barrier()?;
     let path = parameters.out.join("run.json");
     if all.rank() == 0 {

@@ -66,8 +66,22 @@ impl<'w> Outputs<'_, 'w> {
         })
     }
 
+    /// All files but the description, none of which has its final name yet. All ranks call it.
+    pub fn write(
+        &self,
+        worker: &mut Worker<'w>,
+        data: &Path,
+        history: &[IterationReport],
+    ) -> Result<Vec<Sealed>, Error> {
+        let mut files = self.signal(worker, data)?;
+        files.extend(self.spectrum(worker)?);
+        files.extend(self.parameters(worker)?);
+        files.extend(self.iterations(history)?);
+        Ok(files)
+    }
+
     /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
-    pub fn signal(&self, worker: &mut Worker<'w>, data: &Path) -> Result<Vec<Sealed>, Error> {
+    fn signal(&self, worker: &mut Worker<'w>, data: &Path) -> Result<Vec<Sealed>, Error> {
         let signal = &self.problem.signal;
         let like = Field::new(worker.gpu(), signal.target())?;
         let mut value = |worker: &mut Worker<'w>, x: &Field| Ok(signal.value(worker, x)?);
@@ -127,7 +141,7 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// The power spectrum of the correlated field: its mean, and where 68 % of samples are, taken as log-normal.
-    pub fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+    fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
         let volume: f64 = self.problem.regular.size.iter().product();
@@ -149,7 +163,7 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// Hyper-parameters that are not fixed: what was known of them, and what is now.
-    pub fn parameters(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+    fn parameters(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
         let space = self.problem.likelihood.domain();
         let all = hyper_parameters(&self.parameters.hyper);
         let free: Vec<_> = all.into_iter().filter(|(_, leaf, ..)| space.position(leaf).is_some()).collect();
@@ -173,7 +187,7 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// A line for each iteration.
-    pub fn iterations(&self, history: &[IterationReport]) -> Result<Option<Sealed>, Error> {
+    fn iterations(&self, history: &[IterationReport]) -> Result<Option<Sealed>, Error> {
         if self.all.rank() != 0 {
             return Ok(None);
         }

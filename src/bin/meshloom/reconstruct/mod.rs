@@ -36,7 +36,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(common, &parameters);
     }
-    let inputs = [&options.density, &options.truth, &options.power_table, &arguments.config].into_iter().flatten();
+    let inputs =
+        [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
     let written = outputs::FILES.map(|name| arguments.out().join(name));
     let directory = [arguments.out()].into_iter();
     check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Common;
 use crate::config_file;
+use crate::evolution::EvolutionOptions;
 use crate::failure::Failure;
+use crate::universe::UniverseOptions;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -34,7 +36,6 @@ pub struct Arguments {
 
 /// The options that a file may have, too.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
-#[serde(deny_unknown_fields)]
 pub struct Options {
     /// The noisy density: 1 + contrast on a cubic grid, the force mesh
     #[arg(long, value_name = "D.npy")]
@@ -67,42 +68,15 @@ pub struct Options {
     /// Particles along each axis [default: as many as cells]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub particles: Option<i64>,
-    /// planck18, planck18-primordial, simple, or a TOML file, as of simulate [default: planck18]
-    #[arg(long, value_name = "NAME|FILE.toml")]
-    pub cosmology: Option<String>,
-    /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
-    #[arg(long, value_name = "FILE")]
-    pub power_table: Option<PathBuf>,
-    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    pub sigma8: Option<f64>,
-    /// Dark energy's ratio of pressure to density today [default: the cosmology's, -1]
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
-    pub w0: Option<f64>,
-    /// Its change: w(a) = w0 + wa (1 - a) [default: the cosmology's, 0]
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
-    pub wa: Option<f64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub universe: UniverseOptions,
     /// Seed of the samples [default: 1]
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
-    /// Order of the Lagrangian start: 1 or 2 [default: 2]
-    #[arg(long, value_name = "1|2")]
-    pub lpt: Option<u8>,
-    /// Scale factor of the start [default: 0.0625]
-    #[arg(long, value_name = "A", allow_negative_numbers = true)]
-    pub a_start: Option<f64>,
-    /// Scale factor of the density [default: 1]
-    #[arg(long, value_name = "A", allow_negative_numbers = true)]
-    pub a_end: Option<f64>,
-    /// Steps, linear in the scale factor [default: 10]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub steps: Option<i64>,
-    /// How particles are moved [default: bullfrog]
-    #[arg(long, value_name = "bullfrog|fastpm")]
-    pub scheme: Option<String>,
-    /// Window that particles are painted with [default: cic]
-    #[arg(long, value_name = "cic|tsc")]
-    pub window: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub evolution: EvolutionOptions,
     /// Keep the state of the run at every so many forces: more take less memory and more time [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub checkpoint_every: Option<i64>,
@@ -137,7 +111,7 @@ impl Arguments {
     pub fn options(&self) -> Result<Options, Failure> {
         let mut file = match &self.config {
             None => Options::default(),
-            Some(path) => config_file::parse(path, &config_file::read(path)?)?,
+            Some(path) => config_file::options(path, &config_file::read(path)?)?,
         };
         // A command line that asks for samples has not only the most probable place.
         if self.options.samples.or(self.options.iterations).is_some() {
@@ -161,18 +135,9 @@ impl Options {
             mode: self.mode.or(other.mode),
             sample_groups: self.sample_groups.or(other.sample_groups),
             particles: self.particles.or(other.particles),
-            cosmology: self.cosmology.or(other.cosmology),
-            power_table: self.power_table.or(other.power_table),
-            sigma8: self.sigma8.or(other.sigma8),
-            w0: self.w0.or(other.w0),
-            wa: self.wa.or(other.wa),
+            universe: self.universe.or(other.universe),
             seed: self.seed.or(other.seed),
-            lpt: self.lpt.or(other.lpt),
-            a_start: self.a_start.or(other.a_start),
-            a_end: self.a_end.or(other.a_end),
-            steps: self.steps.or(other.steps),
-            scheme: self.scheme.or(other.scheme),
-            window: self.window.or(other.window),
+            evolution: self.evolution.or(other.evolution),
             checkpoint_every: self.checkpoint_every.or(other.checkpoint_every),
         }
     }
@@ -185,14 +150,9 @@ impl Options {
             iterations: Some(3),
             mode: Some("mgvi".into()),
             sample_groups: Some(Groups::Word("auto".into())),
-            cosmology: Some("planck18".into()),
+            universe: UniverseOptions::defaults(),
             seed: Some(1),
-            lpt: Some(2),
-            a_start: Some(0.0625),
-            a_end: Some(1.0),
-            steps: Some(10),
-            scheme: Some("bullfrog".into()),
-            window: Some("cic".into()),
+            evolution: EvolutionOptions::defaults(),
             checkpoint_every: Some(1),
             ..Options::default()
         }

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use meshloom::cosmology::{LptOrder, Scheme};
-use meshloom::mesh::Window;
 use meshloom::pm::Config;
 use serde_json::{Value, json};
 
 use super::options::{Groups, Options};
+use crate::evolution::Evolution;
 use crate::failure::Failure;
-use crate::simulate::{RunOptions, Universe};
+use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
 pub struct Parameters {
@@ -29,12 +28,7 @@ pub struct Parameters {
     particles: Option<u64>,
     box_size: f64,
     pub universe: Universe,
-    lpt: u8,
-    a_start: f64,
-    a_end: f64,
-    steps: usize,
-    scheme: String,
-    window: Window,
+    evolution: Evolution,
     grid: Option<[usize; 2]>,
 }
 
@@ -90,10 +84,6 @@ impl Parameters {
         if !(noise > 0.0 && (noise as f32).is_normal()) {
             return Err(usage(format!("--noise is {noise}; it must be a standard deviation above 0")));
         }
-        let lpt = options.lpt.unwrap_or_default();
-        if !(1..=2).contains(&lpt) {
-            return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
-        }
         let (pairs, iterations) = match options.map_only {
             Some(true) => (0, 0),
             _ => (count("samples", options.samples, 1000)?, count("iterations", options.iterations, 1000)?),
@@ -110,20 +100,8 @@ impl Parameters {
             checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1 << 16)? as usize,
             particles: options.particles.map(|n| count("particles", Some(n), 1 << 14)).transpose()?,
             box_size,
-            universe: Universe::new(&RunOptions {
-                cosmology: options.cosmology,
-                power_table: options.power_table,
-                sigma8: options.sigma8,
-                w0: options.w0,
-                wa: options.wa,
-                ..RunOptions::default()
-            })?,
-            lpt,
-            a_start: options.a_start.unwrap_or_default(),
-            a_end: options.a_end.unwrap_or_default(),
-            steps: count("steps", options.steps, 1 << 16)? as usize,
-            scheme: word("scheme", options.scheme, ["bullfrog", "fastpm"])?,
-            window: if word("window", options.window, ["cic", "tsc"])? == "tsc" { Window::Tsc } else { Window::Cic },
+            universe: Universe::new(&options.universe)?,
+            evolution: Evolution::new(options.evolution)?,
             grid,
         })
     }
@@ -134,28 +112,20 @@ impl Parameters {
             particles: self.particles.unwrap_or(mesh),
             mesh,
             box_size: self.box_size,
-            cosmology: self.universe.cosmology,
-            power_table: self.universe.table.clone(),
             seed: self.seed,
-            lpt: if self.lpt == 1 { LptOrder::First } else { LptOrder::Second },
-            a_start: self.a_start,
-            a_end: self.a_end,
-            steps: self.steps,
-            scheme: if self.scheme == "fastpm" { Scheme::FastPm } else { Scheme::BullFrog },
-            window: self.window,
             grid: self.grid,
-            ..Config::default()
+            ..self.evolution.config(&self.universe)
         }
     }
 
     /// What the posterior is of: a state of another one is none to go on from. `fingerprint` is that of the density.
     pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
-        json!({
+        let mut object = json!({
             "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,
             "particles": config.particles, "mesh": config.mesh, "universe": self.universe.object(), "seed": self.seed,
-            "lpt": self.lpt, "a_start": self.a_start, "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme,
-            "window": self.window.to_string(),
-        })
+        });
+        self.evolution.describe(&mut object);
+        object
     }
 
     /// What does not change the posterior.

@@ -47,7 +47,8 @@ pub fn write<'w>(
     files.extend(written);
     report["agreement"] = agreement;
     if let (Some(truth), Some(std)) = (&truth, &std) {
-        report["agreement"]["error_over_std"] = error_over_std(problem, [&found[0], &truth[0], std])?.into();
+        let count = fitted.fit.samples.count();
+        report["agreement"]["error_over_std"] = error_over_std(problem, [&found[0], &truth[0], std], count)?.into();
     }
     Ok((files, report))
 }
@@ -150,13 +151,15 @@ fn spectra(
     Ok((files, agreement))
 }
 
-/// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. All ranks call it.
-fn error_over_std(problem: &mut Problem<'_, '_>, [found, truth, std]: [&Field; 3]) -> Result<f64, Error> {
+/// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. `std` is that of `count`
+/// samples about a mean that might be theirs; mirrored ones have the position for their mean, so that none of them is used up for it. All ranks call it.
+fn error_over_std(problem: &mut Problem<'_, '_>, [found, truth, std]: [&Field; 3], count: usize) -> Result<f64, Error> {
     let worker = &mut problem.worker;
     let mut error = VectorSpace::copy(worker, found)?;
     VectorSpace::axpby(worker, -1.0, truth, 1.0, &mut error)?;
     let squares = [VectorSpace::dot(worker, &error, &error)?, VectorSpace::dot(worker, std, std)?];
-    Ok((squares[0] / squares[1]).sqrt())
+    let about_the_position = (count as f64 - 1.0) / count as f64;
+    Ok((squares[0] / (squares[1] * about_the_position)).sqrt())
 }
 
 /// What `run.json` says but for times and what follows from spectra. All ranks call it.

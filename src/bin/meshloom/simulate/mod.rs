@@ -8,7 +8,6 @@ mod options;
 mod outputs;
 mod parameters;
 mod snapshots;
-mod universe;
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +24,11 @@ use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
 use halos::{Halos, Particles};
-pub use options::{Arguments, RunOptions};
+pub use options::Arguments;
+use options::RunOptions;
 use outputs::Outputs;
 use parameters::RunParameters;
 use snapshots::LastWhole;
-pub use universe::Universe;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = RunOptions::gather(arguments)?;
@@ -40,8 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
     }
-    let inputs = [&arguments.config, &options.white_noise, &options.power_table].into_iter().flatten();
-    let cosmology = options.cosmology.as_deref().map(Path::new);
+    let inputs = [&arguments.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
+    let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
     check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
@@ -218,21 +217,21 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
     let (counts, cost) = (context.recorder.counts(), simulation.cost());
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
     context.comm.all_reduce(&mut bytes, Op::Sum)?;
-    Ok(json!({
+    let mut object = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
         "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
-        "lpt": parameters.lpt, "a_start": config.a_start, "a_end": config.a_end, "steps": config.steps,
-        "scheme": parameters.scheme, "window": config.window.to_string(),
         "velocities": parameters.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.hdf5,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
-    }))
+    });
+    parameters.evolution.describe(&mut object);
+    Ok(object)
 }
 
 /// The names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Common;
 use crate::config_file;
+use crate::evolution::EvolutionOptions;
 use crate::failure::Failure;
 use crate::speeds::SpeedOptions;
+use crate::universe::UniverseOptions;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -41,7 +43,6 @@ impl Arguments {
 
 /// The options that a file may have, too.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
-#[serde(deny_unknown_fields)]
 pub struct RunOptions {
     /// Particles along each axis [default: 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -53,22 +54,9 @@ pub struct RunOptions {
     #[arg(long = "box", value_name = "L", allow_negative_numbers = true)]
     #[serde(rename = "box")]
     pub box_size: Option<f64>,
-    /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
-    /// cosmological constant without radiation, w0, wa, N_eff [default: planck18]
-    #[arg(long, value_name = "NAME|FILE.toml")]
-    pub cosmology: Option<String>,
-    /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
-    #[arg(long, value_name = "FILE")]
-    pub power_table: Option<PathBuf>,
-    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    pub sigma8: Option<f64>,
-    /// Dark energy's ratio of pressure to density today [default: the cosmology's, -1]
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
-    pub w0: Option<f64>,
-    /// Its change: w(a) = w0 + wa (1 - a) [default: the cosmology's, 0]
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
-    pub wa: Option<f64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub universe: UniverseOptions,
     /// Seed of the white noise [default: 1]
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -78,24 +66,9 @@ pub struct RunOptions {
     /// White noise of shape (n, n, n) instead of the seed's
     #[arg(long, value_name = "NOISE.npy")]
     pub white_noise: Option<PathBuf>,
-    /// Order of the Lagrangian start: 1 or 2 [default: 2]
-    #[arg(long, value_name = "1|2")]
-    pub lpt: Option<u8>,
-    /// Scale factor of the start [default: 0.0625]
-    #[arg(long, value_name = "A", allow_negative_numbers = true)]
-    pub a_start: Option<f64>,
-    /// Scale factor of the end [default: 1]
-    #[arg(long, value_name = "A", allow_negative_numbers = true)]
-    pub a_end: Option<f64>,
-    /// Steps, linear in the scale factor [default: 10]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub steps: Option<i64>,
-    /// How particles are moved [default: bullfrog]
-    #[arg(long, value_name = "bullfrog|fastpm")]
-    pub scheme: Option<String>,
-    /// Window that particles are painted with [default: cic]
-    #[arg(long, value_name = "cic|tsc")]
-    pub window: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub evolution: EvolutionOptions,
     /// Scale factors of snapshots: particles, spectrum and halos of each
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     pub snapshots: Option<Vec<Epoch>>,
@@ -152,20 +125,11 @@ impl RunOptions {
             particles: self.particles.or(other.particles),
             mesh: self.mesh.or(other.mesh),
             box_size: self.box_size.or(other.box_size),
-            cosmology: self.cosmology.or(other.cosmology),
-            power_table: self.power_table.or(other.power_table),
-            sigma8: self.sigma8.or(other.sigma8),
-            w0: self.w0.or(other.w0),
-            wa: self.wa.or(other.wa),
+            universe: self.universe.or(other.universe),
             seed: self.seed.or(other.seed),
             noise_by: self.noise_by.or(other.noise_by),
             white_noise: self.white_noise.or(other.white_noise),
-            lpt: self.lpt.or(other.lpt),
-            a_start: self.a_start.or(other.a_start),
-            a_end: self.a_end.or(other.a_end),
-            steps: self.steps.or(other.steps),
-            scheme: self.scheme.or(other.scheme),
-            window: self.window.or(other.window),
+            evolution: self.evolution.or(other.evolution),
             snapshots: self.snapshots.or(other.snapshots),
             resume: self.resume.or(other.resume),
             linking_parameter: self.linking_parameter.or(other.linking_parameter),
@@ -188,15 +152,10 @@ impl RunOptions {
             particles: Some(64),
             mesh: Some(128),
             box_size: Some(128.0),
-            cosmology: Some("planck18".into()),
+            universe: UniverseOptions::defaults(),
             seed: Some(1),
             noise_by: Some("mode".into()),
-            lpt: Some(2),
-            a_start: Some(0.0625),
-            a_end: Some(1.0),
-            steps: Some(10),
-            scheme: Some("bullfrog".into()),
-            window: Some("cic".into()),
+            evolution: EvolutionOptions::defaults(),
             snapshots: Some(Vec::new()),
             linking_parameter: Some(0.2),
             resume: Some(false),
@@ -227,7 +186,7 @@ impl RunOptions {
     fn of_file(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(RunOptions::default()) };
         let text = config_file::read(path)?;
-        let mut options: RunOptions = config_file::parse(path, &text)?;
+        let mut options: RunOptions = config_file::options(path, &text)?;
         options.snapshots = as_written(options.snapshots, &text);
         Ok(options)
     }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
-use meshloom::cosmology::{Halofit, LinearPower, LptOrder, Overdensity, Scheme};
-use meshloom::mesh::Window;
+use meshloom::cosmology::{Halofit, LinearPower, Overdensity};
 use meshloom::pm::{Cone, Config, NoiseBy, Opening};
 use meshloom::points::fof::{Linking, Selection};
 use serde::Serialize;
@@ -12,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
-use super::universe::Universe;
+use crate::evolution::{Evolution, count};
 use crate::failure::Failure;
 use crate::spheres;
+use crate::universe::Universe;
 
 /// The parameters of a run, checked as far as that needs no device.
 pub struct RunParameters {
@@ -26,12 +26,7 @@ pub struct RunParameters {
     pub seed: u64,
     pub noise_by: NoiseBy,
     pub white_noise: Option<PathBuf>,
-    pub lpt: u8,
-    pub a_start: f64,
-    pub a_end: f64,
-    pub steps: usize,
-    pub scheme: String,
-    pub window: Window,
+    pub evolution: Evolution,
     pub snapshots: Vec<Epoch>,
     pub resume: bool,
     pub save_density: bool,
@@ -164,14 +159,6 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-/// A count above 0. The command line takes any integer, so that one message covers all wrong ones.
-fn count(what: &str, value: Option<i64>) -> Result<u64, Failure> {
-    match value.unwrap_or_default() {
-        value if value > 0 => Ok(value as u64),
-        value => Err(usage(format!("--{what} is {value}; it must be a whole number above 0"))),
-    }
-}
-
 /// The linking length; none for no groups.
 fn linking(options: &RunOptions) -> Result<Option<Linking>, Failure> {
     let (name, value, unit) = match (options.linking_length, options.linking_parameter) {
@@ -198,22 +185,9 @@ impl RunParameters {
             return Err(usage("--out is -, which is refused; name a directory"));
         }
         let linking = linking(&options)?;
-        let universe = Universe::new(&options)?;
+        let universe = Universe::new(&options.universe)?;
         let light_cone = light_cone(&options, &universe)?;
         let overdensities = overdensities(&options, linking.is_some())?;
-        let lpt = options.lpt.unwrap_or_default();
-        if !(1..=2).contains(&lpt) {
-            return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
-        }
-        let scheme = options.scheme.unwrap_or_default();
-        if !["fastpm", "bullfrog"].contains(&scheme.as_str()) {
-            return Err(usage(format!("--scheme is `{scheme}`; it must be fastpm or bullfrog")));
-        }
-        let window = match options.window.unwrap_or_default().as_str() {
-            "cic" => Window::Cic,
-            "tsc" => Window::Tsc,
-            other => return Err(usage(format!("--window is `{other}`; it must be cic or tsc"))),
-        };
         let noise_by = match options.noise_by.unwrap_or_default().as_str() {
             "mode" => NoiseBy::Mode,
             "site" => NoiseBy::Site,
@@ -228,12 +202,7 @@ impl RunParameters {
             seed: options.seed.unwrap_or_default(),
             noise_by,
             white_noise: options.white_noise,
-            lpt,
-            a_start: options.a_start.unwrap_or_default(),
-            a_end: options.a_end.unwrap_or_default(),
-            steps: count("steps", options.steps)? as usize,
-            scheme,
-            window,
+            evolution: Evolution::new(options.evolution)?,
             snapshots: options.snapshots.unwrap_or_default(),
             resume: options.resume.unwrap_or_default(),
             save_density: options.save_density.unwrap_or_default(),
@@ -248,7 +217,7 @@ impl RunParameters {
         parameters.light_cone.iter().try_for_each(|cone| cone.validate(&config)).map_err(Error::from)?;
         let power = parameters.universe.power().map_err(Error::from)?;
         // At the end the contrast is largest.
-        Halofit::new(&power, parameters.a_end).map_err(Error::from)?;
+        Halofit::new(&power, parameters.evolution.a_end).map_err(Error::from)?;
         if parameters.linking.is_some() {
             parameters.halos_are_possible(&power)?;
         }
@@ -258,7 +227,7 @@ impl RunParameters {
     /// Checks before the run that its halos will have a mass function.
     fn halos_are_possible(&self, power: &LinearPower) -> Result<(), Failure> {
         let (count, least) = (self.particles.pow(3), Selection::default().min_members);
-        let mut epochs = self.snapshots.iter().map(Epoch::value).chain([self.a_end]);
+        let mut epochs = self.snapshots.iter().map(Epoch::value).chain([self.evolution.a_end]);
         let checked = epochs.try_for_each(|a| MassFunction::check(power, self.box_size, count, least, a));
         checked.map_err(|error| {
             usage(format!(
@@ -273,19 +242,11 @@ impl RunParameters {
             particles: self.particles,
             mesh: self.mesh,
             box_size: self.box_size,
-            cosmology: self.universe.cosmology,
-            power_table: self.universe.table.clone(),
             seed: self.seed,
             noise_by: self.noise_by,
-            lpt: if self.lpt == 1 { LptOrder::First } else { LptOrder::Second },
-            a_start: self.a_start,
-            a_end: self.a_end,
-            steps: self.steps,
-            scheme: if self.scheme == "fastpm" { Scheme::FastPm } else { Scheme::BullFrog },
-            window: self.window,
             snapshots: self.snapshots.iter().map(Epoch::value).collect(),
             grid,
-            ..Config::default()
+            ..self.evolution.config(&self.universe)
         }
     }
 
@@ -300,10 +261,9 @@ impl RunParameters {
         let mut object = json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.universe.object(),
             "seed": seed.map(|(seed, _)| seed), "noise_by": seed.map(|(_, by)| by), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
-            "lpt": self.lpt, "a_start": self.a_start,
-            "a_end": self.a_end, "steps": self.steps, "scheme": self.scheme, "window": self.window.to_string(),
             "snapshots": self.snapshots, "velocities": self.velocities.object()["kind"],
         });
+        self.evolution.describe(&mut object);
         // Snapshots of runs without one say nothing of it.
         if let Some(Cone { observer, distance, opening }) = &self.light_cone {
             let (direction, angle) = opening.as_ref().map(|opening| (opening.direction, opening.angle)).unzip();

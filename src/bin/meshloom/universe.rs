@@ -1,17 +1,55 @@
 //! The cosmology of a run and its linear power, from options and files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use meshloom::Error;
 use meshloom::cosmology::{Amplitude, Cosmology, CosmologyError, LinearPower, Parameters, PowerTable, TransferKind};
 use meshloom::io::{printable_path, read_text};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::options::RunOptions;
 use crate::config_file;
 use crate::failure::Failure;
+
+#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
+pub struct UniverseOptions {
+    /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
+    /// cosmological constant without radiation, w0, wa, N_eff [default: planck18]
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    pub cosmology: Option<String>,
+    /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
+    #[arg(long, value_name = "FILE")]
+    pub power_table: Option<PathBuf>,
+    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    pub sigma8: Option<f64>,
+    /// Dark energy's ratio of pressure to density today [default: the cosmology's, -1]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    pub w0: Option<f64>,
+    /// Its change: w(a) = w0 + wa (1 - a) [default: the cosmology's, 0]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    pub wa: Option<f64>,
+}
+
+impl UniverseOptions {
+    /// Of these options, and where there is none of the `other` ones.
+    pub fn or(self, other: Self) -> Self {
+        UniverseOptions {
+            cosmology: self.cosmology.or(other.cosmology),
+            power_table: self.power_table.or(other.power_table),
+            sigma8: self.sigma8.or(other.sigma8),
+            w0: self.w0.or(other.w0),
+            wa: self.wa.or(other.wa),
+        }
+    }
+
+    /// What holds where nothing is said.
+    pub fn defaults() -> Self {
+        UniverseOptions { cosmology: Some("planck18".into()), ..UniverseOptions::default() }
+    }
+}
 
 /// A cosmology and its linear power.
 pub struct Universe {
@@ -46,7 +84,7 @@ impl Universe {
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
-    pub fn new(options: &RunOptions) -> Result<Self, Failure> {
+    pub fn new(options: &UniverseOptions) -> Result<Self, Failure> {
         let name = options.cosmology.clone().unwrap_or_default();
         let mut parameters = named(&name)?;
         if let Some(sigma8) = options.sigma8 {
