@@ -1,16 +1,14 @@
-//! Parameters of a simulation, their ranges, and the device memory that they need.
+//! Parameters of a simulation, and their ranges.
 
 use std::sync::Arc;
 
 use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
 };
-use crate::fft::{FftError, GradientSymbol, LaplacianSymbol};
-use crate::gpu::bytes;
+use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::grid::{Box3, Grid, LayoutError};
 use crate::mesh::Window;
 
-use super::footprint::{Footprint, PlannedFor};
 use super::{NoiseBy, SimulationError};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
@@ -171,40 +169,10 @@ impl Config {
     pub(super) fn typical_ghosts(&self) -> u64 {
         (10.0 / self.box_size * self.mesh as f64).ceil() as u64
     }
-
-    /// Bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
-    pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
-        let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
-        Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })
-    }
 }
 
 /// First global indices of the rows of `own` sites, of a lattice with `n` sites along each axis.
 pub(super) fn rows(own: &Box3, n: u64) -> impl Iterator<Item = u64> + use<> {
     let [i, j, _] = own.clone();
     i.flat_map(move |i| j.clone().map(move |j| (i * n + j) * n))
-}
-
-/// Bytes of device memory of one rank, by purpose.
-pub(super) struct MemoryEstimate {
-    /// Displacements and momenta.
-    pub particles: u64,
-    /// Temporary arrays of the initial conditions.
-    pub start: u64,
-    /// Temporary arrays of a step: the force mesh and its spectra.
-    pub mesh: u64,
-}
-
-impl MemoryEstimate {
-    /// The most that is in use at one time.
-    pub fn total(&self) -> u64 {
-        self.particles + self.start.max(self.mesh)
-    }
-}
-
-impl std::fmt::Display for MemoryEstimate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [particles, start, mesh] = [self.particles, self.start, self.mesh].map(bytes);
-        write!(f, "{particles} for particles and {mesh} for the force mesh ({start} for the start)")
-    }
 }

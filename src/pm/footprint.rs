@@ -3,9 +3,11 @@
 //! Arrays are free again when the work with them has been submitted, so what is added up here is what lives between two submissions. Bytes are those of
 //! the largest rank, rounded as the device's pool rounds each array.
 
+use std::fmt;
+
 use crate::cosmology::LptOrder;
 use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning, Values};
-use crate::gpu::{Gpu, Profile, pooled};
+use crate::gpu::{Gpu, Profile, bytes, pooled};
 use crate::grid::{Grid, extent, volume};
 
 use super::Config;
@@ -142,5 +144,37 @@ impl Footprint {
     /// A force: the painted integers and the density; then the density and three components.
     pub fn force(&self) -> u64 {
         self.mesh.field + self.of_cells(8).max(self.filters[1] + self.of_cells(12))
+    }
+}
+
+impl Config {
+    /// Bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
+    pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
+        let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
+        Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })
+    }
+}
+
+/// Bytes of device memory of one rank, by purpose.
+pub(super) struct MemoryEstimate {
+    /// Displacements and momenta.
+    pub particles: u64,
+    /// Temporary arrays of the initial conditions.
+    pub start: u64,
+    /// Temporary arrays of a step: the force mesh and its spectra.
+    pub mesh: u64,
+}
+
+impl MemoryEstimate {
+    /// The most that is in use at one time.
+    pub fn total(&self) -> u64 {
+        self.particles + self.start.max(self.mesh)
+    }
+}
+
+impl fmt::Display for MemoryEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [particles, start, mesh] = [self.particles, self.start, self.mesh].map(bytes);
+        write!(f, "{particles} for particles and {mesh} for the force mesh ({start} for the start)")
     }
 }

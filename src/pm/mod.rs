@@ -2,7 +2,7 @@
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`Config`] | parameters of a run: checks them, counts the device memory that they need |
+//! | [`Config`] | parameters of a run: checks them |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
 //! | `projection` | the density along the last axis |
