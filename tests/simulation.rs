@@ -7,6 +7,7 @@ use meshloom::comm::Communicator;
 use meshloom::cosmology::{
     Cosmology, LinearPower, LptOrder, Scheme, TransferKind, fill_white_noise, mode_noise, schedule,
 };
+use meshloom::fft::Speeds;
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::volume;
 use meshloom::mesh::{Bin, Window};
@@ -289,6 +290,44 @@ fn a_warmed_step_submits_twice_and_allocates_nothing() {
         assert_eq!(after.uploads, before.uploads, "uploads in step {step}");
         assert_eq!(now, held, "allocations in step {step}");
         assert_eq!((cost.sent, cost.messages), (0, 0));
+    }
+}
+
+/// What is in use on the device at most, beside what was said of it before. One rank takes that and a hundredth for tables and the like; of several
+/// ranks the displacements decide how far ghost cells reach, for which 10 Mpc/h is said, and not all have their most at the same time.
+#[test]
+fn a_run_takes_the_memory_that_was_said() {
+    let base = Config { particles: 63, mesh: 126, box_size: 252.0, a_start: 0.5, steps: 2, ..Config::default() };
+    let cut = |grid| Config { grid: Some(grid), ..base.clone() };
+    let cases = [
+        (1, Config { scheme: Scheme::FastPm, ..base.clone() }),
+        (1, Config { particles: 126, ..base.clone() }),
+        (2, cut([2, 1])),
+        (2, cut([1, 2])),
+    ];
+    for (number, (ranks, config)) in cases.into_iter().enumerate() {
+        // A device of its own, whose memory nobody else uses.
+        let options = Options { kernels: 300 + number, ..Options::from_env().unwrap() };
+        let forecast = config.forecast(ranks, &Speeds::default()).unwrap();
+        let found = launch(Launch::Threads(ranks), &options, |mut context| {
+            let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+            context.recorder.submit()?;
+            context.comm.barrier()?;
+            let start = context.gpu.most_used();
+            context.comm.barrier()?;
+            simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+            simulation.power(&mut context)?;
+            context.comm.barrier()?;
+            Ok::<_, Error>([start, context.gpu.most_used()])
+        })
+        .unwrap();
+        let said = [forecast.particle_memory + forecast.start_memory, forecast.memory()];
+        // The start of few particles is little beside tables and the like.
+        for which in if config.particles == config.mesh { 0..2 } else { 1..2 } {
+            let ratio = found[0][which] as f64 / (said[which] * ranks as u64) as f64;
+            let bounds = if ranks == 1 { 0.95..1.01 } else { 0.7..1.1 };
+            assert!(bounds.contains(&ratio), "case {number}: {found:?}, said {said:?}: {ratio:.3}");
+        }
     }
 }
 
