@@ -625,7 +625,10 @@ fn pointwise_functions_meet_behind_other_operators() {
 /// Sums of products, and of fields alone of magnitudes: as many at once as are asked for, of leaves of all kinds.
 #[test]
 fn many_sums_at_once_are_those_of_each() {
-    for options in options() {
+    let whole = Options::from_env().unwrap();
+    // In one window each, and in three, of which a product of two arrays takes six of the eight bindings that every device has.
+    let windows = Options { window_bytes: Some(1 << 14), ..whole.clone() };
+    for options in [whole, windows] {
         on_grid([1, 1], &options, |worker| {
             let cells = Leaf::cells(&regular(worker, [4, 50, 60]));
             let space = Space::new([("cells", cells), ("few", Leaf::vector(5)), ("many", Leaf::vector(5000))])?;
