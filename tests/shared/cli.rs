@@ -225,6 +225,7 @@ impl Call {
             .stdin(Stdio::null())
             .stdout(self.stdout.stdio())
             .stderr(self.stderr.stdio());
+        hears_signals(&mut command);
         let mut child = command.spawn().unwrap();
         // Read while it runs: a full pipe would stop it.
         let [stdout, stderr] = [reader(child.stdout.take()), reader(child.stderr.take())];
@@ -251,6 +252,20 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     })
+}
+
+/// Signals that tests were started without hearing (in the background, by `nohup`) are ignored by what they start, too: not here.
+fn hears_signals(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: `signal` may be called between fork and exec, and sets what the new process begins with.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
 }
 
 /// Sends a signal to one process.
