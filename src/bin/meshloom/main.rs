@@ -88,6 +88,9 @@ enum Command {
     Man(manual::Arguments),
 }
 
+/// How long the first process of an MPI job has for the message of what is wrong with the arguments of all.
+const BEFORE_OTHERS_END: std::time::Duration = std::time::Duration::from_secs(1);
+
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
     if filter.max_level_hint() <= Some(LevelFilter::ERROR) {
@@ -105,8 +108,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             meshloom::io::cleanup::remove_all();
-            if first {
-                terminal::complain(&failure.message());
+            match first {
+                true => terminal::complain(&failure.message()),
+                // A launcher ends all processes when one has failed: the first says why before.
+                false => std::thread::sleep(BEFORE_OTHERS_END),
             }
             ExitCode::from(failure.code())
         }
