@@ -34,7 +34,7 @@ pub struct RunForecast {
 }
 
 impl RunForecast {
-    /// The most bytes of device memory at one time.
+    /// The most bytes of device memory at one time; on several ranks with ghost cells that reach 10 Mpc/h, and more where displacements are larger.
     pub fn memory(&self) -> u64 {
         self.particle_memory + self.start_memory.max(self.mesh_memory)
     }
