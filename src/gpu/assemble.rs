@@ -119,11 +119,12 @@ impl Assembly<'_> {
 /// The entry point that a directive stands for.
 fn entry_point(directive: &str, count: &str) -> Option<String> {
     let body = match (directive, count) {
-        // The loop ends behind the last element: a software renderer executes what stands in a condition, whether it holds or not.
+        // The loop ends behind the last element: a software renderer executes what stands in a condition, whether it holds or not. Its end is no
+        // constant, either: compilers write loops of few rounds out, and a software renderer's takes as many times as long then.
         ("each", count) if !count.is_empty() => format!(
-            "    let end = {count};\n    let first = group_number(workgroup, workgroups) * ITEMS;\n    \
-             for (var item = 0u; item < ITEMS; item++) {{\n        let i = (first + item) * GROUP + lane;\n        \
-             if i >= end {{ break; }}\n        each(i);\n    }}\n"
+            "    let first = group_number(workgroup, workgroups) * (ITEMS * GROUP);\n    \
+             let end = min(first + ITEMS * GROUP, {count});\n    \
+             for (var i = first + lane; i < end; i += GROUP) {{ each(i); }}\n"
         ),
         ("each_invocation", count) if !count.is_empty() => format!(
             "    let i = group_number(workgroup, workgroups) * GROUP + lane;\n    if i < {count} {{ each_invocation(i); }}\n"
@@ -250,7 +251,10 @@ mod tests {
     #[test]
     fn entry_points_are_written() {
         let each = with(&[], "fn each(i: u32) {}\n#each params.count").unwrap();
-        assert!(each.contains("let end = params.count;") && each.contains("each(i)"), "{each}");
+        assert!(
+            each.contains("let end = min(first + ITEMS * GROUP, params.count);") && each.contains("each(i)"),
+            "{each}"
+        );
         let invocation = with(&[], "#each_invocation f(2u)").unwrap();
         assert!(invocation.contains("if i < f(2u) { each_invocation(i); }"), "{invocation}");
         assert!(with(&[], "#each_workgroup").unwrap().contains("each_workgroup(group_number("));
