@@ -1,4 +1,4 @@
-// The axpby of BLAS for several pairs of arrays at once, y = a x + b y each: small vectors that would be a dispatch each.
+// The axpby of BLAS for several pairs of arrays at once, y = a x + b y each: vectors of several leaves.
 //
 // Layout: pairs x0, y0 and so on, each of one length. `starts` are where the pairs begin in one count over the elements of all, and of what is
 // no pair the count of all.
@@ -20,8 +20,20 @@ fn start(pair: u32) -> u32 {
     return params.count;
 }
 
-fn each(i: u32) {
-    if i >= start($u) && i < start($u + 1u) { store_y$(i - start($u), updated(load_x$(i - start($u)), load_y$(i - start($u)))); }
+/// The elements of a pair among those from `first` to before `last` of all. A pair that has none there costs no round of the loop, where a condition on each
+/// element would be asked for each pair.
+fn update$(first: u32, last: u32, lane: u32) {
+    let begin = start($u);
+    let end = min(last, start($u + 1u));
+    for (var i = max(first, begin) + lane; i < end; i += GROUP) {
+        store_y$(i - begin, updated(load_x$(i - begin), load_y$(i - begin)));
+    }
 }
 
-#each params.count
+fn each_workgroup(number: u32, lane: u32) {
+    let first = number * (ITEMS * GROUP);
+    let last = first + ITEMS * GROUP;
+    update$(first, last, lane);
+}
+
+#each_workgroup

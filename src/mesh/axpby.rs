@@ -1,6 +1,6 @@
 //! Linear updates of arrays.
 
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, LONGEST, Recorder};
 
 crate::gpu::kernel_params! {
     struct AxpbyParams {
@@ -27,9 +27,6 @@ const PAIRS: usize = 8;
 
 /// More than one pair.
 const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
-
-/// An array of so many elements is worth a dispatch of its own, in which no element looks for its pair.
-const ALONE: u64 = 4096;
 
 /// The update `y = a x + b y` (the axpby of BLAS) and its elementwise product form `y = a x z + b y`, for arrays of one length.
 ///
@@ -85,7 +82,7 @@ impl Axpby {
         recorder.each(&self.linear, &[x.raw(), y.raw()], &params, y.len())
     }
 
-    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: short ones up to eight in a dispatch, as many as the device binds.
+    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: up to eight in a dispatch, as many as the device binds.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths of a pair differ.
@@ -96,8 +93,13 @@ impl Axpby {
         pairs: &[[&Array<f32>; 2]],
         b: f64,
     ) -> Result<(), DeviceError> {
-        // An array of several windows has bindings enough alone.
-        let joins = |[x, y]: &[&Array<f32>; 2]| x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() < ALONE;
+        // An array of several windows has bindings enough alone, and one more would be too long to count all elements in a word.
+        let mut left = LONGEST;
+        let joins = |[x, y]: &[&Array<f32>; 2]| {
+            let joins = x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() <= left;
+            left -= if joins { y.len() } else { 0 };
+            joins
+        };
         let (joined, alone): (Vec<[&Array<f32>; 2]>, Vec<_>) = pairs.iter().copied().partition(joins);
         alone.iter().try_for_each(|[x, y]| self.record(recorder, a, x, b, y))?;
         let most = (recorder.gpu().capabilities().bindings as usize / 2).clamp(1, PAIRS);
