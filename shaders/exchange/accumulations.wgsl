@@ -1,6 +1,4 @@
-// Adds the terms of several sums as 64-bit integers in one pass, as accumulate.wgsl does for one.
-//
-// Terms are products x0[i] y0[i], x1[i] y1[i] and so on; with `norm` those of one more sum are the magnitudes of z[i].
+// Adds the terms of several sums as 64-bit integers in one pass, as accumulate.wgsl does for one. Terms are those of magnitudes.wgsl.
 //
 // Layout: the words from params.most on are the bits of the greatest magnitudes, one for each sum; from params.start on two words per sum, low word first,
 // which must be 0 before.
@@ -8,21 +6,21 @@
 
 var<uniform> params: Params;
 var<storage, read> x$: array<f32>;
-var<storage, read> y$: array<f32>;
-#if norm
-var<storage, read> z: array<f32>;
-#endif
 var<storage, read_write> words: array<atomic<u32>>;
 
+/// The elements that terms are made of.
+var<private> value$: f32;
+
 #import exchange::element
+#import exchange::terms
 #import gpu::fixed
 
 var<workgroup> here: array<atomic<u32>, 2 * SUMS>;
 
 /// Adds to a sum of the workgroup.
-fn add(sum: u32, value: vec2<u32>) {
-    let before = atomicAdd(&here[2u * sum], value.x);
-    atomicAdd(&here[2u * sum + 1u], value.y + select(0u, 1u, before + value.x < before));
+fn add(sum: u32, own: vec2<u32>) {
+    let before = atomicAdd(&here[2u * sum], own.x);
+    atomicAdd(&here[2u * sum + 1u], own.y + select(0u, 1u, before + own.x < before));
 }
 
 /// The bits of a term of a sum that come after the binary point.
@@ -31,25 +29,16 @@ fn point_of(sum: u32) -> i32 { return i32(params.bits) - top_of(load_words(param
 fn each_workgroup(number: u32, lane: u32) {
     if lane < 2u * SUMS { atomicStore(&here[lane], 0u); }
     workgroupBarrier();
-    let point$ = point_of($u);
-    var value$ = vec2<u32>(0u);
-#if norm
-    let norm_point = point_of(SUMS - 1u);
-    var norm = vec2<u32>(0u);
-#endif
+    let point? = point_of(?u);
+    var sum? = vec2<u32>(0u);
     for (var item = 0u; item < params.per; item++) {
         let i = element(number * params.per + item, lane);
         if i < params.count {
-            value$ = plus(value$, fixed(load_x$(i) * load_y$(i), point$));
-#if norm
-            norm = plus(norm, fixed(abs(load_z(i)), norm_point));
-#endif
+            value$ = load_x$(i);
+            sum? = plus(sum?, fixed(term?(), point?));
         }
     }
-    add($u, value$);
-#if norm
-    add(SUMS - 1u, norm);
-#endif
+    add(?u, sum?);
     workgroupBarrier();
     if lane >= SUMS { return; }
     let low = atomicLoad(&here[2u * lane]);

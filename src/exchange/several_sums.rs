@@ -1,5 +1,7 @@
 //! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one length in one pass.
 
+use std::collections::HashMap;
+
 use super::ExchangeError;
 use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per};
 use super::short_collectives::all_reduce;
@@ -46,46 +48,65 @@ impl Summed<'_> {
     }
 }
 
-/// The text of the pass that finds the greatest magnitudes, or of the one that adds.
-fn source(adds: bool, [products, norm]: [usize; 2]) -> KernelSource {
+/// What a sum of one pass adds up, of the arrays of the pass by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Term {
+    Product(usize, usize),
+    Magnitude(usize),
+}
+
+/// The text of the pass that finds the greatest magnitudes, or of the one that adds, for so many arrays.
+fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
         true => ("exchange::accumulations", include_str!("../../shaders/exchange/accumulations.wgsl")),
+    };
+    let term = |(number, term): (usize, &Term)| {
+        let value = match term {
+            Term::Product(x, y) => format!("value{x} * value{y}"),
+            Term::Magnitude(x) => format!("abs(value{x})"),
+        };
+        format!("fn term{number}() -> f32 {{ return {value}; }}\n")
     };
     KernelSource::new(label, text)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
         .module("gpu::fixed", FIXED)
-        .flag("norm", norm > 0)
-        .repeat('$', products as u32)
-        .constant("SUMS", (products + norm) as u32)
+        .module("exchange::terms", terms.iter().enumerate().map(term).collect::<String>())
+        .repeat('$', arrays as u32)
+        .repeat('?', terms.len() as u32)
+        .constant("SUMS", terms.len() as u32)
 }
 
-/// Sums of products, and of magnitudes, of each form of the kernels.
-fn forms() -> impl Iterator<Item = [usize; 2]> {
-    (0..=PRODUCTS).flat_map(|products| [[products, 0], [products, 1]]).filter(|form| *form != [0, 0])
-}
-
-/// All kernels.
+/// The kernels with the most arrays for so many sums, and those of an iteration of conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    forms().flat_map(|form| [false, true].map(|adds| source(adds, form))).collect()
+    use Term::{Magnitude, Product};
+    let forms = (0..=PRODUCTS).flat_map(|products| [(products, false), (products, true)]);
+    let form = |(products, norm): (usize, bool)| -> Vec<Term> {
+        let all = (0..products).map(|n| Product(2 * n, 2 * n + 1));
+        all.chain(norm.then_some(Magnitude(2 * products))).collect()
+    };
+    let iteration = vec![Product(0, 0), Product(0, 1), Product(2, 1), Magnitude(0)];
+    let forms = forms.filter(|form| *form != (0, false)).map(form).chain([iteration]);
+    let arrays = |terms: &[Term]| {
+        let last = |term: &Term| match term {
+            Product(x, y) => *x.max(y),
+            Magnitude(x) => *x,
+        };
+        terms.iter().map(last).max().map_or(0, |last| last + 1)
+    };
+    forms.flat_map(|terms| [false, true].map(|adds| source(adds, arrays(&terms), &terms))).collect()
 }
 
 /// Makes several sums.
 ///
 /// Two passes read the terms, the second adds within workgroups first; up to three sums of products and one of magnitudes, of arrays of one
-/// length, are made in the same pass. Cost on a GPU: 4 bytes for each term and pass of the arrays that differ, and two atomic additions for each sum
+/// length, are made in the same pass. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two atomic additions for each sum
 /// of a workgroup, of which there are 4096 at most. Between ranks go a word and two words for each sum.
+#[derive(Default)]
 pub struct SeveralSums {
-    /// By form: the greatest magnitudes, and the sums.
-    kernels: Vec<([usize; 2], [Kernel; 2])>,
-}
-
-impl Default for SeveralSums {
-    fn default() -> Self {
-        let both = |form| (form, [false, true].map(|adds| Kernel::trusted(source(adds, form))));
-        SeveralSums { kernels: forms().map(both).collect() }
-    }
+    /// By what they add: the greatest magnitudes, and the sums.
+    kernels: HashMap<Vec<Term>, [Kernel; 2]>,
 }
 
 /// The numbers of sums that are made in one pass: products first.
@@ -115,7 +136,7 @@ impl SeveralSums {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays that do not fit.
     pub fn make(
-        &self,
+        &mut self,
         recorder: &mut Recorder,
         comm: &Communicator,
         sums: &[Summed<'_>],
@@ -172,7 +193,7 @@ impl SeveralSums {
 
     /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this order.
     fn record(
-        &self,
+        &mut self,
         recorder: &mut Recorder,
         sums: &[Summed<'_>],
         passes: &[Vec<usize>],
@@ -181,12 +202,9 @@ impl SeveralSums {
     ) -> Result<(), DeviceError> {
         let mut first = 0;
         for pass in passes {
-            let products = pass.iter().filter(|&&number| sums[number].y.is_some()).count();
-            let form = [products, pass.len() - products];
-            let Some((_, kernels)) = self.kernels.iter().find(|(other, _)| *other == form) else { continue };
-            let own = pass.iter().map(|&number| &sums[number]);
-            let count = own.clone().map(|sum| sum.x.len()).next().unwrap_or_default();
-            let total = own.clone().map(|sum| sum.total).next().unwrap_or_default();
+            let (count, total) = pass.first().map_or((0, 0), |&one| (sums[one].x.len(), sums[one].total));
+            let mut arrays: Vec<&RawArray> = Vec::new();
+            let terms = terms(pass.iter().map(|&number| &sums[number]), &mut arrays);
             let params = SumParams {
                 count: count as u32,
                 sums: pass.len() as u32,
@@ -197,18 +215,31 @@ impl SeveralSums {
                 bits: bits_for(WHAT, total)?,
                 per: per(recorder, count) as u32,
             };
-            let given = |sum: &Summed<'_>| [Some(sum.x.raw().clone()), sum.y.map(|y| y.raw().clone())];
-            // First factors, then second ones, then what has magnitudes.
-            let given: Vec<[Option<RawArray>; 2]> = own.map(given).collect();
-            let (both, alone) = given.split_at(products);
-            let sides = [0, 1].into_iter().flat_map(|side| both.iter().filter_map(move |pair| pair[side].as_ref()));
-            let alone = alone.iter().filter_map(|pair| pair[0].as_ref());
-            let arrays: Vec<&RawArray> = sides.chain(alone).chain([words.raw()]).collect();
+            let kernels = self.kernels.entry(terms).or_insert_with_key(|terms| {
+                [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
+            });
+            arrays.push(words.raw());
             recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, groups(recorder, count))?;
             first += pass.len();
         }
         Ok(())
     }
+}
+
+/// What the sums of a pass add up, of `arrays`, which receive each array once.
+fn terms<'a>(sums: impl Iterator<Item = &'a Summed<'a>>, arrays: &mut Vec<&'a RawArray>) -> Vec<Term> {
+    // Arrays of one length and one window that share memory are one.
+    let mut place = |array: &'a Array<f32>| {
+        arrays.iter().position(|other| other.shares(array.raw())).unwrap_or_else(|| {
+            arrays.push(array.raw());
+            arrays.len() - 1
+        })
+    };
+    sums.map(|sum| match sum.y {
+        Some(y) => Term::Product(place(sum.x), place(y)),
+        None => Term::Magnitude(place(sum.x)),
+    })
+    .collect()
 }
 
 /// Adds up the integers of distributed sums over the ranks of `comm`.
