@@ -3,6 +3,7 @@
 // $ counts halvings of the most splitters that there may be; where there are fewer, the last steps are 0 and change nothing.
 
 #import gpu::sort::two_words
+#import gpu::sort::exact
 
 // Where the codes of the first splitter begin, and where those of the last end: further keys have the codes of the ends.
 var<private> lower_end: vec2<u32>;
@@ -45,6 +46,9 @@ fn code_of(key: vec2<u32>) -> u32 {
     let bits = select(32u - countLeadingZeros(span.y), 64u - countLeadingZeros(span.x), span.x > 0u);
     let shift = max(bits, params.inner_bits) - params.inner_bits;
     let inner = 1u + min(shifted(distance, shift), (1u << params.inner_bits) - 2u);
-    let equals = found > 0u && key.x == begin.x && key.y == begin.y;
-    return (found << params.inner_bits) | select(inner, 0u, equals);
+    // A key that equals the splitter, or that lies between two so near that each key between has a code of its own.
+    let equals = key.x == begin.x && key.y == begin.y;
+    let is_exact = found > 0u && (equals || (found + 1u < params.splitters && bits <= params.inner_bits));
+    let code = (found << params.inner_bits) | select(inner, 0u, equals && found > 0u);
+    return code | select(0u, EXACT, is_exact);
 }

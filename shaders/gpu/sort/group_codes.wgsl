@@ -3,7 +3,7 @@
 // Layout: `codes[i]` belongs to key i. Unless the sample is crowded (splitters.wgsl), a code is the leading bits of its key; if those are
 // its high word, `codes` has that already. Otherwise its upper bits say between which splitters the key lies and the
 // `params.inner_bits` lower ones where there: 0 for a key that equals the splitter, else 1 and more, proportional to the
-// distance. Keys are dense where splitters are, and distances small.
+// distance. Keys are dense where splitters are, and distances small. The highest bit, which is no code's, says of these whether the code is exact.
 // Workgroup: 256 invocations, `params.chunk` keys; 8 KiB of workgroup memory for the splitters.
 
 var<uniform> params: Params;
@@ -39,7 +39,7 @@ fn each_workgroup(number: u32, lane: u32) {
         set_ends();
         for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, code_of(wide_key(i))); }
     } else if params.bits - params.code_bits != 32u {
-        for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, leading_bits(wide_key(i))); }
+        for (var i = begin + lane; i < end; i += GROUP) { store_codes(i, leading_bits_of(i)); }
     }
 }
 

@@ -22,7 +22,7 @@ fn is_level(first: u32, last: u32) -> bool {
 }
 
 /// Whether such a block belongs to a run.
-fn is_run(first: u32, last: u32) -> bool { return is_level(first, last) && !is_exact(code_at(first)); }
+fn is_run(first: u32, last: u32) -> bool { return is_level(first, last) && !is_exact(first, are_from_sample()); }
 
 /// How many keys at the beginning (x) and at the end (y) of a block belong to long runs.
 fn ends_of(first: u32, last: u32) -> vec2<u32> {

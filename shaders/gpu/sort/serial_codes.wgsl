@@ -33,7 +33,7 @@ fn each_invocation(part: u32) {
         set_ends();
         for (var i = begin; i < end; i++) { store_codes(i, code_of(wide_key(i))); }
     } else if params.bits - params.code_bits != 32u {
-        for (var i = begin; i < end; i++) { store_codes(i, leading_bits(wide_key(i))); }
+        for (var i = begin; i < end; i++) { store_codes(i, leading_bits_of(i)); }
     }
 }
 

@@ -23,7 +23,7 @@ const FOUND: u32 = 16u;
 var<private> found: array<u32, 16>;
 
 /// How many keys the run that begins with `first` has, 0 if they need no sorting here.
-fn length_of(first: u32, last: u32) -> u32 {
+fn length_of(first: u32, last: u32, from_sample: bool) -> u32 {
     let code = code_at(first);
     var length = 1u;
     while length <= LONGEST && first + length < last {
@@ -32,11 +32,11 @@ fn length_of(first: u32, last: u32) -> u32 {
     }
     // To the next block.
     let rest = (BLOCK - first % BLOCK) % BLOCK;
-    return select(length, 0u, length >= rest + BLOCK || is_exact(code));
+    return select(length, 0u, length >= rest + BLOCK || is_exact(first, from_sample));
 }
 
-fn settle(first: u32, last: u32) {
-    let length = length_of(first, last);
+fn settle(first: u32, last: u32, from_sample: bool) {
+    let length = length_of(first, last, from_sample);
     for (var j = 1u; j < length; j++) {
         let index = load_order(first + j);
         let key = wide_key(index);
@@ -56,6 +56,7 @@ fn each_invocation(part: u32) {
     if part * params.chunk >= last { return; }
     let begin = part * params.chunk;
     let end = begin + min(params.chunk, last - begin);
+    let from_sample = are_from_sample();
     var here = code_at(begin);
     var starts = true;
     if begin > 0u { starts = code_at(begin - 1u) != here; }
@@ -74,7 +75,7 @@ fn each_invocation(part: u32) {
             here = next;
             i++;
         }
-        for (var k = 0u; k < number; k++) { settle(found[k], last); }
+        for (var k = 0u; k < number; k++) { settle(found[k], last, from_sample); }
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn wide_key(source: KernelSource) -> KernelSource {
         .module("gpu::counted", COUNTED)
         .module("gpu::sort::two_words", include_str!("../../../../shaders/gpu/sort/two_words.wgsl"))
         .module("gpu::sort::wide_key", include_str!("../../../../shaders/gpu/sort/wide_key.wgsl"))
+        .module("gpu::sort::exact", include_str!("../../../../shaders/gpu/sort/exact.wgsl"))
 }
 
 /// Both kernels in one form.
@@ -90,7 +91,8 @@ impl Codes {
         Codes { form, splitters, codes }
     }
 
-    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, of which others may be anything, and gives the sample as `splitters.wgsl` lays it out.
+    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, beside which codes from a sample have a bit that `exact.wgsl` says and others
+    /// anything, and gives the sample as `splitters.wgsl` lays it out.
     pub fn record(
         &self,
         recorder: &mut Recorder,

@@ -78,7 +78,7 @@ pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
 /// How 64-bit keys become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CodeShape {
-    /// Bits of a code: whole digits.
+    /// Bits of a code: whole digits, but for the one bit of a word that is not the code's.
     pub bits: u32,
     /// Keys of the sample, a power of two.
     pub splitters: u32,
@@ -101,7 +101,7 @@ pub(super) const fn most_splitters(form: Form) -> u32 {
 pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
     let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
-    let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 32.min(key_bits));
+    let bits = wanted.next_multiple_of(WIDEST).clamp(2 * WIDEST, 31);
     // Bits of the high words alone, if they are enough or nearly as many as a code can have, spare reading the low ones.
     let bits = if wanted.min(30) <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
     let chunk = match form {

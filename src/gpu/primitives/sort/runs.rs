@@ -17,7 +17,6 @@ crate::gpu::kernel_params! {
         chunk: u32,
         /// As in codes.
         high_mask: u32,
-        inner_bits: u32,
         splitters: u32,
         /// Bits of a word that are its code.
         code_mask: u32,
@@ -145,7 +144,6 @@ fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams 
         parts: counted.most.div_ceil(chunk),
         chunk,
         high_mask: sorted.keys.high_mask(),
-        inner_bits: sorted.shape.inner_bits,
         splitters: sorted.shape.splitters,
         code_mask: u32::MAX >> (u32::BITS - sorted.shape.bits),
     }
