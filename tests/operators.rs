@@ -302,6 +302,42 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
     }
 }
 
+/// Lines that take several passes: a prime is a convolution there, whose second half goes backward, and a product of primes has factors.
+#[test]
+fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
+    for n in [4099u64, 9409] {
+        let x: Vec<f64> = (0..n).map(|cell| f64::from(number(cell, 3) as f32)).collect();
+        let [found, back] = on_grid([1, 1], &options()[0], |worker| {
+            let space = Space::of("x", Leaf::cells(&regular(worker, [1, 1, n])))?;
+            let hartley = Model::new(Hartley::new(worker, &space)?);
+            let mut field = Field::new(worker.gpu(), &space)?;
+            field.set(&mut worker.context.recorder, "x", &x)?;
+            let at = hartley.at(worker, &field)?;
+            let mut back = Field::new(worker.gpu(), &space)?;
+            let modes = field.get(&mut worker.context.recorder, "x")?;
+            let mut cotangent = Field::new(worker.gpu(), hartley.target())?;
+            cotangent.set(&mut worker.context.recorder, "x", &modes)?;
+            at.vjp(worker, &cotangent, &mut back)?;
+            Ok([at.value.get(&mut worker.context.recorder, "x")?, back.get(&mut worker.context.recorder, "x")?])
+        })
+        .remove(0);
+        // Each of some log n stages rounds the sum of all squares, four units in the last place at most for a butterfly and its twiddle; a convolution
+        // has two transforms of four times the length.
+        let size = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let bound = 2.0 * (4 * n).ilog2() as f64 * 4.0 * f64::from(f32::EPSILON) / 2.0 * size;
+        for k in (0..n).step_by(211) {
+            let term = |(at, x): (u64, &f64)| {
+                let turns = (k * at % n) as f64 / n as f64;
+                x * ((2.0 * PI * turns).cos() - (2.0 * PI * turns).sin())
+            };
+            let wanted: f64 = (0..n).zip(&x).map(term).sum();
+            for found in [found[k as usize], back[k as usize]] {
+                assert!((found - wanted).abs() < bound, "{n}, mode {k}: {found} {wanted}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_said_when_it_is_composed() {
     on_grid([1, 1], &options()[0], |worker| {

@@ -17,9 +17,9 @@ use crate::grid::{Box3, FieldLayout, Grid, volume};
 /// The Hartley transform of real fields for one rank, and its transpose: `y(k) = sum over j of x(j) (cos - sin)(2 pi j k / n)`, unnormalised, in single
 /// precision. Modes are all those of the mesh, one real number each, where a complex transform of the same fields leaves them.
 ///
-/// The first pass reads real numbers and the last one writes the sum of real and imaginary part (the transpose, which goes the other way
-/// with the other sign, the difference): 40 bytes a point of three axes and 24 of two, instead of 72 and 56 with passes of their own before and after
-/// a complex transform. The half spectrum has the same numbers, but the mirror of a mode is on another rank, and to bring it here costs an exchange.
+/// The first pass reads real numbers and the last one writes the sum of real and imaginary part: 40 bytes a point of three axes and 24 of two, instead of 72
+/// and 56 with passes of their own before and after a complex transform. The matrix is symmetric, so the transpose is the same transform on the way back
+/// from modes to cells, and where lines of several axes are alike so are its kernels. The half spectrum has the same numbers, but the mirror of a mode is on another rank, and to bring it here costs an exchange.
 pub(crate) struct Hartley {
     plan: Plan,
     to_modes: ReadyRoute,
@@ -33,7 +33,8 @@ impl Hartley {
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize, tuning: &TransformTuning) -> Result<Self, FftError> {
         let spec = Spec { values: Values::Complex, precision: Precision::Single, ..spec.clone() };
-        let mut plan = Plan::new(&spec, grid, rank, tuning.limits(gpu.capabilities()), tuning.pieces)?;
+        let limits = tuning.limits(gpu.capabilities());
+        let mut plan = Plan::with_transpose(&spec, grid, rank, limits, tuning.pieces)?;
         (plan.forward, plan.inverse) = (between_reals(plan.forward), between_reals(plan.inverse));
         let (mut tables, callbacks) = (DeviceTables::new(gpu)?, PassCallbacks::default());
         Ok(Hartley {

@@ -36,8 +36,7 @@ pub enum LineFormat {
     Real,
     /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have are ignored.
     Half,
-    /// Real points of a Hartley transform: of complex ones that are written, the sum of real and imaginary part, after a backward transform the
-    /// difference.
+    /// Real points of a Hartley transform: of complex ones that are written, the sum of real and imaginary part.
     Hartley,
 }
 

@@ -6,7 +6,7 @@ use crate::fft::line::{LineCells, LineFormat, LineKernel, LineWorkgroup, Work};
 impl Writer<'_> {
     /// The whole text of the kernel.
     pub(super) fn frame(&self) -> String {
-        let LineKernel { n, axis, work, points, .. } = self.kernel;
+        let LineKernel { n, work, points, .. } = self.kernel;
         let LineWorkgroup { lanes, lines, .. } = self.shape;
         let work = match work {
             Work::Copy => "moves".to_string(),
@@ -14,7 +14,7 @@ impl Writer<'_> {
         };
         let (bytes, shared) = self.shared_memory();
         format!(
-            "// Lines of {n} points along axis {axis}: {work}.\n\
+            "// Lines of {n} points: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
              {}{shared}#import fft::line\n{}\
              @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \

@@ -38,9 +38,8 @@ impl<'a> Writer<'a> {
                         LineFormat::Complex => self.put(&position, &value, valid, result),
                         LineFormat::Real => self.put(&position, &format!("{value}.x"), valid, result),
                         LineFormat::Hartley => {
-                            let sign = if self.kernel.work == Work::Backward { "-" } else { "+" };
                             let apart = self.code.value(format!("kept_apart({value})"));
-                            self.put(&position, &format!("({apart}.x {sign} {apart}.y)"), valid, result);
+                            self.put(&position, &format!("({apart}.x + {apart}.y)"), valid, result);
                         }
                         LineFormat::Half => {
                             let lower = match &position {

@@ -60,13 +60,31 @@ impl Plan {
     /// # Errors
     /// [`FftError`] for what cannot be transformed.
     pub fn new(spec: &Spec, grid: Grid, rank: usize, limits: Limits, pieces: u64) -> Result<Self, FftError> {
+        Self::there_and_back(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::reversed)
+    }
+
+    /// As [`new`](Self::new), with the transpose of the forward transform in place of its inverse.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with_transpose(
+        spec: &Spec,
+        grid: Grid,
+        rank: usize,
+        limits: Limits,
+        pieces: u64,
+    ) -> Result<Self, FftError> {
+        Self::there_and_back(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::transposed)
+    }
+
+    fn there_and_back(planner: Planner<'_>, back: impl Fn(StageKind) -> StageKind) -> Result<Self, FftError> {
+        let &Planner { spec, grid, rank, .. } = &planner;
         spec.check()?;
         if rank >= grid.ranks() {
             return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
         }
-        let planner = Planner { spec, grid, rank, limits, pieces: pieces.max(1) };
         let there = planner.path(StageKind::Forward);
-        let back: Vec<_> = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed())).collect();
+        let back: Vec<_> = there.iter().rev().map(|&(axis, kind)| (axis, back(kind))).collect();
         let (field, mut state) = planner.start();
         let forward = planner.route(&mut state, &there)?;
         let spectrum = planner.part(&state);

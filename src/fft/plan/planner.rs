@@ -17,6 +17,8 @@ pub(super) enum StageKind {
     Copy,
     Forward,
     Backward,
+    /// The transpose of a forward transform: the same sign on the way back.
+    Transpose,
     Filter(u32),
 }
 
@@ -24,6 +26,11 @@ impl StageKind {
     /// The same on the way from the spectrum to the field.
     pub fn reversed(self) -> Self {
         if self == StageKind::Forward { StageKind::Backward } else { self }
+    }
+
+    /// The transpose.
+    pub fn transposed(self) -> Self {
+        if self == StageKind::Forward { StageKind::Transpose } else { self }
     }
 
     /// Fields that it makes of each.
@@ -83,7 +90,7 @@ impl Planner<'_> {
     pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
         match kind {
             StageKind::Copy => false,
-            StageKind::Forward | StageKind::Backward => {
+            StageKind::Forward | StageKind::Backward | StageKind::Transpose => {
                 self.spec.points[axis] > 1 || axis == 2 && self.spec.values == Values::Real
             }
             StageKind::Filter(_) => true,
@@ -148,7 +155,7 @@ impl Planner<'_> {
         let (length, sides) = match kind {
             StageKind::Copy => (state.lengths[axis], [side(LineFormat::Complex, Span::Whole); 2]),
             StageKind::Forward => (n, [cells, modes]),
-            StageKind::Backward => (n, [modes, cells]),
+            StageKind::Backward | StageKind::Transpose => (n, [modes, cells]),
             StageKind::Filter(_) => (n, [cells; 2]),
         };
         let order = |i: usize| if ranks[i] > 1 { Order::Blocked } else { Order::Strided };
@@ -158,7 +165,7 @@ impl Planner<'_> {
     fn passes(&self, axis: usize, kind: StageKind, n: u64, sides: [Side; 2]) -> Result<Vec<AxisPass>, FftError> {
         let work = match kind {
             StageKind::Copy => Work::Copy,
-            StageKind::Forward => Work::Forward,
+            StageKind::Forward | StageKind::Transpose => Work::Forward,
             StageKind::Backward => Work::Backward,
             StageKind::Filter(results) => Work::Filter(results),
         };
