@@ -51,7 +51,10 @@ fn each_workgroup(number: u32, lane: u32) {
     var most = -3.0e38;
 #if wiener
     var state = vec3<f32>(0.0);
-    for (var mode = own.x; mode < own.y; mode++) { state = joined(state, step_to(mode, h)); }
+    for (var mode = own.x; mode < own.y; mode++) {
+        state = joined(state, step_to(mode, h));
+        store_amplitude(mode, state.y);
+    }
     scan(lane, state);
     let tilt = steps[GROUP - 1u].y / abscissa(params.bins - 1u);
     state = before(lane);
@@ -63,8 +66,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let e = 0.25 * h.slope * log(1.0 + ratio * ratio);
 #else
 #if wiener
-        state = joined(state, step_to(mode, h));
-        let e = h.slope * at + state.y - tilt * at;
+        let e = h.slope * at + position(mode, own.x, load_amplitude(mode), state) - tilt * at;
 #else
         let e = h.slope * at;
 #endif

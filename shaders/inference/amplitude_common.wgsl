@@ -79,6 +79,11 @@ fn before(lane: u32) -> vec3<f32> {
     if lane == 0u { return vec3<f32>(0.0); }
     return steps[lane - 1u];
 }
+
+/// The position at a mode of a lane whose modes begin with `first`, from the one that the lane's own steps lead to and what lies before it.
+fn position(mode: u32, first: u32, own: f32, before: vec3<f32>) -> f32 {
+    return before.y + own + (abscissa(mode) - abscissa(first - 1u)) * before.x;
+}
 #endif
 
 var<workgroup> tree: array<f32, GROUP>;

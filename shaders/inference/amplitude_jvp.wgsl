@@ -62,7 +62,10 @@ fn each_workgroup(number: u32, lane: u32) {
     d.asperity = h.asperity * tangent_of(params.places.y, params.shape.zw);
 #endif
     var state = vec3<f32>(0.0);
-    for (var mode = own.x; mode < own.y; mode++) { state = joined(state, step_to(mode, h, d)); }
+    for (var mode = own.x; mode < own.y; mode++) {
+        state = joined(state, step_to(mode, h, d));
+        store_tangent(mode, state.y);
+    }
     scan(lane, state);
     let tilt = steps[GROUP - 1u].y / abscissa(params.bins - 1u);
     state = before(lane);
@@ -76,8 +79,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let e = 0.25 * slope * log(1.0 + square) - 0.5 * h.slope * square / (1.0 + square) * cutoff;
 #else
 #if wiener
-        state = joined(state, step_to(mode, h, d));
-        let e = slope * at + state.y - tilt * at;
+        let e = slope * at + position(mode, own.x, load_tangent(mode), state) - tilt * at;
 #else
         let e = slope * at;
 #endif

@@ -33,26 +33,25 @@ fn exponent(mode: u32, sum: f32) -> f32 {
     return params.half * load_amplitude(mode) * load_cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
 }
 
-#if wiener
-/// The step back from a mode: (b, t b, t) for the cotangent b of its position.
-fn back(mode: u32, sum: f32, last: f32) -> vec3<f32> {
-    if mode < 2u { return vec3<f32>(0.0); }
-    let b = exponent(mode, sum) - select(0.0, last, mode + 1u == params.bins);
-    let t = width(mode);
-    return vec3<f32>(b, t * b, t);
-}
-#endif
-
 fn each_workgroup(number: u32, lane: u32) {
     let h = hyper();
-    let own = part(lane);
+    // The lanes in reverse: what lies behind a lane's modes comes before.
+    let there = part(GROUP - 1u - lane);
     var sum = 0.0;
-    for (var mode = own.x; mode < own.y; mode++) { sum += load_amplitude(mode) * load_cotangent(mode); }
+    for (var mode = there.x; mode < there.y; mode++) { sum += load_amplitude(mode) * load_cotangent(mode); }
     sum = sum_of(lane, sum);
     var slope = 0.0;
+#if shaped
     var shape = 0.0;
+#endif
+#if rough
     var rough = 0.0;
-    for (var mode = own.x; mode < own.y; mode++) {
+#endif
+#if wiener
+    var state = vec3<f32>(0.0);
+#endif
+    for (var next = there.y; next > there.x; next--) {
+        let mode = next - 1u;
         let at = abscissa(mode);
         let e = exponent(mode, sum);
 #if matern
@@ -63,34 +62,51 @@ fn each_workgroup(number: u32, lane: u32) {
 #else
         slope += e * at;
 #endif
+#if wiener
+        // The step back from a mode: (b, t b, t) for the cotangent b of its position.
+        let t = width(mode);
+        if mode > 1u { store_d_spectrum(excitation(mode) + 1u, state.y); }
+        state = joined(state, vec3<f32>(e, t * e, t));
+        if mode > 1u { store_d_spectrum(excitation(mode), state.x); }
+#endif
     }
     slope = sum_of(lane, slope);
 #if wiener
-    // The lanes in reverse: what lies behind a lane's modes comes before.
-    let last = slope / abscissa(params.bins - 1u);
-    let there = part(GROUP - 1u - lane);
-    var state = vec3<f32>(0.0);
-    for (var mode = there.y; mode > there.x; mode--) { state = joined(state, back(mode - 1u, sum, last)); }
     scan(lane, state);
     state = before(lane);
-    for (var next = there.y; next > max(there.x, 2u); next--) {
-        let mode = next - 1u;
-        let behind = state.y;
-        state = joined(state, back(mode, sum, last));
-        let t = width(mode);
+    // The tilt takes `last` from the cotangent of the last position, with which all lanes but the first begin.
+    let last = slope / abscissa(params.bins - 1u);
+    if state.z > 0.0 { state = vec3<f32>(state.x - last, state.y - last * state.z, state.z); }
+    let is_first = there.y == params.bins;
+    for (var mode = max(there.x, 2u); mode < there.y; mode++) {
         let at = excitation(mode);
+        let t = width(mode);
+        // Steps of this lane behind the mode, whose widths add up to this.
+        let behind = abscissa(there.y - 1u) - abscissa(mode);
+        var y = state.x + load_d_spectrum(at);
+        var w = state.y + load_d_spectrum(at + 1u) + behind * state.x;
+        if is_first {
+            y -= last;
+            w -= last * behind;
+        }
         let factor = h.flexibility * sqrt(t);
         let root = sqrt(t * t / 12.0 + h.asperity);
-        let first = factor * root * state.x;
-        let second = factor * (behind + 0.5 * t * state.x);
+        let first = factor * root * y;
+        let second = factor * (w + 0.5 * t * y);
         store_d_spectrum(at, first);
         store_d_spectrum(at + 1u, second);
         shape += load_spectrum(at) * first + load_spectrum(at + 1u) * second;
-        rough += 0.5 * factor * load_spectrum(at) * state.x / root;
+#if rough
+        rough += 0.5 * factor * load_spectrum(at) * y / root;
+#endif
     }
 #endif
+#if shaped
     shape = sum_of(lane, shape);
+#endif
+#if rough
     rough = sum_of(lane, rough);
+#endif
     if lane == 0u {
 #if shaped
         give(params.places.x, params.shape.xy, shape);
