@@ -12,9 +12,7 @@ var<storage, read_write> out: array<f32>;
 fn each(sum: u32) {
     let most = load_words(params.most);
     let at = params.start + 2u * sum;
-    let found = value_of(vec2<u32>(load_words(at), load_words(at + 1u)), i32(params.bits) - top_of(most));
-    // Bits of a NaN, whatever the greatest magnitude was.
-    store_out(params.x_start + sum, select(found, bitcast<f32>(most | 0x7fc00000u), most >= 0x7f800000u));
+    store_out(params.x_start + sum, sum_of_terms(vec2<u32>(load_words(at), load_words(at + 1u)), params.bits, most));
 }
 
 #each params.sums

@@ -46,3 +46,10 @@ fn value_of(integer: vec2<u32>, point: i32) -> f32 {
     let value = (f32(magnitude.y) * 4294967296.0 + f32(magnitude.x)) * power(first) * power(clamp(-point - first, -126, 127));
     return select(value, -value, negative);
 }
+
+/// A sum of terms of so many bits whose greatest magnitude has the bits `most`: NaN where one of them was NaN or infinite.
+fn sum_of_terms(integer: vec2<u32>, bits: u32, most: u32) -> f32 {
+    let found = value_of(integer, i32(bits) - top_of(most));
+    // Bits of a NaN, whatever the greatest magnitude was.
+    return select(found, bitcast<f32>(most | 0x7fc00000u), most >= 0x7f800000u);
+}

@@ -3,7 +3,7 @@
 // With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j - power / 2 share_j G. Those of the Wiener process go back
 // through its two sums from the last mode on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
 //
-// Layout: as there; `cotangent` of all modes; `out` one number for each of `p`, `d_spectrum` for each of `spectrum`; what `out` has for the amplitude of
+// Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out` one number for each of `p`, `d_spectrum` for each of `spectrum`; what `out` has for the amplitude of
 // mode 0 is added to, the rest written.
 // Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
 
@@ -12,7 +12,7 @@ var<storage, read> p: array<f32>;
 var<storage, read> table: array<f32>;
 var<storage, read> amplitude: array<f32>;
 var<storage, read> share: array<f32>;
-var<storage, read> cotangent: array<f32>;
+var<storage, read> sums: array<u32>;
 var<storage, read_write> out: array<f32>;
 #if wiener
 var<storage, read> spectrum: array<f32>;
@@ -22,6 +22,12 @@ var<storage, read_write> d_spectrum: array<f32>;
 fn load_latent(at: u32) -> f32 { return load_p(at); }
 
 #import inference::amplitude_common
+#import gpu::fixed
+
+/// The cotangent of the amplitude of a mode.
+fn cotangent(mode: u32) -> f32 {
+    return sum_of_terms(vec2<u32>(load_sums(2u * mode + 1u), load_sums(2u * mode + 2u)), params.bits, load_sums(0u));
+}
 
 /// The cotangent of a latent value, of what is normal.
 fn give(at: u32, prior: vec2<f32>, value: f32) {
@@ -30,7 +36,7 @@ fn give(at: u32, prior: vec2<f32>, value: f32) {
 
 /// The cotangent of an exponent; `sum` is that of the scale.
 fn exponent(mode: u32, sum: f32) -> f32 {
-    return params.half * load_amplitude(mode) * load_cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
+    return params.half * load_amplitude(mode) * cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
 }
 
 fn each_workgroup(number: u32, lane: u32) {
@@ -38,7 +44,7 @@ fn each_workgroup(number: u32, lane: u32) {
     // The lanes in reverse: what lies behind a lane's modes comes before.
     let there = part(GROUP - 1u - lane);
     var sum = 0.0;
-    for (var mode = there.x; mode < there.y; mode++) { sum += load_amplitude(mode) * load_cotangent(mode); }
+    for (var mode = there.x; mode < there.y; mode++) { sum += load_amplitude(mode) * cotangent(mode); }
     sum = sum_of(lane, sum);
     var slope = 0.0;
 #if shaped
@@ -117,7 +123,7 @@ fn each_workgroup(number: u32, lane: u32) {
         give(params.places.z, params.slope, slope);
         give(params.places.w, params.fluctuations, sum);
         if params.zero != NONE {
-            let zero = select(h.zero * load_cotangent(0u), -sum, params.follows == 1u);
+            let zero = select(h.zero * cotangent(0u), -sum, params.follows == 1u);
             store_out(params.zero, load_out(params.zero) + params.offset.y * zero);
         }
     }

@@ -89,6 +89,13 @@ impl Terms<'_> {
         })
     }
 
+    /// A new array for the integers of all sums, zeros: a word of the greatest magnitude for each batch, then two words for each sum, the low one first.
+    pub(crate) fn words(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
+        let words = recorder.gpu().array("exchange::sums", self.batches * (1 + 2 * self.sums))?;
+        recorder.clear(&words);
+        Ok(words)
+    }
+
     fn check(&self) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         let (all, count) = (self.x.len(), self.count());
@@ -195,9 +202,28 @@ impl ExactSum {
         terms: &Terms<'_>,
     ) -> Result<Array<u32>, ExchangeError> {
         terms.check()?;
-        let words = recorder.gpu().array::<u32>("exchange::sums", terms.batches * (1 + 2 * terms.sums))?;
-        recorder.clear(&words);
-        self.record_magnitude(recorder, comm, terms, &words)?;
+        let words = terms.words(recorder)?;
+        self.record_magnitude(recorder, terms, &words)?;
+        self.accumulate(recorder, comm, terms, &words)?;
+        Ok(words)
+    }
+
+    /// Records the sums as integers in `words`, which hold the greatest magnitudes of this rank's terms, and zeros: over the ranks of `comm` if there is one, who all
+    /// call it. Gives the bits of a term.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub(crate) fn accumulate(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        terms: &Terms<'_>,
+        words: &Array<u32>,
+    ) -> Result<u32, ExchangeError> {
+        terms.check()?;
+        if let Some(comm) = comm {
+            all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
+        }
         let groups = groups(recorder, terms.count());
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.extend(terms.index.map(Array::raw));
@@ -212,19 +238,18 @@ impl ExactSum {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
         if let Some(comm) = comm {
-            all_reduce_wide(recorder, comm, &words, terms.batches..words.len())?;
+            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
         }
-        Ok(words)
+        Ok(bits_for(WHAT, terms.total)?)
     }
 
-    /// Records, for each batch, the bits of the greatest magnitude of its terms in a word of `words`, which must be 0 before.
+    /// Records, for each batch, the bits of the greatest magnitude of this rank's terms in a word of `words`, which must be 0 before.
     fn record_magnitude(
         &self,
         recorder: &mut Recorder,
-        comm: Option<&Communicator>,
         terms: &Terms<'_>,
         words: &Array<u32>,
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<(), DeviceError> {
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.push(words.raw());
         let kernel = &self.magnitude[usize::from(terms.y.is_some())];
@@ -232,7 +257,7 @@ impl ExactSum {
         for batch in 0..terms.batches {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
-        comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
+        Ok(())
     }
 
     /// Records the bits of the greatest magnitude of `x` in `words[0]`, over the ranks of `comm` if there is one, who all call it. Bits of infinity
@@ -249,7 +274,8 @@ impl ExactSum {
     ) -> Result<(), ExchangeError> {
         recorder.clear(words);
         let terms = Terms { x, y: None, index: None, sums: 1, batches: 1, total: 1 };
-        self.record_magnitude(recorder, comm, &terms, words)
+        self.record_magnitude(recorder, &terms, words)?;
+        comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
     }
 
     /// Records `out` = the sums, one batch after the other; over the ranks of `comm` if there is one, who all call it. Submits and waits for

@@ -5,6 +5,7 @@
 
 use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, Spectrum, normal_of};
+use crate::exchange::FIXED;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::inference::error::InferenceError;
 use crate::operators::{Field, OperatorError};
@@ -28,6 +29,8 @@ crate::gpu::kernel_params! {
         follows: u32,
         half: f32,
         power: f32,
+        /// Bits of the terms that cotangents of amplitudes are sums of.
+        bits: u32,
     }
 }
 
@@ -55,6 +58,7 @@ const TEXTS: [(&str, &str); 3] = [
 fn source((label, text): (&str, &'static str), form: Form) -> KernelSource {
     KernelSource::new(label, text)
         .params::<AmplitudeParams>()
+        .module("gpu::fixed", FIXED)
         .module("inference::amplitude_common", include_str!("../../../shaders/inference/amplitude_common.wgsl"))
         .flag("wiener", form.wiener)
         .flag("rough", form.rough)
@@ -162,19 +166,19 @@ impl Amplitude {
         Ok(tangent)
     }
 
-    /// Records the cotangent of its latent values, for a cotangent of the amplitudes: of its hyper-parameters in their places of `out`, where what is for mode 0
-    /// is added, and of its excitations in `dx`.
+    /// Records the cotangent of its latent values, for a cotangent of the amplitudes, integers of sums of terms of so many `bits`: of its hyper-parameters in their places
+    /// of `out`, where what is for mode 0 is added, and of its excitations in `dx`.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
-        cotangent: &Array<f32>,
+        (sums, bits): (&Array<u32>, u32),
         (dx, out): (&Field, &Array<f32>),
     ) -> Result<(), OperatorError> {
-        let own = [p, &self.table, &at.amplitude, &at.share, cotangent, out];
-        let spectra = at.spectrum.iter().chain(self.excitations(dx)?);
-        let arrays: Vec<_> = own.into_iter().chain(spectra).map(Array::raw).collect();
-        Ok(recorder.dispatch(&self.kernels[2], &arrays, &self.params, 1)?)
+        let own = [p, &self.table, &at.amplitude, &at.share].map(Array::raw);
+        let spectra = at.spectrum.iter().chain(self.excitations(dx)?).map(Array::raw);
+        let arrays: Vec<_> = own.into_iter().chain([sums.raw(), out.raw()]).chain(spectra).collect();
+        Ok(recorder.dispatch(&self.kernels[2], &arrays, &AmplitudeParams { bits, ..self.params }, 1)?)
     }
 
     /// Wavenumbers.
@@ -236,6 +240,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         follows: parts.follows.into(),
         half,
         power,
+        bits: 0,
     })
 }
 

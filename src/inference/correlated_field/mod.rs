@@ -50,7 +50,7 @@ const NAME: &str = "correlated field";
 ///
 /// Excitations of several groups of axes are transformed together, not axis by axis: the same prior for another order of signs.
 ///
-/// Cost on one rank, beside the transform: 12 bytes a mode for the value and 20 for the tangent, 32 for the cotangent with the exact sum over the
+/// Cost on one rank, beside the transform: 12 bytes a mode for the value and 20 for the tangent, 28 for the cotangent with the exact sum over the
 /// modes of each wavenumber; a dispatch to collect the hyper-parameters and one of a single workgroup for each group of axes. Between ranks go the
 /// transform's exchanges, and in the cotangent sums of two words for each wavenumber, by trees.
 #[derive(Clone)]
@@ -303,7 +303,7 @@ impl Differentiable for CorrelatedField {
         OperatorCost {
             apply: to_cells + CallCost::passes(1 + 2 * groups, 3 * groups * modes + 6 * bins),
             jvp: to_cells + CallCost::passes(1 + 2 * groups, 5 * groups * modes + 8 * bins),
-            vjp: to_modes + sums + CallCost::passes(1 + 5 * groups, 8 * groups * modes + 9 * bins),
+            vjp: to_modes + sums + CallCost::passes(1 + 3 * groups, 7 * groups * modes + 7 * bins),
         }
     }
 }
@@ -334,14 +334,14 @@ impl Linearised for At {
         worker.context.recorder.clear(&packed);
         let total = modes.only().map_or(0, |(_, leaf)| leaf.total());
         for (number, (group, GroupAt { at, modes })) in groups.iter().zip(&self.point.groups).enumerate().rev() {
-            let sums = worker.gpu().array("inference::amplitude", group.amplitude.len())?;
-            let (x, y, index) = (&cotangent, Some(modes), Some(&group.modulation.index));
-            let terms = Terms { x, y, index, sums: sums.len(), batches: 1, total };
-            let (sum, recorder, comm) = worker.exact_sum();
-            sum.record(recorder, Some(comm), &terms, &sums)?;
-            group.amplitude.vjp(recorder, (&self.point.packed, at), &sums, (dx, &packed))?;
             let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(worker)? };
-            group.modulation.apply(&mut worker.context.recorder, &at.amplitude, &cotangent, &next)?;
+            let (x, y, index) = (&cotangent, Some(modes), Some(&group.modulation.index));
+            let terms = Terms { x, y, index, sums: group.amplitude.len(), batches: 1, total };
+            let (sum, recorder, comm) = worker.exact_sum();
+            let words = terms.words(recorder)?;
+            group.modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], &words)?;
+            let bits = sum.accumulate(recorder, Some(comm), &terms, &words)?;
+            group.amplitude.vjp(recorder, (&self.point.packed, at), (&words, bits), (dx, &packed))?;
             cotangent = next;
         }
         packing.unpack(&mut worker.context.recorder, &packed, dx)

@@ -15,31 +15,45 @@ fn source(tangent: bool) -> KernelSource {
         .flag("tangent", tangent)
 }
 
+fn cotangent_source() -> KernelSource {
+    let text = include_str!("../../../shaders/inference/modulate_cotangent.wgsl");
+    KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>()
+}
+
 /// The kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [false, true].map(source).into()
+    vec![source(false), source(true), cotangent_source()]
 }
 
 /// `y = amplitude[index] x` and its derivative.
 pub(super) struct Modulation {
     /// The wavenumber of each mode of this rank.
     pub index: Array<u32>,
-    kernels: [Kernel; 2],
+    value: Kernel,
+    tangent: Kernel,
+    cotangent: Kernel,
 }
 
 impl Modulation {
     /// By the wavenumber of each mode.
     pub fn new(index: Array<u32>) -> Self {
-        Modulation { index, kernels: [false, true].map(|tangent| Kernel::trusted(source(tangent))) }
+        let [value, tangent] = [false, true].map(|tangent| Kernel::trusted(source(tangent)));
+        Modulation { index, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
     }
 
-    fn record(&self, recorder: &mut Recorder, arrays: &[&RawArray], bins: u64) -> Result<(), DeviceError> {
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        kernel: &Kernel,
+        arrays: &[&RawArray],
+        bins: u64,
+    ) -> Result<(), DeviceError> {
         let count = self.index.len();
         let params = ModulateParams { count: count as u32, bins: bins as u32 };
-        recorder.each(&self.kernels[usize::from(arrays.len() > 4)], arrays, &params, count)
+        recorder.each(kernel, arrays, &params, count)
     }
 
-    /// Records `y = amplitude[index] x`. With a cotangent in place of `x` it gives that of `x`.
+    /// Records `y = amplitude[index] x`.
     pub fn apply(
         &self,
         recorder: &mut Recorder,
@@ -47,7 +61,8 @@ impl Modulation {
         x: &Array<f32>,
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, &[self.index.raw(), amplitude.raw(), x.raw(), y.raw()], amplitude.len())
+        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), y.raw()];
+        self.record(recorder, &self.value, &arrays, amplitude.len())
     }
 
     /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and tangent.
@@ -60,6 +75,20 @@ impl Modulation {
     ) -> Result<(), DeviceError> {
         let arrays = [amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw);
         let arrays = [&[self.index.raw()][..], &arrays].concat();
-        self.record(recorder, &arrays, amplitude[0].len())
+        self.record(recorder, &self.tangent, &arrays, amplitude[0].len())
+    }
+
+    /// Records the cotangent `dx` of the excitations for one of the modes, and in the first of `words`, which must be 0 before, the bits of the greatest magnitude
+    /// of `dy x`.
+    pub fn vjp(
+        &self,
+        recorder: &mut Recorder,
+        amplitude: &Array<f32>,
+        x: &Array<f32>,
+        [dy, dx]: [&Array<f32>; 2],
+        words: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()];
+        self.record(recorder, &self.cotangent, &arrays, amplitude.len())
     }
 }
