@@ -52,7 +52,7 @@ test:
 	@echo 'ranks as MPI processes and collectives of devices once more, without debug assertions, as in release builds'
 	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi --test device_collectives
 	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
-	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test mesh --test point_kernels --test primitives --test sort
+	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
 	for width in 128 512; do \
 	    LP_NATIVE_VECTOR_WIDTH=$$width $(CARGO) test --features reference,mpi,hdf5 --test components --test primitives --test operators --test linear_operators -- --skip every_operator || exit 1; \
@@ -63,7 +63,7 @@ test:
 	$(CARGO) check --no-default-features --lib
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
-	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test device_collectives --test ghost_cells --test gradient --test guest --test linear_operators --test mesh --test operators --test shallow_water --test simulation --test sort --test soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory --skip bits_do_not_depend_on_windows --skip derivatives_have_the_same_bits_in_many_windows \
+	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test device_collectives --test ghost_cells --test gradient --test guest --test inference_models --test linear_operators --test mesh --test operators --test shallow_water --test simulation --test sort --test soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory --skip bits_do_not_depend_on_windows --skip derivatives_have_the_same_bits_in_many_windows \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi

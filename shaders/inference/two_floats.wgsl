@@ -45,10 +45,14 @@ fn quotient2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return normalised(first, rest.x / b.x);
 }
 
-/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m + 1)) of its mantissa m between the roots of 1/2 and 2.
+/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m + 1)) of its mantissa m between the roots of 1/2 and 2. Of 0, and of
+/// what is too small for a normal number, it is minus infinity, which the language does not promise of its own (some devices say -88); of what is below
+/// 0 NaN.
 fn log2floats(a: vec2<f32>) -> vec2<f32> {
     let bits = bitcast<u32>(a.x);
-    if bits < 0x00800000u || bits >= 0x7f800000u { return vec2<f32>(log(a.x), 0.0); }
+    if (bits & 0x7fffffffu) < 0x00800000u { return vec2<f32>(bitcast<f32>(0xff800000u ^ params.nothing), 0.0); }
+    if bits == 0x7f800000u { return a; }
+    if bits > 0x7f800000u { return vec2<f32>(bitcast<f32>(0x7fc00000u ^ params.nothing), 0.0); }
     let above = select(0u, 1u, (bits & 0x007fffffu) > 0x003504f3u);
     let power = i32(bits >> 23u) - 127 + i32(above);
     let m = bitcast<f32>((bits & 0x007fffffu) | ((127u - above) << 23u));
