@@ -32,8 +32,15 @@ fn exponent_of(block: u32) -> u32 {
 /// The stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is the least normal number.
 fn step_exponent(exponent: u32) -> u32 { return max(exponent, 15u) - 14u; }
 
-// A value in steps.
-fn steps(value: u32, inverse: f32) -> u32 {
+/// A value in steps. One below the normal numbers, which devices may take for 0 in arithmetic, is known by its bits: it is more than half of the least step, or it
+/// rounds to 0.
+fn steps(value: u32, exponent: u32) -> u32 {
+    let magnitude = value & 0x7fffffffu;
+    if magnitude < 0x00800000u {
+        let one = select(1u, 0xffffu, (value >> 31u) == 1u);
+        return select(0u, one, exponent == 1u && magnitude > 0x00400000u);
+    }
+    let inverse = bitcast<f32>((254u - exponent) << 23u);
     return bitcast<u32>(clamp(i32(round(bitcast<f32>(value) * inverse)), -32767, 32767)) & 0xffffu;
 }
 
@@ -41,9 +48,9 @@ fn steps(value: u32, inverse: f32) -> u32 {
 fn packed(block: u32, pair: u32) -> u32 {
     let exponent = exponent_of(block);
     if exponent == NOT_FINITE { return 0u; }
-    let inverse = bitcast<f32>((254u - step_exponent(exponent)) << 23u);
+    let step = step_exponent(exponent);
     let at = block * STRIDE + 2u * pair;
-    return steps(values[at], inverse) | (steps(values[at + 1u], inverse) << 16u);
+    return steps(values[at], step) | (steps(values[at + 1u], step) << 16u);
 }
 
 fn each_workgroup(number: u32, lane: u32) {
