@@ -3,8 +3,8 @@
 // With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j - power / 2 share_j G. Those of the Wiener process go back
 // through its two sums from the last mode on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
 //
-// Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out` one number for each of `p`, `d_spectrum` for each of `spectrum`; what `out` has for the amplitude of
-// mode 0 is added to, the rest written.
+// Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out` one number for each of `p`, `d_spectrum` for each of
+// `spectrum`, on the way what a lane's own steps lead to; what `out` has for the amplitude of mode 0 is added to, the rest written.
 // Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
 
 var<uniform> params: Params;

@@ -1,5 +1,7 @@
 //! Linear updates of arrays.
 
+use std::cmp::Reverse;
+
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, LONGEST, Recorder};
 
 crate::gpu::kernel_params! {
@@ -100,7 +102,9 @@ impl Axpby {
             left -= if joins { y.len() } else { 0 };
             joins
         };
-        let (joined, alone): (Vec<[&Array<f32>; 2]>, Vec<_>) = pairs.iter().copied().partition(joins);
+        let (mut joined, alone): (Vec<[&Array<f32>; 2]>, Vec<_>) = pairs.iter().copied().partition(joins);
+        // The longest begins where a workgroup does, so that its accesses are of whole sectors.
+        joined.sort_by_key(|[_, y]| Reverse(y.len()));
         alone.iter().try_for_each(|[x, y]| self.record(recorder, a, x, b, y))?;
         let most = (recorder.gpu().capabilities().bindings as usize / 2).clamp(1, PAIRS);
         for joined in joined.chunks(most) {

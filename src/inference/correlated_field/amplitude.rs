@@ -29,7 +29,7 @@ crate::gpu::kernel_params! {
         follows: u32,
         half: f32,
         power: f32,
-        /// Bits of the terms that cotangents of amplitudes are sums of.
+        /// Bits of the terms that cotangents of amplitudes are sums of: those of the cotangents that are given, else 0.
         bits: u32,
     }
 }
