@@ -15,14 +15,12 @@ var<storage, read_write> total: array<atomic<u32>>;
 #import gpu::counted
 #import gpu::sort::tied
 
-/// Whether all of a block that begins with `first`, which is less than `last`, has one code.
-fn is_level(first: u32, last: u32) -> bool {
+/// Whether all of a block that begins with `first`, which is less than `last`, belongs to one run.
+fn is_run(first: u32, last: u32) -> bool {
     if last - first < BLOCK { return false; }
-    return code_at(first) == code_at(first + BLOCK - 1u);
+    let code = code_at(first);
+    return code == code_at(first + BLOCK - 1u) && leaves_open(code);
 }
-
-/// Whether such a block belongs to a run.
-fn is_run(first: u32, last: u32) -> bool { return is_level(first, last) && !is_exact(first, are_from_sample()); }
 
 /// How many keys at the beginning (x) and at the end (y) of a block belong to long runs.
 fn ends_of(first: u32, last: u32) -> vec2<u32> {
@@ -50,10 +48,11 @@ fn ends_of(first: u32, last: u32) -> vec2<u32> {
 fn each_invocation(block: u32) {
     let last = counted();
     let first = block * BLOCK;
+    set_counting();
     var near = false;
-    if first < last { near = is_level(first, last); }
-    if first < last && first > 0u { near |= is_level(first - BLOCK, last); }
-    if first < last && last - first > BLOCK { near |= is_level(first + BLOCK, last); }
+    if first < last { near = is_run(first, last); }
+    if first < last && first > 0u { near |= is_run(first - BLOCK, last); }
+    if first < last && last - first > BLOCK { near |= is_run(first + BLOCK, last); }
     var found = vec2<u32>(0u);
     // A loop of one round: a software renderer executes what stands in a condition, masked, for every block.
     for (var round = select(0u, 1u, near); round > 0u; round--) { found = ends_of(first, last); }

@@ -16,9 +16,8 @@ var<storage, read_write> to_index: array<u32>;
 
 #import gpu::counted
 #import gpu::sort::digit
+#import gpu::sort::group_tile
 #import gpu::sort::place
-
-const TILE: u32 = GROUP * EACH;
 
 // A key of the tile: its digit, shifted by 16, and its place in the tile.
 var<workgroup> entries: array<u32, TILE>;
@@ -92,8 +91,10 @@ fn settle(lane: u32, shift: u32) {
 
 fn each_workgroup(tile: u32, lane: u32) {
     let last = counted();
-    let base = min(tile * TILE, last);
-    let here = select(0u, min(TILE, last - base), tile < params.tiles);
+    let tiles = tiles_of(last);
+    if tile >= tiles { return; }
+    let base = tile * TILE;
+    let here = min(TILE, last - base);
     for (var k = 0u; k < EACH; k++) {
         let at = k * GROUP + lane;
         // What is not there comes last.
@@ -101,9 +102,7 @@ fn each_workgroup(tile: u32, lane: u32) {
         if at < here { d = digit(load_keys(base + at)); }
         entries[at] = (d << 16u) | at;
     }
-    for (var d = lane; d <= params.mask; d += GROUP) {
-        if here > 0u { bases[d] = load_table(d * params.tiles + tile); }
-    }
+    for (var d = lane; d <= params.mask; d += GROUP) { bases[d] = load_table(d * tiles + tile); }
     workgroupBarrier();
     tally(lane, 0u);
     workgroupBarrier();

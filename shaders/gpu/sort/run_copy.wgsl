@@ -1,6 +1,7 @@
-// Copies the indices of long runs from `order` to `compact`, where they lie together, or with `back` the other way.
+// Copies the indices of long runs from `order` to `compact`, where they lie together, and the low words of their keys to `words`; or, with
+// `back`, indices the other way.
 //
-// Layout: `ends` as in long_runs.wgsl; `places` is where those of each block begin in `compact`.
+// Layout: `ends` as in long_runs.wgsl; `places` is where those of each block begin in `compact`; `low` holds the low words by index.
 // Workgroup: GROUP invocations, a block each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -13,9 +14,15 @@ var<storage, read_write> order: array<u32>;
 fn transfer(at: u32, place: u32) { store_order(at, load_compact(place)); }
 #else
 var<storage, read> order: array<u32>;
+var<storage, read> low: array<u32>;
 var<storage, read_write> compact: array<u32>;
+var<storage, read_write> words: array<u32>;
 
-fn transfer(at: u32, place: u32) { store_compact(place, load_order(at)); }
+fn transfer(at: u32, place: u32) {
+    let index = load_order(at);
+    store_compact(place, index);
+    store_words(place, load_low(index));
+}
 #endif
 
 fn each_invocation(block: u32) {

@@ -16,7 +16,7 @@ var<storage, read_write> to_index: array<u32>;
 
 #import gpu::counted
 #import gpu::sort::digit
-#import gpu::sort::tile
+#import gpu::sort::serial_tile
 #import gpu::sort::place
 
 fn each_invocation(tile: u32) {

@@ -22,8 +22,8 @@ const FOUND: u32 = 16u;
 
 var<private> found: array<u32, 16>;
 
-/// How many keys the run that begins with `first` has, 0 if they need no sorting here.
-fn length_of(first: u32, last: u32, from_sample: bool) -> u32 {
+/// How many keys the run that begins with `first` has, 0 if it is long.
+fn length_of(first: u32, last: u32) -> u32 {
     let code = code_at(first);
     var length = 1u;
     while length <= LONGEST && first + length < last {
@@ -32,11 +32,11 @@ fn length_of(first: u32, last: u32, from_sample: bool) -> u32 {
     }
     // To the next block.
     let rest = (BLOCK - first % BLOCK) % BLOCK;
-    return select(length, 0u, length >= rest + BLOCK || is_exact(first, from_sample));
+    return select(length, 0u, length >= rest + BLOCK);
 }
 
-fn settle(first: u32, last: u32, from_sample: bool) {
-    let length = length_of(first, last, from_sample);
+fn settle(first: u32, last: u32) {
+    let length = length_of(first, last);
     for (var j = 1u; j < length; j++) {
         let index = load_order(first + j);
         let key = wide_key(index);
@@ -56,7 +56,7 @@ fn each_invocation(part: u32) {
     if part * params.chunk >= last { return; }
     let begin = part * params.chunk;
     let end = begin + min(params.chunk, last - begin);
-    let from_sample = are_from_sample();
+    set_counting();
     var here = code_at(begin);
     var starts = true;
     if begin > 0u { starts = code_at(begin - 1u) != here; }
@@ -70,12 +70,12 @@ fn each_invocation(part: u32) {
             if i + 1u < last { next = code_at(i + 1u); }
             let ties = next == here;
             found[number] = i;
-            number += select(0u, 1u, starts && ties);
+            number += select(0u, 1u, starts & ties & leaves_open(here));
             starts = !ties;
             here = next;
             i++;
         }
-        for (var k = 0u; k < number; k++) { settle(found[k], last, from_sample); }
+        for (var k = 0u; k < number; k++) { settle(found[k], last); }
     }
 }
 

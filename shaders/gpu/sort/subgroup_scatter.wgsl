@@ -19,10 +19,10 @@ var<storage, read_write> to_index: array<u32>;
 
 #import gpu::counted
 #import gpu::sort::digit
+#import gpu::sort::group_tile
 #import gpu::sort::place
 
 const ROWS: u32 = 16u;
-const TILE: u32 = GROUP * EACH;
 
 // First how many keys of a subgroup have each digit, then how many of the subgroups before, two digits per word: [subgroup][128]. Then the keys
 // of the tile in order, then what goes along with them.
@@ -111,27 +111,23 @@ fn find_starts(lane: u32) {
 ) {
     let tile = group_number(id, groups);
     let last = counted();
-    let first = min(tile, params.tiles) * TILE;
-    let here = select(0u, min(TILE, last - min(first, last)), tile < params.tiles);
+    let tiles = tiles_of(last);
+    if tile >= tiles { return; }
+    let first = tile * TILE;
+    let here = min(TILE, last - first);
     for (var c = lane; c < ROWS * 128u; c += GROUP) { atomicStore(&words[c], 0u); }
-    for (var d = lane; d <= params.mask; d += GROUP) {
-        if here > 0u { bases[d] = load_table(d * params.tiles + tile); }
-    }
+    for (var d = lane; d <= params.mask; d += GROUP) { bases[d] = load_table(d * tiles + tile); }
     workgroupBarrier();
     let all = subgroupBallot(true);
     let width = bits(all);
     let lower = vec4<u32>(below(sub, 0u), below(sub, 32u), below(sub, 64u), below(sub, 96u));
     let begin = row * width * EACH + sub;
-    var key$ = 0u;
+    // All loads are under way before the first is waited for.
+    var key$ = load_keys(first + min(begin + $u * width, here - 1u));
     // What is not there comes last.
     var digit$ = 255u;
-    var at$ = 0u;
-    if here > 0u {
-        // All loads are under way before the first is waited for.
-        key$ = load_keys(first + min(begin + $u * width, here - 1u));
-        if begin + $u * width < here { digit$ = digit(key$); }
-        at$ = ranked(digit$, row, all, lower);
-    }
+    if begin + $u * width < here { digit$ = digit(key$); }
+    var at$ = ranked(digit$, row, all, lower);
     workgroupBarrier();
     add_rows(lane);
     workgroupBarrier();
@@ -142,14 +138,10 @@ fn find_starts(lane: u32) {
     at$ += starts[digit$] + half_of(atomicLoad(&words[row * 128u + (digit$ >> 1u)]), digit$);
     workgroupBarrier();
     atomicStore(&words[at$], key$);
-    var payload$ = 0u;
-    if here > 0u {
-        payload$ = payload(first + min(begin + $u * width, here - 1u));
-    }
+    let payload$ = payload(first + min(begin + $u * width, here - 1u));
     workgroupBarrier();
-    var to$ = 0u;
     key$ = atomicLoad(&words[$u * GROUP + lane]);
-    to$ = bases[digit(key$)] + $u * GROUP + lane - starts[digit(key$)];
+    let to$ = bases[digit(key$)] + $u * GROUP + lane - starts[digit(key$)];
     if $u * GROUP + lane < here { store_to_keys(to$, key$); }
     workgroupBarrier();
     atomicStore(&words[at$], payload$);

@@ -5,10 +5,13 @@
 
 #import gpu::sort::exact
 
-fn code_at(i: u32) -> u32 { return load_codes(i) & params.code_mask; }
+// What counts of a word. Codes from a sample have nothing above them but EXACT, which equal codes share, so that one word tells all; other
+// codes have any bits above, and none is exact.
+var<private> counting: u32;
 
-/// Whether codes were made from a sample; others say nothing of being exact, and have any bits above.
-fn are_from_sample() -> bool { return load_sample(2u * params.splitters) > 0u; }
+fn set_counting() { counting = select(params.code_mask, 0xffffffffu, load_sample(2u * params.splitters) > 0u); }
 
-/// Whether the keys with the code at `i` are equal, for codes from a sample.
-fn is_exact(i: u32, from_sample: bool) -> bool { return from_sample && load_codes(i) >= EXACT; }
+fn code_at(i: u32) -> u32 { return load_codes(i) & counting; }
+
+/// Whether keys with this code may differ.
+fn leaves_open(code: u32) -> bool { return code < EXACT; }

@@ -56,19 +56,6 @@ impl Counted {
         Counted { most, device: 1, array: array.clone() }
     }
 
-    /// The same count while element 0 of `gate` is not zero, and none when it is.
-    pub fn gated(most: u32, gate: &Array<u32>) -> Self {
-        Counted { most, device: 2, array: gate.clone() }
-    }
-
-    /// For other elements, that all count whenever any of these do.
-    pub fn all_of(&self, gpu: &Gpu, what: &str, most: u64) -> Result<Self, DeviceError> {
-        match self.device {
-            0 => Self::known(gpu, what, most),
-            _ => Ok(Self::gated(index(what, most)?, &self.array)),
-        }
-    }
-
     /// The array of the slot `count`.
     pub fn raw(&self) -> &RawArray {
         self.array.raw()

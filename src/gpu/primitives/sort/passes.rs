@@ -2,7 +2,7 @@
 
 use super::keys::Flip;
 use super::plan::{Digit, Form, Tiles, keys_each, tiles};
-use crate::gpu::primitives::count::{COUNTED, Counted};
+use crate::gpu::primitives::count::{COUNTED, Counted, index};
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
@@ -10,6 +10,7 @@ crate::gpu::kernel_params! {
     struct DigitParams {
         count: u32,
         device: u32,
+        /// Of the serial form, in which all have keys.
         tiles: u32,
         /// The digit: bits from this one on, and as many as the mask has.
         shift: u32,
@@ -50,7 +51,8 @@ fn source(label: &str, text: &'static str, (form, group): (Form, u32), flip: boo
         .params::<DigitParams>()
         .module("gpu::counted", COUNTED)
         .module("gpu::sort::digit", include_str!("../../../../shaders/gpu/sort/digit.wgsl"))
-        .module("gpu::sort::tile", include_str!("../../../../shaders/gpu/sort/tile.wgsl"))
+        .module("gpu::sort::serial_tile", include_str!("../../../../shaders/gpu/sort/serial_tile.wgsl"))
+        .module("gpu::sort::group_tile", include_str!("../../../../shaders/gpu/sort/group_tile.wgsl"))
         .module("gpu::sort::place", include_str!("../../../../shaders/gpu/sort/place.wgsl"))
         .flag("flip", flip)
         .constant("EACH", keys_each(form))
@@ -119,18 +121,18 @@ impl Passes {
             flip: pass.flip.flip,
             negative: pass.flip.negative,
         };
-        let words = u64::from(number) << pass.digit.bits;
+        let most_words = u64::from(number) << pass.digit.bits;
         let groups = match self.form {
             Form::Software => u64::from(number.div_ceil(self.group)),
             Form::Portable | Form::Subgroups => u64::from(number),
         };
         let flip = pass.flip != Flip::NONE;
-        let table = gpu.array::<u32>("primitives::digits", words)?;
-        let arrays = [pass.keys.raw(), counted.raw(), table.raw()];
+        let table = gpu.array::<u32>("primitives::digits", most_words)?;
+        let words = gpu.array::<u32>("primitives::digit_words", 1)?;
+        let arrays = [pass.keys.raw(), counted.raw(), table.raw(), words.raw()];
         recorder.dispatch(&self.count[usize::from(flip)], &arrays, &params, groups)?;
-        let places = gpu.array::<u32>("primitives::places", words)?;
-        let all = counted.all_of(&gpu, "Sort", words)?;
-        self.scan.record(recorder, &table, &all, &places)?;
+        let places = gpu.array::<u32>("primitives::places", most_words)?;
+        self.scan.record(recorder, &table, &Counted::at_most(index("Sort", most_words)?, &words), &places)?;
         let mut arrays = vec![pass.keys.raw(), counted.raw(), places.raw()];
         arrays.extend(pass.index.iter().map(|index| index.raw()));
         arrays.extend([pass.to_keys.raw(), pass.to_index.raw()]);

@@ -114,18 +114,20 @@ impl Runs {
         Ok(LongRuns { ends, places, params, total })
     }
 
-    /// Records `compact` = the entries of `order` that belong to long runs, in their order.
+    /// Records `compact` = the entries of `order` that belong to long runs, in their order, and `words` = the words of `low` that they
+    /// point to.
     pub fn take(
         &self,
         recorder: &mut Recorder,
         runs: &LongRuns,
         order: &Array<u32>,
-        compact: &Array<u32>,
+        low: &Array<u32>,
+        [compact, words]: [&Array<u32>; 2],
     ) -> Result<(), DeviceError> {
-        copy(recorder, &self.take, runs, order, compact)
+        copy(recorder, &self.take, runs, &[order, low, compact, words])
     }
 
-    /// Records the way back of [`take`](Self::take).
+    /// Records the way back of [`take`](Self::take), of indices.
     pub fn restore(
         &self,
         recorder: &mut Recorder,
@@ -133,7 +135,7 @@ impl Runs {
         compact: &Array<u32>,
         order: &Array<u32>,
     ) -> Result<(), DeviceError> {
-        copy(recorder, &self.restore, runs, compact, order)
+        copy(recorder, &self.restore, runs, &[compact, order])
     }
 }
 
@@ -153,9 +155,8 @@ fn copy(
     recorder: &mut Recorder,
     kernel: &Kernel,
     runs: &LongRuns,
-    from: &Array<u32>,
-    to: &Array<u32>,
+    arrays: &[&Array<u32>],
 ) -> Result<(), DeviceError> {
-    let arrays = [runs.ends.raw(), runs.places.raw(), from.raw(), to.raw()];
+    let arrays: Vec<_> = [&runs.ends, &runs.places].iter().chain(arrays).map(|array| array.raw()).collect();
     recorder.dispatch(kernel, &arrays, &runs.params, u64::from(runs.params.parts.div_ceil(GROUP)))
 }

@@ -42,14 +42,14 @@ impl Sort {
         let sorted = SortedCodes { keys, codes: &codes, sample: &sample, shape };
         self.runs.sort_short(recorder, &sorted, counted, order)?;
         let long = self.runs.find_long(recorder, &sorted, counted)?;
-        self.runs.take(recorder, &long, order, &indices[0])?;
+        self.runs.take(recorder, &long, order, keys.low, [&indices[0], &words[0]])?;
         let tied = Counted::at_most(counted.most, &long.total);
         let index = self.by_both_words(recorder, keys, &tied, &indices, &words)?;
         self.runs.restore(recorder, &long, index, order)?;
         Ok(long.total)
     }
 
-    /// Sorts `indices[0]` by the keys that it points to. Gives the one of `indices` that has them in order.
+    /// Sorts `indices[0]` by the keys that it points to, whose low words are `words[0]`. Gives the one of `indices` that has them in order.
     fn by_both_words<'a>(
         &self,
         recorder: &mut Recorder,
@@ -58,16 +58,15 @@ impl Sort {
         indices: &'a [Array<u32>; 2],
         words: &[Array<u32>; 2],
     ) -> Result<&'a Array<u32>, DeviceError> {
-        let mut here = 0;
-        for (key, bits) in [(keys.low, 32), (keys.high, keys.bits - 32)] {
-            let passes = digits(bits).len();
-            let end = (here + passes) % 2;
-            let index = Some(&indices[here]);
-            self.permute.gather_counted(recorder, key, &indices[here], &words[0], 1, counted)?;
-            let sequence = PassSequence { keys: &words[0], index, bits, flip: Flip::NONE };
-            self.sweep(recorder, counted, &sequence, [&indices[end], &indices[1 - end]], words)?;
-            here = end;
-        }
-        Ok(&indices[here])
+        let by_word = |recorder: &mut Recorder, from: usize, bits: u32| -> Result<usize, DeviceError> {
+            let to = (from + digits(bits).len()) % 2;
+            let sequence = PassSequence { keys: &words[0], index: Some(&indices[from]), bits, flip: Flip::NONE };
+            self.sweep(recorder, counted, &sequence, [&indices[to], &indices[1 - to]], words)?;
+            Ok(to)
+        };
+        let by_low = by_word(recorder, 0, u32::BITS)?;
+        self.permute.gather_counted(recorder, keys.high, &indices[by_low], &words[0], 1, counted)?;
+        let by_both = by_word(recorder, by_low, keys.bits - u32::BITS)?;
+        Ok(&indices[by_both])
     }
 }

@@ -1,5 +1,8 @@
 // The keys of a tile, of `params.tiles` equal parts of the first `last` keys: the first key, and the one behind the last. How many count may be
-// known to the device only: few are shared out among all tiles, too.
+// known to the device only: few are shared out among all tiles, too, since there are no more of these than threads need.
+
+/// The tiles that have keys or none, where there are any keys.
+fn tiles_of(last: u32) -> u32 { return select(0u, params.tiles, last > 0u); }
 
 fn keys_of(tile: u32, last: u32) -> vec2<u32> {
     if last == 0u { return vec2<u32>(0u); }
