@@ -191,14 +191,20 @@ impl Communicator {
 
     /// `all_gather` as part of any collective.
     pub(super) fn all_gather_blocks<T: Pod>(&self, call: &Call, mine: &[T]) -> Result<Vec<T>> {
+        let mut all = vec![T::zeroed(); mine.len() * self.size()];
+        self.all_gather_into(call, mine, &mut all)?;
+        Ok(all)
+    }
+
+    /// The same, into `all`, which has the length of all blocks.
+    pub(super) fn all_gather_into<T: Pod>(&self, call: &Call, mine: &[T], all: &mut [T]) -> Result<()> {
+        let all: &mut [u8] = bytemuck::cast_slice_mut(all);
         if let Some(native) = self.native(size_of_val(mine)) {
             self.meet(call)?;
-            let mut all = vec![T::zeroed(); mine.len() * self.size()];
-            native.all_gather(bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(&mut all))?;
-            return Ok(all);
+            return native.all_gather(bytemuck::cast_slice(mine), all);
         }
-        let bytes = self.all_gather_bytes(call, mine, &vec![size_of_val(mine); self.size()])?;
-        Ok(from_bytes(mine.len() * self.size(), &bytes))
+        all.copy_from_slice(&self.all_gather_bytes(call, mine, &vec![size_of_val(mine); self.size()])?);
+        Ok(())
     }
 
     /// Each round doubles the blocks held (the algorithm of Bruck et al.): log2(size) rounds, and no byte is received twice.

@@ -13,6 +13,16 @@ pub enum Op {
     Max,
 }
 
+/// The integers that backends reduce, to the same bits in any order.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "mpi"), expect(dead_code))]
+pub(super) enum Integer {
+    U32,
+    I32,
+    U64,
+    I64,
+}
+
 mod sealed {
     pub trait Number {
         const KIND: u8;
@@ -29,6 +39,11 @@ pub trait Reducible: Pod + sealed::Number {
 
 /// Names of the types, by their number in a call.
 pub(super) const KINDS: [&str; 8] = ["u32", "i32", "u64", "i64", "u128", "i128", "f32", "f64"];
+
+/// What backends call a type. Floats stay out: their sums depend on the order, and what becomes of NaN is not agreed on.
+pub(super) fn integer<T: Reducible>() -> Option<Integer> {
+    [Integer::U32, Integer::I32, Integer::U64, Integer::I64].get(usize::from(T::KIND)).copied()
+}
 
 macro_rules! integers {
     ($($number:ty: $kind:expr),*) => {$(

@@ -1,27 +1,31 @@
 //! Reductions and scans.
 //!
 //! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of pairs), never in the
-//! order in which they arrive: for a given number of ranks the result is the same to the last bit.
-
-use std::borrow::Cow;
+//! order in which they arrive: for a given number of ranks the result is the same to the last bit. Integers have the same bits in any
+//! order: the backend's own reduction may take them.
 
 use super::Result;
 use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes};
 use super::meet::LONG;
-use super::op::{Op, Reducible, combine};
+use super::op::{Op, Reducible, combine, integer};
 
 impl Communicator {
     /// Replaces each element by its reduction over all ranks. Collective; the length is the same on all ranks.
     ///
     /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one each rank reduces a part, and all
-    /// is moved twice. The result is the same to the last bit, and that of [`reduce_scatter`](Communicator::reduce_scatter).
+    /// is moved twice; long ones of `u32 i32 u64 i64` are MPI's where ranks are its processes. The result is the same to the last bit, and that of [`reduce_scatter`](Communicator::reduce_scatter).
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
+        if let (Some(native), Some(integer)) = (self.native(size_of_val(data)), integer::<T>()) {
+            self.meet(&call)?;
+            let mine = data.to_vec();
+            return native.all_reduce(integer, op, bytemuck::cast_slice(&mine), bytemuck::cast_slice_mut(data));
+        }
         if size_of_val(data) >= LONG && size > 1 {
             return self.all_reduce_in_parts(&call, data, op);
         }
@@ -59,12 +63,15 @@ impl Communicator {
     /// Each rank reduces a block of the data and gives it to all.
     fn all_reduce_in_parts<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<()> {
         let block = data.len().div_ceil(self.size());
-        let mut padded = Cow::Borrowed(&*data);
-        if block * self.size() > data.len() {
-            padded.to_mut().resize(block * self.size(), T::identity(op));
+        if block * self.size() == data.len() {
+            let mine = self.reduce_blocks(call, block, data, op)?;
+            return self.all_gather_into(call, &mine, data);
         }
+        let mut padded = data.to_vec();
+        padded.resize(block * self.size(), T::identity(op));
         let mine = self.reduce_blocks(call, block, &padded, op)?;
-        data.copy_from_slice(&self.all_gather_blocks(call, &mine)?[..data.len()]);
+        self.all_gather_into(call, &mine, &mut padded)?;
+        data.copy_from_slice(&padded[..data.len()]);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ fn reduces<T: Reducible + PartialEq + std::fmt::Debug>(
     make: impl Fn(usize, usize) -> T,
 ) -> Result<(), CommError> {
     for op in [Op::Sum, Op::Min, Op::Max] {
-        for count in [0, 1, 5] {
+        for count in [0, 1, 5, long(comm)] {
             let mut data: Vec<T> = (0..count).map(|place| make(comm.rank(), place)).collect();
             comm.all_reduce(&mut data, op)?;
             for (place, got) in data.iter().enumerate() {
@@ -214,7 +214,7 @@ fn all_to_all_v(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Elements of a block that does not travel along trees; where messages are not cut, MPI moves it.
+/// Elements of a block that does not travel along trees; where messages are not cut, MPI moves it, and reduces it if these are integers.
 fn long(comm: &Communicator) -> usize {
     if comm.max_message() > 1 << 20 { 20_000 } else { 300 }
 }

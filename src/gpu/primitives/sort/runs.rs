@@ -151,12 +151,7 @@ fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams 
     }
 }
 
-fn copy(
-    recorder: &mut Recorder,
-    kernel: &Kernel,
-    runs: &LongRuns,
-    arrays: &[&Array<u32>],
-) -> Result<(), DeviceError> {
+fn copy(recorder: &mut Recorder, kernel: &Kernel, runs: &LongRuns, arrays: &[&Array<u32>]) -> Result<(), DeviceError> {
     let arrays: Vec<_> = [&runs.ends, &runs.places].iter().chain(arrays).map(|array| array.raw()).collect();
     recorder.dispatch(kernel, &arrays, &runs.params, u64::from(runs.params.parts.div_ceil(GROUP)))
 }
