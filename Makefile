@@ -64,7 +64,7 @@ test:
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
 	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test device_collectives --test exchange --test ghost_cells --test gradient --test guest --test inference_models --test linear_operators --test mesh --test operators --test shallow_water --test simulation --test sort --test soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory --skip bits_do_not_depend_on_windows --skip derivatives_have_the_same_bits_in_many_windows \
-	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors facts_of \
+	    && VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test neighbors --test scales -- facts_of two_axes \
 	    && VK_DRIVER_FILES=$(SWIFTSHADER) MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components; \
 	else echo 'make: SwiftShader is not here, its tests are skipped'; fi
 	@echo 'the Python package'

@@ -15,7 +15,6 @@ pub enum Op {
 
 /// The integers that backends reduce, to the same bits in any order.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "mpi"), expect(dead_code))]
 pub(super) enum Integer {
     U32,
     I32,
