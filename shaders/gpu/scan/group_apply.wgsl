@@ -3,7 +3,7 @@
 // Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
 // counted is written where `output` has it: it receives the total.
 // Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
-// 10 KiB of workgroup memory.
+// 10.3 KiB of workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> input: array<u32>;
@@ -12,8 +12,9 @@ var<storage, read> offsets: array<u32>;
 var<storage, read_write> output: array<u32>;
 
 #import gpu::counted
+#import gpu::padded
 
-var<workgroup> words: array<u32, 2048>;
+var<workgroup> words: array<u32, 2048 + 2048 / BANKS>;
 // Sums of invocations, twice: a step reads one half and writes the other.
 var<workgroup> sums: array<u32, 512>;
 
@@ -31,11 +32,11 @@ fn each_workgroup(part: u32, lane: u32) {
         let at = k * 256u + lane;
         var own = 0u;
         if part < params.parts && base + at < last { own = load_input(base + at); }
-        words[at] = own;
+        words[padded(at)] = own;
     }
     workgroupBarrier();
     var total = 0u;
-    for (var k = 0u; k < 8u; k++) { total += words[lane * 8u + k]; }
+    for (var k = 0u; k < 8u; k++) { total += words[padded(lane * 8u + k)]; }
     sums[lane] = total;
     workgroupBarrier();
     hop(lane, 1u, 0u);
@@ -58,7 +59,7 @@ fn each_workgroup(part: u32, lane: u32) {
     if params.offset == 1u && part < params.parts { before += load_offsets(part); }
     for (var k = 0u; k < 8u; k++) {
         let i = base + lane * 8u + k;
-        let own = words[lane * 8u + k];
+        let own = words[padded(lane * 8u + k)];
         if i < span { store_output(i, before); }
         before += own;
     }

@@ -21,7 +21,7 @@ var<storage, read_write> codes: array<u32>;
 var<workgroup> highs: array<u32, SPLITTERS>;
 var<workgroup> lows: array<u32, SPLITTERS>;
 
-fn splitter(i: u32) -> vec2<u32> { return vec2<u32>(highs[i], lows[i]); }
+fn splitter_at(node: u32) -> vec2<u32> { return vec2<u32>(highs[node], lows[node]); }
 
 fn each_workgroup(number: u32, lane: u32) {
     let last = counted();
@@ -30,8 +30,9 @@ fn each_workgroup(number: u32, lane: u32) {
     let crowded = load_sample(2u * params.splitters) > 0u;
     if crowded && begin < end {
         for (var i = lane; i < params.splitters; i += GROUP) {
-            highs[i] = load_sample(i);
-            lows[i] = load_sample(params.splitters + i);
+            let splitter = sampled(number_of(i));
+            highs[i] = splitter.x;
+            lows[i] = splitter.y;
         }
     }
     workgroupBarrier();

@@ -2,7 +2,8 @@
 // time, and its keys go behind those of smaller digits and earlier tiles.
 //
 // Layout: as group_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
-// Workgroup: 128 invocations, one tile of 2048 keys; 14.5 KiB of workgroup memory.
+// Workgroup: 128 invocations, one tile of 2048 keys; 15 KiB of workgroup memory, padded, since an invocation has 16 consecutive keys
+// and 8 consecutive counters.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -15,15 +16,16 @@ var<storage, read_write> to_keys: array<u32>;
 var<storage, read_write> to_index: array<u32>;
 
 #import gpu::counted
+#import gpu::padded
 #import gpu::sort::digit
 #import gpu::sort::group_tile
 #import gpu::sort::place
 
 // A key of the tile: its digit, shifted by 16, and its place in the tile.
-var<workgroup> entries: array<u32, TILE>;
+var<workgroup> entries: array<u32, TILE + TILE / BANKS>;
 // How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half
 // of a word is for half digit h, the upper for h + 8.
-var<workgroup> counters: array<u32, 1024>;
+var<workgroup> counters: array<u32, 1024 + 1024 / BANKS>;
 // Sums of invocations, and of 16 of those: few barriers for a few more reads.
 var<workgroup> sums: array<u32, 128>;
 var<workgroup> blocks: array<u32, 8>;
@@ -37,18 +39,18 @@ fn half_digit(entry: u32, shift: u32) -> u32 { return (entry >> (16u + shift)) &
 
 /// Takes the invocation's entries and counts them.
 fn tally(lane: u32, shift: u32) {
-    for (var h = 0u; h < 8u; h++) { counters[h * GROUP + lane] = 0u; }
+    for (var h = 0u; h < 8u; h++) { counters[padded(h * GROUP + lane)] = 0u; }
     for (var k = 0u; k < EACH; k++) {
-        let entry = entries[lane * EACH + k];
+        let entry = entries[padded(lane * EACH + k)];
         mine[k] = entry;
         let h = half_digit(entry, shift);
-        counters[(h & 7u) * GROUP + lane] += select(1u, 65536u, h > 7u);
+        counters[padded((h & 7u) * GROUP + lane)] += select(1u, 65536u, h > 7u);
     }
 }
 
 fn gather_sums(lane: u32) {
     var sum = 0u;
-    for (var k = 0u; k < 8u; k++) { sum += counters[lane * 8u + k]; }
+    for (var k = 0u; k < 8u; k++) { sum += counters[padded(lane * 8u + k)]; }
     sums[lane] = sum;
 }
 
@@ -72,8 +74,8 @@ fn spread(lane: u32) {
     // All of the lower halves stand before the upper ones.
     before += total << 16u;
     for (var k = 0u; k < 8u; k++) {
-        let own = counters[lane * 8u + k];
-        counters[lane * 8u + k] = before;
+        let own = counters[padded(lane * 8u + k)];
+        counters[padded(lane * 8u + k)] = before;
         before += own;
     }
 }
@@ -82,10 +84,10 @@ fn spread(lane: u32) {
 fn settle(lane: u32, shift: u32) {
     for (var k = 0u; k < EACH; k++) {
         let h = half_digit(mine[k], shift);
-        let c = (h & 7u) * GROUP + lane;
+        let c = padded((h & 7u) * GROUP + lane);
         let at = select(counters[c] & 65535u, counters[c] >> 16u, h > 7u);
         counters[c] += select(1u, 65536u, h > 7u);
-        entries[at] = mine[k];
+        entries[padded(at)] = mine[k];
     }
 }
 
@@ -100,7 +102,7 @@ fn each_workgroup(tile: u32, lane: u32) {
         // What is not there comes last.
         var d = 255u;
         if at < here { d = digit(load_keys(base + at)); }
-        entries[at] = (d << 16u) | at;
+        entries[padded(at)] = (d << 16u) | at;
     }
     for (var d = lane; d <= params.mask; d += GROUP) { bases[d] = load_table(d * tiles + tile); }
     workgroupBarrier();
@@ -126,16 +128,16 @@ fn each_workgroup(tile: u32, lane: u32) {
     workgroupBarrier();
     for (var k = 0u; k < EACH; k++) {
         let at = k * GROUP + lane;
-        let d = entries[at] >> 16u;
+        let d = entries[padded(at)] >> 16u;
         var first = true;
-        if at > 0u { first = (entries[at - 1u] >> 16u) != d; }
+        if at > 0u { first = (entries[padded(at - 1u)] >> 16u) != d; }
         if first { starts[d] = at; }
     }
     workgroupBarrier();
     for (var k = 0u; k < EACH; k++) {
         let at = k * GROUP + lane;
-        let d = entries[at] >> 16u;
-        let i = entries[at] & 65535u;
+        let d = entries[padded(at)] >> 16u;
+        let i = entries[padded(at)] & 65535u;
         if i < here { place(bases[d] + at - starts[d], load_keys(base + i), payload(base + i)); }
     }
 }

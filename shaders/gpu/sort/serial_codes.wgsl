@@ -19,7 +19,7 @@ var<storage, read_write> codes: array<u32>;
 var<private> highs: array<u32, SPLITTERS>;
 var<private> lows: array<u32, SPLITTERS>;
 
-fn splitter(i: u32) -> vec2<u32> { return vec2<u32>(highs[i], lows[i]); }
+fn splitter_at(node: u32) -> vec2<u32> { return vec2<u32>(highs[node], lows[node]); }
 
 fn each_invocation(part: u32) {
     let last = counted();
@@ -27,8 +27,9 @@ fn each_invocation(part: u32) {
     let end = begin + min(params.chunk, last - begin);
     if load_sample(2u * params.splitters) > 0u {
         for (var i = 0u; i < params.splitters; i++) {
-            highs[i] = load_sample(i);
-            lows[i] = load_sample(params.splitters + i);
+            let splitter = sampled(number_of(i));
+            highs[i] = splitter.x;
+            lows[i] = splitter.y;
         }
         set_ends();
         for (var i = begin; i < end; i++) { store_codes(i, code_of(wide_key(i))); }

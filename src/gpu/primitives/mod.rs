@@ -18,6 +18,7 @@
 //!   device has only the 8 of the floor, that is an error ([`DeviceError::TooManyWindows`]).
 //! - Arrays that are written must be different from all others of the call.
 
+mod banks;
 mod count;
 mod permute;
 mod reduce;

@@ -3,6 +3,7 @@
 //! The input is cut into parts. The sums of the parts are scanned first, in the same way, then every part again with
 //! the sum of those before it.
 
+use super::banks::padded_memory;
 use super::count::{COUNTED, Count, Counted, distinct, holds};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
@@ -99,7 +100,10 @@ fn sources(profile: Profile) -> [KernelSource; 2] {
         ),
     };
     [("primitives::scan_sums", sums), ("primitives::scan_apply", apply)].map(|(label, text)| {
-        KernelSource::new(label, text).params::<ScanParams>().module("gpu::counted", COUNTED).group(group)
+        padded_memory(KernelSource::new(label, text))
+            .params::<ScanParams>()
+            .module("gpu::counted", COUNTED)
+            .group(group)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::keys::Flip;
 use super::plan::{Digit, Form, Tiles, keys_each, tiles};
+use crate::gpu::primitives::banks::padded_memory;
 use crate::gpu::primitives::count::{COUNTED, Counted, index};
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
@@ -47,7 +48,7 @@ pub(super) struct Pass<'a> {
 
 /// A kernel of a pass; `flip` where keys are not ordered as unsigned numbers.
 fn source(label: &str, text: &'static str, (form, group): (Form, u32), flip: bool) -> KernelSource {
-    KernelSource::new(label, text)
+    padded_memory(KernelSource::new(label, text))
         .params::<DigitParams>()
         .module("gpu::counted", COUNTED)
         .module("gpu::sort::digit", include_str!("../../../../shaders/gpu/sort/digit.wgsl"))
