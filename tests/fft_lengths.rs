@@ -293,3 +293,43 @@ fn double_precision() {
     let shared: Vec<Job> = jobs.into_iter().step_by(5).collect();
     go(&options(), TransformTuning::profile(Profile::Gpu), &shared);
 }
+
+/// Impulses become roots of unity, with nothing added to them: what the constants of short transforms are wrong by.
+#[test]
+fn roots_in_double_precision() {
+    let gpu = Gpu::open(&options(), 0).unwrap();
+    if !gpu.capabilities().f64 {
+        println!("skipped: {} has no f64", gpu.info().name);
+        return;
+    }
+    let mut bench = Bench::new(&gpu, own());
+    for (n, factors) in [(3, 1), (7, 1), (12, 3), (15, 2), (17, 1), (27, 3), (31, 1)] {
+        let spec = of::<[f64; 2]>(&Spec::new(Values::Complex, [1, n, n]).axes([false, false, true]));
+        let (places, callbacks) = ((0..n).flat_map(|j| (0..n).map(move |k| [j, k])), TransformCallbacks::default());
+        let transform =
+            Transform::<[f64; 2]>::with(&gpu, &spec, bench.comms.grid(), 0, &bench.tuning, &callbacks).unwrap();
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+        let impulses: Vec<[f64; 2]> = places.clone().map(|[j, k]| [f64::from(u8::from(j == k)), 0.0]).collect();
+        bench.recorder.upload(&field, 0, &impulses).unwrap();
+        transform.forward(&mut bench.recorder, &mut bench.comms, &field, &layout, &spectrum).unwrap();
+        let modes = bench.recorder.download(&spectrum, 0, spectrum.len()).unwrap();
+        let worst = places.zip(modes).map(|([j, k], [re, im])| {
+            let [c, s] = root(j * k % n, n);
+            (re - c).abs().max((im - s).abs())
+        });
+        let worst = worst.fold(0.0, f64::max);
+        println!("{n}: {:.2} ulp of 1", worst / f64::EPSILON);
+        // A root of each factor is multiplied with: at most half a spacing below 1 each for two products together, for their sum and for
+        // either part of the root, in all below one of above 1.
+        assert!(worst <= f64::from(factors) * f64::EPSILON, "{n}: {worst:e}");
+    }
+}
+
+/// `exp(-2 pi i k / n)` from an angle of at most an eighth of a turn, where rounding it costs little.
+fn root(k: u64, n: u64) -> [f64; 2] {
+    let quarter = (4 * k + n / 2) / n;
+    let angle = std::f64::consts::TAU * (4 * k as i64 - (quarter * n) as i64) as f64 / (4 * n) as f64;
+    let (s, c) = angle.sin_cos();
+    [[c, -s], [-s, -c], [-c, s], [s, c], [c, -s]][quarter as usize]
+}

@@ -6,9 +6,8 @@
 //!
 //! The text names its numbers `Real` and `Complex`, so it serves either precision.
 
-use std::f64::consts::PI;
-
 use super::precision::Precision;
+use super::roots::root;
 
 /// Straight-line WGSL with names for its values.
 pub(super) struct Code {
@@ -109,8 +108,8 @@ impl Code {
             };
             return self.value(format!("({sum}) * {s}"));
         }
-        let angle = sign * 2.0 * PI * k as f64 / n as f64;
-        let (c, s) = (self.literal(angle.cos()), self.literal(angle.sin()));
+        let [c, s] = root(k as u64, n as u64);
+        let (c, s) = (self.literal(c), self.literal(-sign * s));
         self.value(format!("multiply({x}, Complex({c}, {s}))"))
     }
 
@@ -121,15 +120,14 @@ impl Code {
         let mut y = vec![self.value(format!("{} + {}", x[0], sums.join(" + ")))];
         y.resize(n, String::new());
         for j in 1..=half {
-            let angle = |k: usize| 2.0 * PI * ((j * k) % n) as f64 / n as f64;
-            let weighted = |terms: &[String], weight: &dyn Fn(f64) -> f64| {
+            let weighted = |terms: &[String], weight: &dyn Fn([f64; 2]) -> f64| {
                 let terms = terms
                     .iter()
-                    .enumerate()
-                    .map(|(k, term)| format!("{} * {term}", self.literal(weight(angle(k + 1)))));
+                    .zip(1..)
+                    .map(|(term, k)| format!("{} * {term}", self.literal(weight(root((j * k) as u64, n as u64)))));
                 terms.collect::<Vec<_>>().join(" + ")
             };
-            let (cosines, sines) = (weighted(&sums, &f64::cos), weighted(&differences, &|a| sign * a.sin()));
+            let (cosines, sines) = (weighted(&sums, &|[c, _]| c), weighted(&differences, &|[_, s]| -sign * s));
             let real = self.value(format!("{} + {cosines}", x[0]));
             let imaginary = self.value(sines);
             let turned = self.value(quarter(&imaginary, 1.0));

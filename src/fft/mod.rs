@@ -40,6 +40,7 @@ mod pass;
 mod plan;
 mod precision;
 mod reach;
+mod roots;
 mod run;
 mod size;
 mod spec;

@@ -1,9 +1,9 @@
 //! Tables that kernels read: roots of unity (twiddles) and chirps, made on the host in f64.
 
-use std::f64::consts::PI;
-
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
+
+use super::roots::root;
 
 /// A part of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,40 +90,6 @@ impl Table {
     }
 }
 
-/// `exp(-2 pi i k / n)`, from the angle in the first octant, so that equal roots are equal numbers.
-pub(super) fn root(k: u64, n: u64) -> [f64; 2] {
-    let k = k % n;
-    // The octant, and the angle from its nearest axis as a fraction of the whole turn.
-    let eighth = 8 * u128::from(k) / u128::from(n);
-    let angle = |k: u128, n: u64| 2.0 * PI * k as f64 / n as f64;
-    let (k, whole) = (u128::from(k), u128::from(n));
-    let (c, s) = match eighth {
-        0 => (angle(k, n).cos(), angle(k, n).sin()),
-        // In units of a quarter of 1/n, quarters of a turn are whole numbers.
-        1 | 2 => {
-            let rest = 4 * k as i128 - whole as i128;
-            let a = 2.0 * PI * rest as f64 / (4.0 * n as f64);
-            (-a.sin(), a.cos())
-        }
-        3 | 4 => {
-            let rest = 2 * k as i128 - whole as i128;
-            let a = 2.0 * PI * rest as f64 / (2.0 * n as f64);
-            (-a.cos(), -a.sin())
-        }
-        5 | 6 => {
-            let rest = 4 * k as i128 - 3 * whole as i128;
-            let a = 2.0 * PI * rest as f64 / (4.0 * n as f64);
-            (a.sin(), -a.cos())
-        }
-        _ => {
-            let rest = k as i128 - whole as i128;
-            let a = 2.0 * PI * rest as f64 / n as f64;
-            (a.cos(), a.sin())
-        }
-    };
-    [c, -s]
-}
-
 /// The chirp `exp(-i pi k^2 / n)` of Bluestein's algorithm.
 pub(super) fn chirp(n: u64) -> Vec<[f64; 2]> {
     (0..n).map(|k| root((u128::from(k) * u128::from(k) % u128::from(2 * n)) as u64, 2 * n)).collect()
@@ -144,20 +110,6 @@ pub(super) fn chirp_spectrum(n: u64, padded: u64) -> Vec<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn roots_are_roots() {
-        for n in [1u64, 2, 3, 4, 5, 7, 8, 12, 16, 17, 100, 1 << 20] {
-            for k in 0..n.min(64) {
-                let ([c, s], angle) = (root(k, n), -2.0 * PI * k as f64 / n as f64);
-                assert!((c - angle.cos()).abs() < 1e-15 && (s - angle.sin()).abs() < 1e-15, "{k} of {n}");
-            }
-        }
-        assert_eq!(
-            [root(1, 4), root(2, 4), root(3, 4)].map(|[c, s]| [c + 0.0, s + 0.0]),
-            [[0.0, -1.0], [-1.0, 0.0], [0.0, 1.0]]
-        );
-    }
 
     #[test]
     fn a_convolution_with_the_chirp_is_a_transform() {

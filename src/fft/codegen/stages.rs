@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::{Condition, Index, Point, Source, Writer};
 use crate::fft::core::{Core, RadixStages};
 use crate::fft::line::Work;
-use crate::fft::tables::{Section, root};
+use crate::fft::roots::root;
+use crate::fft::tables::Section;
 
 impl<'a> Writer<'a> {
     pub(super) fn core(&mut self, core: &Core, source: Source, sign: f64) -> Vec<Point> {
