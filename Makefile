@@ -9,8 +9,8 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 # Tests keep compiled kernels here and not with the user's own.
 test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
 
-# The library and its tests without debug assertions, as in release builds, over the dependencies that are built already: a minute and
-# a half on two cores. `--release` would build all dependencies anew, for four minutes and more.
+# The library and its tests without debug assertions, as in release builds, over the dependencies that are built already: two minutes
+# on two cores. `--release` would build all dependencies anew, for four minutes and more.
 NO_ASSERTIONS := --config profile.dev.package.meshloom.debug-assertions=false
 
 SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
@@ -45,22 +45,23 @@ test:
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
 	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings \
 	    && $(CARGO) clippy --no-default-features --lib -- -D warnings \
+	    && $(CARGO) clippy -p meshloom-python -- -D warnings \
 	    && $(CARGO) clippy -p meshloom-python --features mpi -- -D warnings; \
-	else echo 'make: clippy is not installed, lints are not checked'; fi
+	else \
+	    echo 'make: clippy is not installed, lints are not checked'; \
+	    $(CARGO) check --no-default-features --lib && $(CARGO) check -p meshloom-python; \
+	fi
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --features reference,mpi,hdf5 --lib
 	$(CARGO) test --features reference,mpi,hdf5
-	@echo 'ranks as MPI processes and collectives of devices once more, without debug assertions, as in release builds'
-	$(CARGO) test --features reference,mpi,hdf5 $(NO_ASSERTIONS) --test comm_mpi --test device_collectives
+	@echo 'ranks as MPI processes and collectives of devices once more, without debug assertions, as in release builds;'
+	@echo 'this build has no HDF5 and none of the libraries of bench --reference, and says so'
+	$(CARGO) test --features cli,mpi $(NO_ASSERTIONS) --test comm_mpi --test device_collectives --test cli_features
 	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
 	for width in 128 512; do \
 	    LP_NATIVE_VECTOR_WIDTH=$$width $(CARGO) test --features reference,mpi,hdf5 --test components --test primitives --test operators --test linear_operators -- --skip every_operator || exit 1; \
 	done
-	@echo 'a build without HDF5 and without the libraries of bench --reference says so'
-	$(CARGO) test --features cli,mpi --test cli_features
-	@echo 'the library without its optional parts, as for transforms alone'
-	$(CARGO) check --no-default-features --lib
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
 	    VK_DRIVER_FILES=$(SWIFTSHADER) $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test device_collectives --test exchange --test ghost_cells --test gradient --test guest --test inference_models --test linear_operators --test mesh --test operators --test shallow_water --test simulation --test sort --test soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory --skip bits_do_not_depend_on_windows --skip derivatives_have_the_same_bits_in_many_windows \
