@@ -50,7 +50,7 @@ mod tests {
         for order in 0..24 {
             let sign = if order % 4 < 2 { 1 } else { -1 };
             sums[(order as usize + 1) % 2] += sign * term;
-            term = (term * angle >> 63) / (order + 1);
+            term = ((term * angle) >> 63) / (order + 1);
         }
         sums.map(|sum| sum as f64 / 2f64.powi(63))
     }
