@@ -79,7 +79,7 @@ fn law(length: u64) -> f64 {
             rest /= prime;
         }
     }
-    (2e-6 + 5e-7 * (length as f64).log10()) * if rest > 1 { 2.0 } else { 1.0 }
+    (1e-6 + 2.5e-7 * (length as f64).log10()) * if rest > 1 { 2.0 } else { 1.0 }
 }
 
 fn noise(n: usize) -> f32 {
@@ -217,8 +217,8 @@ fn main() -> Result<(), Failure> {
                 range: 2e-8..1e-4,
                 value: |sample| sample.error,
                 bounds: &[
-                    ("2e-6 + 5e-7 log10 n", |n| 2e-6 + 5e-7 * n.log10()),
-                    ("twice that: prime factors beyond 13", |n| 4e-6 + 1e-6 * n.log10()),
+                    ("1e-6 + 2.5e-7 log10 n", |n| 1e-6 + 2.5e-7 * n.log10()),
+                    ("twice that: prime factors beyond 13", |n| 2e-6 + 5e-7 * n.log10()),
                 ],
             },
         ),

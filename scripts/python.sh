@@ -42,7 +42,7 @@ case ${1:-test} in
         ;;
     test)
         if ! environment build "maturin==1.16.0" ||
-            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib; then
+            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib; then
             say "what builds and tests the package cannot be installed: its tests are skipped"
             exit 0
         fi
@@ -50,7 +50,7 @@ case ${1:-test} in
         if command -v mpirun >/dev/null; then features=(--features mpi); fi
         build "$home/wheel" --profile dev --compatibility linux "${features[@]}"
         install "$home/wheel"
-        (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider --ignore=test_mpi.py .)
+        (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider -n 2 --ignore=test_mpi.py .)
         "$home/test/bin/python" -m pytest -q -p no:cacheprovider --doctest-modules --pyargs meshloom
         if command -v mpirun >/dev/null; then
             say "ranks as MPI processes"

@@ -148,7 +148,7 @@ fn check(scratch: &Scratch, input: &str, words: &str, dtype: Dtype, want: &Whole
     let got = file.read_c64(0..file.len()).unwrap();
     let points = want.points();
     let single = matches!(dtype, Dtype::F32 | Dtype::C64);
-    let mut tolerance = if single { 2e-6 + 5e-7 * points.log10() } else { 5e-15 + 5e-16 * points.log10() };
+    let mut tolerance = if single { 1e-6 + 2.5e-7 * points.log10() } else { 2e-15 + 5e-16 * points.log10() };
     if want.shape.iter().any(|&n| (14..=n).any(|p| n % p == 0 && (2..p).all(|q| p % q != 0))) {
         tolerance *= 2.0;
     }

@@ -14,7 +14,7 @@
 //!   others (along x and y from some 1024 points on, along z beyond 4096; [`Route::traffic`]); no transpose kernels, no packing passes, one exchange for slabs and two for pencils.
 //! - **On the way**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding and truncation cost no pass; [`Filter`] multiplies in
 //!   Fourier space in five passes.
-//! - **Accuracy**: tables from f64; relative error in the maximum norm below `2e-6 + 5e-7 log10 N` (`5e-15 + 5e-16
+//! - **Accuracy**: tables from f64; relative error in the maximum norm below `1e-6 + 2.5e-7 log10 N` (`2e-15 + 5e-16
 //!   log10 N` in f64), twice that with a prime factor beyond 13.
 //! - **Reproducible**: the same bits for every process grid.
 //! - **Adjoints** of all transforms: [`Transform::forward_adjoint`].

@@ -97,8 +97,8 @@ pub fn tolerance(spec: &Spec) -> f64 {
     let decades = lengths().map(|n| (n as f64).log10()).sum::<f64>();
     let awkward = lengths().any(|n| [2, 3, 5, 7, 11, 13].into_iter().fold(n, strip) > 1);
     let law = match spec.precision {
-        Precision::Single => 2e-6 + 5e-7 * decades,
-        Precision::Double => 5e-15 + 5e-16 * decades,
+        Precision::Single => 1e-6 + 2.5e-7 * decades,
+        Precision::Double => 2e-15 + 5e-16 * decades,
     };
     if awkward { 2.0 * law } else { law }
 }

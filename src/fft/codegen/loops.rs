@@ -247,18 +247,25 @@ impl<'a> Writer<'a> {
         self.code.value(terms.join(" + "))
     }
 
-    /// `x[k]` times the power `k low step` of the first root of order `n`. One root is read; the others are its powers, each the product of
-    /// two of about half the exponent, so that rounding grows slowly.
+    /// `x[k]` times the power `k low step` of the first root of order `n`. Roots whose `k` is a power of four are read,
+    /// the others are products of these: of six at most in butterflies of 16. Reading all would take registers and scattered loads. As powers of
+    /// one root they would be wrong by its rounding times `k`, which doubles the error of a whole transform, though not of butterflies of
+    /// up to 7 points. Filters of several results take powers of one root: they hold a spectrum besides and have no registers left.
     pub(super) fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
-        let first = self.entry(Section::Roots(n), &Index::Text(format!("{low} * {step}u")), sign);
-        let mut powers = vec!["Complex()".to_string(), first];
-        for k in 2..x.len() {
-            let (a, b) = (k / 2, k - k / 2);
-            let power = self.code.value(format!("multiply({}, {})", powers[a], powers[b]));
+        let radix = x.len();
+        let one = radix <= 7 || matches!(self.kernel.work, Work::Filter(2..));
+        let (mut powers, mut y) = (vec!["Complex()".to_string()], vec![x[0].clone()]);
+        for k in 1..radix {
+            let read = if one { 1 } else { 1 << (k.ilog2() & !1) };
+            let power = if k == read {
+                self.entry(Section::Roots(n), &Index::Text(format!("{low} * {}u", step * read as u64)), sign)
+            } else {
+                let part = if k % read == 0 { read } else { k % read };
+                self.code.value(format!("multiply({}, {})", powers[k - part], powers[part]))
+            };
+            y.push(self.code.value(format!("multiply({}, {power})", x[k])));
             powers.push(power);
         }
-        let twiddle =
-            |(k, x): (usize, String)| if k == 0 { x } else { self.code.value(format!("multiply({x}, {})", powers[k])) };
-        x.into_iter().enumerate().map(twiddle).collect()
+        y
     }
 }
