@@ -9,9 +9,9 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 # Tests keep compiled kernels here and not with the user's own.
 test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
 
-# The library and its tests without debug assertions, as in release builds, over the dependencies that are built already: two minutes
-# on two cores. `--release` would build all dependencies anew, for four minutes and more.
-NO_ASSERTIONS := --config profile.dev.package.meshloom.debug-assertions=false
+# The library and its tests without debug assertions, as in release builds, over the dependencies that are built already. Few tests want a
+# quick build more than quick code; `--release` would build all dependencies anew, for four minutes and more.
+NO_ASSERTIONS := --config profile.dev.package.meshloom.debug-assertions=false --config profile.dev.package.meshloom.opt-level=0
 
 SWIFTSHADER := $(CURDIR)/target/swiftshader/vk_swiftshader_icd.json
 
@@ -43,10 +43,9 @@ test:
 	    echo '$(CARGO) fmt --all --check'; $(CARGO) fmt --all --check; \
 	else echo 'make: rustfmt is not installed, formatting is not checked'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    echo 'lints and documentation'; $(CARGO) clippy --features reference,mpi,hdf5 --all-targets -- -D warnings \
+	    echo 'lints and documentation'; $(CARGO) clippy --workspace --features reference,mpi,hdf5 --all-targets -- -D warnings \
 	    && $(CARGO) clippy --no-default-features --lib -- -D warnings \
-	    && $(CARGO) clippy -p meshloom-python -- -D warnings \
-	    && $(CARGO) clippy -p meshloom-python --features mpi -- -D warnings; \
+	    && $(CARGO) clippy -p meshloom-python -- -D warnings; \
 	else \
 	    echo 'make: clippy is not installed, lints are not checked'; \
 	    $(CARGO) check --no-default-features --lib && $(CARGO) check -p meshloom-python; \

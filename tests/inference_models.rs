@@ -269,6 +269,34 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
     }
 }
 
+/// A cotangent that is not finite at one cell is in all modes, and by them in the sums that are cotangents of amplitudes: no number hides it.
+#[test]
+fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
+    for parts in [[1, 1], [2, 1]] {
+        ranks(parts, |worker| {
+            let shape = [6, 5, 4];
+            let regular = grid(worker, &shape, &[1.0]);
+            let space = AxesPrior { name: "space".into(), axes: [true; 3], amplitude: power_law(0.8, -3.0) };
+            let prior =
+                FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes: vec![space] };
+            let model = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+            let all: usize = model.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
+            let x = field(worker, model.domain(), &white(all, 8))?;
+            let at = model.at(worker, &x)?;
+            for bad in [f64::NAN, f64::INFINITY] {
+                let mut cotangent = white(120, 10);
+                cotangent[77] = bad;
+                let dy = field(worker, model.target(), &cotangent)?;
+                let mut vjp = Field::new(worker.gpu(), model.domain())?;
+                at.vjp(worker, &dy, &mut vjp)?;
+                let hidden: Vec<_> = flat(worker, &vjp)?.into_iter().filter(|(_, value)| value.is_finite()).collect();
+                assert!(hidden.is_empty(), "{parts:?}, {bad}: {hidden:?}");
+            }
+            Ok(())
+        });
+    }
+}
+
 fn check_adjoint_alone(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<(), InferenceError> {
     check_adjoint(worker, model, x)?;
     let dx = random_field(worker, model.domain(), 3)?;
