@@ -1,9 +1,10 @@
 //! Messages from every rank to every rank.
 
+use std::iter;
+
 use bytemuck::Pod;
 
 use super::call::{Call, Operation};
-use super::collective::{Part, ReceivingPart};
 use super::communicator::{Communicator, from_bytes};
 use super::gather::SHORT_BLOCK;
 use super::{Parts, Result};
@@ -17,7 +18,21 @@ impl Communicator {
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
         let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
-        self.all_to_all_blocks(&call, block, data)
+        let mut all = vec![T::zeroed(); data.len()];
+        self.all_to_all_blocks(&call, block, data, &mut all).map(|()| all)
+    }
+
+    /// [`all_to_all`](Communicator::all_to_all) into `all`, which has the length of `data`: in a loop it spares new memory, whose pages
+    /// cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    ///
+    /// # Errors
+    /// As [`all_to_all`](Communicator::all_to_all).
+    pub fn all_to_all_into<T: Pod>(&self, data: &[T], all: &mut [T]) -> Result<()> {
+        let block =
+            self.valid_blocks("the length of the slice of all_to_all_into (a multiple of the ranks)", data.len())?;
+        self.valid_length("the result of all_to_all_into", data.len() as u64, all.len() as u64)?;
+        let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
+        self.all_to_all_blocks(&call, block, data, all)
     }
 
     /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and returns what each has sent.
@@ -28,36 +43,37 @@ impl Communicator {
     pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<Parts<T>> {
         self.valid_counts("all_to_all_v", data.len(), counts)?;
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
-        let incoming = self.all_to_all_blocks(&call, 1, counts)?;
+        let mut incoming = vec![0; self.size()];
+        self.all_to_all_blocks(&call, 1, counts, &mut incoming)?;
         for &count in &incoming {
             self.bytes::<T>(count)?;
         }
         let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
-        let blocks = self.exchange(&call, &lengths(counts), data, &lengths(&incoming))?;
-        Ok(Parts::new(join(incoming.iter().sum::<u64>() as usize, &blocks), incoming))
+        let mut all = vec![T::zeroed(); incoming.iter().sum::<u64>() as usize];
+        self.exchange(&call, &lengths(counts), data, &lengths(&incoming), &mut all)?;
+        Ok(Parts::new(all, incoming))
     }
 
-    /// `all_to_all` as part of any collective.
-    pub(super) fn all_to_all_blocks<T: Pod>(&self, call: &Call, block: usize, data: &[T]) -> Result<Vec<T>> {
+    /// `all_to_all` as part of any collective, into `all`, which has the length of `data`.
+    pub(super) fn all_to_all_blocks<T: Pod>(&self, call: &Call, block: usize, data: &[T], all: &mut [T]) -> Result<()> {
         let bytes = block * size_of::<T>();
         if bytes == 0 {
-            return self.meet(call).map(|()| data.to_vec());
+            return self.meet(call);
         }
         if bytes <= SHORT_BLOCK {
-            return self.all_to_all_in_rounds(call, block, data);
+            return self.all_to_all_in_rounds(call, block, data, all);
         }
         if let Some(native) = self.native(size_of_val(data)) {
             self.meet(call)?;
-            let mut all = vec![T::zeroed(); data.len()];
-            return native.all_to_all(bytemuck::cast_slice(data), bytemuck::cast_slice_mut(&mut all)).map(|()| all);
+            return native.all_to_all(bytemuck::cast_slice(data), bytemuck::cast_slice_mut(all));
         }
         let counts = vec![block; self.size()];
-        Ok(join(data.len(), &self.exchange(call, &counts, data, &counts)?))
+        self.exchange(call, &counts, data, &counts, all)
     }
 
     /// Short blocks travel in log2(size) rounds (the algorithm of Bruck et al.): a block for the rank at distance `d` travels in the
     /// rounds of the bits of `d`, together with all others that have this bit. Each byte is sent log2(size) / 2 times.
-    fn all_to_all_in_rounds<T: Pod>(&self, call: &Call, block: usize, data: &[T]) -> Result<Vec<T>> {
+    fn all_to_all_in_rounds<T: Pod>(&self, call: &Call, block: usize, data: &[T], all: &mut [T]) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         // Blocks by the distance that they have to go.
         let mut held = data.to_vec();
@@ -76,22 +92,25 @@ impl Communicator {
             distance *= 2;
         }
         // What has come `d` ranks far is from the rank `d` before this one.
-        let from = |source: usize| (rank + size - source) % size;
-        Ok((0..size).flat_map(|source| &held[from(source) * block..][..block]).copied().collect())
+        for (source, all) in all.chunks_exact_mut(block).enumerate() {
+            let distance = (rank + size - source) % size;
+            all.copy_from_slice(&held[distance * block..][..block]);
+        }
+        Ok(())
     }
 
-    /// Sends `outgoing[rank]` elements of `data` to each rank; returns the bytes of the `incoming[rank]` elements of each. No message
-    /// goes where there are none.
-    fn exchange<T: Pod>(&self, call: &Call, outgoing: &[usize], data: &[T], incoming: &[usize]) -> Result<Vec<Part>> {
+    /// Sends `outgoing[rank]` elements of `data` to each rank and writes the `incoming[rank]` elements of each to `all`. No message goes
+    /// where there are none.
+    fn exchange<T: Pod>(
+        &self,
+        call: &Call,
+        outgoing: &[usize],
+        data: &[T],
+        incoming: &[usize],
+        all: &mut [T],
+    ) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
-        let starts: Vec<usize> = outgoing
-            .iter()
-            .scan(0, |next, &count| {
-                let start = *next;
-                *next += count;
-                Some(start)
-            })
-            .collect();
+        let (starts, places) = (starts(outgoing), starts(incoming));
         let block = |to: usize| &data[starts[to]..starts[to] + outgoing[to]];
 
         // Ring order: in each step every rank sends to another one. All receives are posted before the first send.
@@ -104,15 +123,15 @@ impl Communicator {
         for to in (1..size).map(|step| (rank + step) % size).filter(|&to| !block(to).is_empty()) {
             sendings.push(self.send_part(call, to, block(to))?);
         }
-        // In the order of the ranks counted down from this one, round to the rank after it.
-        let mut blocks = vec![Part::own(block(rank))];
-        for receiving in receivings {
-            blocks.push(receiving.map_or_else(|| Ok(Part::own::<T>(&[])), ReceivingPart::wait)?);
+        let place = |from: usize| places[from]..places[from] + incoming[from];
+        all[place(rank)].copy_from_slice(block(rank));
+        for (step, receiving) in (1..).zip(receivings) {
+            if let Some(receiving) = receiving {
+                let all = &mut all[place((rank + size - step) % size)];
+                bytemuck::cast_slice_mut(all).copy_from_slice(&receiving.wait()?);
+            }
         }
-        blocks.reverse();
-        blocks.rotate_right(rank + 1);
-        sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))?;
-        Ok(blocks)
+        sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))
     }
 
     /// Checks that there is one count per rank and that they sum to `length`.
@@ -123,8 +142,11 @@ impl Communicator {
     }
 }
 
-/// The elements of all blocks, in order.
-fn join<T: Pod>(count: usize, blocks: &[Part]) -> Vec<T> {
-    let bytes: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
-    from_bytes(count, &bytes.concat())
+/// Where each block begins if they lie one after another.
+fn starts(counts: &[usize]) -> Vec<usize> {
+    let sums = counts.iter().scan(0, |sum, &count| {
+        *sum += count;
+        Some(*sum)
+    });
+    iter::once(0).chain(sums).take(counts.len()).collect()
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 
 use super::Result;
 use super::call::{Call, HEADER_BYTES};
@@ -22,13 +22,6 @@ pub(super) struct Part(Vec<u8>);
 impl ReceivingPart {
     pub fn wait(self) -> Result<Part> {
         self.0.wait().map(Part)
-    }
-}
-
-impl Part {
-    /// What a rank keeps for itself.
-    pub fn own<T: Pod>(data: &[T]) -> Part {
-        Part(with_header(&Call::zeroed(), data))
     }
 }
 

@@ -89,7 +89,19 @@ impl Communicator {
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let call = self.begin(Call::new(Operation::AllGather).of::<T>().count(mine.len()));
-        self.all_gather_blocks(&call, mine)
+        let mut all = vec![T::zeroed(); mine.len() * self.size()];
+        self.all_gather_blocks(&call, mine, &mut all).map(|()| all)
+    }
+
+    /// [`all_gather`](Communicator::all_gather) into `all`, which has room for the slices of all: in a loop it spares new memory, whose
+    /// pages cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    ///
+    /// # Errors
+    /// [`Length`](super::CommError::Length), and as [`all_gather`](Communicator::all_gather).
+    pub fn all_gather_into<T: Pod>(&self, mine: &[T], all: &mut [T]) -> Result<()> {
+        self.valid_length("the result of all_gather_into", (mine.len() * self.size()) as u64, all.len() as u64)?;
+        let call = self.begin(Call::new(Operation::AllGather).of::<T>().count(mine.len()));
+        self.all_gather_blocks(&call, mine, all)
     }
 
     /// Gives every rank the slices of all ranks, of any lengths. Collective.
@@ -98,7 +110,8 @@ impl Communicator {
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_gather_v<T: Pod>(&self, mine: &[T]) -> Result<Parts<T>> {
         let call = self.begin(Call::new(Operation::AllGatherV).of::<T>());
-        let counts = self.all_gather_blocks(&call, &[mine.len() as u64])?;
+        let mut counts = vec![0; self.size()];
+        self.all_gather_blocks(&call, &[mine.len() as u64], &mut counts)?;
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let bytes = self.all_gather_bytes(&call, mine, &sizes)?;
         Ok(Parts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes), counts))
@@ -111,20 +124,31 @@ impl Communicator {
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
     /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn gather<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Vec<T>>> {
+        let at_root = self.rank() == root;
+        let mut all = vec![T::zeroed(); if at_root { mine.len() * self.size() } else { 0 }];
+        self.gather_into(root, mine, &mut all).map(|()| at_root.then_some(all))
+    }
+
+    /// [`gather`](Communicator::gather) into `all`, which at `root` has room for the slices of all and is not touched elsewhere: in a
+    /// loop it spares new memory, whose pages cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    ///
+    /// # Errors
+    /// [`Length`](super::CommError::Length), and as [`gather`](Communicator::gather).
+    pub fn gather_into<T: Pod>(&self, root: usize, mine: &[T], all: &mut [T]) -> Result<()> {
         self.valid_rank("the root of gather", root)?;
+        if self.rank() == root {
+            self.valid_length("the result of gather_into", (mine.len() * self.size()) as u64, all.len() as u64)?;
+        }
         let call = self.begin(Call::new(Operation::Gather).root(root).of::<T>().count(mine.len()));
         if let Some(native) = self.native(size_of_val(mine)) {
             self.meet(&call)?;
-            let mut all = vec![T::zeroed(); if self.rank() == root { mine.len() * self.size() } else { 0 }];
-            native.gather(root, bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(&mut all))?;
-            return Ok((self.rank() == root).then_some(all));
+            return native.gather(root, bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(all));
         }
         if mine.is_empty() {
-            self.meet(&call)?;
-            return Ok((self.rank() == root).then(Vec::new));
+            return self.meet(&call);
         }
         let counts = vec![mine.len() as u64; Tree::new(self, root).below()];
-        self.gather_blocks(&call, root, mine, &counts).map(|all| all.map(|(data, _)| data))
+        self.gather_blocks(&call, root, mine, &counts, all)
     }
 
     /// Gives `root` the slices of all ranks, of any lengths, and the others `None`. Collective.
@@ -139,20 +163,22 @@ impl Communicator {
         let count = mine.len() as u64;
         let counts =
             self.gather_tree(&call, &tree, bytemuck::bytes_of(&count), &vec![size_of::<u64>(); tree.below()])?;
-        let counts = from_bytes::<u64>(tree.below(), &counts);
-        let all = self.gather_blocks(&call, root, mine, &counts)?;
-        Ok(all.map(|(data, counts)| Parts::new(data, counts)))
+        let mut counts = from_bytes::<u64>(tree.below(), &counts);
+        let at_root = self.rank() == root;
+        let count = if at_root { counts.iter().sum() } else { 0 };
+        self.bytes::<T>(count)?;
+        let mut all = vec![T::zeroed(); count as usize];
+        self.gather_blocks(&call, root, mine, &counts, &mut all)?;
+        Ok(at_root.then(|| {
+            // The tree counts from the root on.
+            counts.rotate_right(root);
+            Parts::new(all, counts)
+        }))
     }
 
-    /// Brings the blocks of all ranks to `root`, which gets them and their counts in the order of ranks: short ones along a tree, long ones
-    /// straight. `counts` are the elements of this rank and those below it in the tree.
-    fn gather_blocks<T: Pod>(
-        &self,
-        call: &Call,
-        root: usize,
-        mine: &[T],
-        counts: &[u64],
-    ) -> Result<Option<(Vec<T>, Vec<u64>)>> {
+    /// Brings the blocks of all ranks to `root`, where `all` gets them in the order of ranks: short ones along a tree, long ones straight.
+    /// `counts` are the elements of this rank and those below it in the tree.
+    fn gather_blocks<T: Pod>(&self, call: &Call, root: usize, mine: &[T], counts: &[u64], all: &mut [T]) -> Result<()> {
         let tree = Tree::new(self, root);
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let in_tree = |bytes: usize| if bytes <= SHORT_BLOCK { bytes } else { 0 };
@@ -163,20 +189,19 @@ impl Communicator {
             if short[0] < own.len() {
                 self.send_part(call, root, mine)?.wait()?;
             }
-            return Ok(None);
+            return Ok(());
         }
         let long = (1..self.size()).filter(|&v| short[v] < sizes[v]);
         let mut receivings = Window::new(long.map(|v| (tree.absolute(v), sizes[v])));
         // The tree counts from the root on.
-        let mut data: Vec<T> = vec![T::zeroed(); counts.iter().sum::<u64>() as usize];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
+        let all: &mut [u8] = bytemuck::cast_slice_mut(all);
         let wrapped: usize = sizes[self.size() - root..].iter().sum();
         let (mut read, mut at) = (0, wrapped);
         for (v, (&size, &short)) in sizes.iter().zip(&short).enumerate() {
             if tree.absolute(v) == 0 {
                 at = 0;
             }
-            let place = &mut bytes[at..at + size];
+            let place = &mut all[at..at + size];
             match v {
                 0 => place.copy_from_slice(own),
                 _ if short < size => receivings.next(self, call)?.iter().for_each(|part| place.copy_from_slice(part)),
@@ -184,20 +209,11 @@ impl Communicator {
             }
             (read, at) = (read + short, at + size);
         }
-        let mut counts = counts.to_vec();
-        counts.rotate_right(root);
-        Ok(Some((data, counts)))
+        Ok(())
     }
 
-    /// `all_gather` as part of any collective.
-    pub(super) fn all_gather_blocks<T: Pod>(&self, call: &Call, mine: &[T]) -> Result<Vec<T>> {
-        let mut all = vec![T::zeroed(); mine.len() * self.size()];
-        self.all_gather_into(call, mine, &mut all)?;
-        Ok(all)
-    }
-
-    /// The same, into `all`, which has the length of all blocks.
-    pub(super) fn all_gather_into<T: Pod>(&self, call: &Call, mine: &[T], all: &mut [T]) -> Result<()> {
+    /// `all_gather` as part of any collective, into `all`, which has the length of all blocks.
+    pub(super) fn all_gather_blocks<T: Pod>(&self, call: &Call, mine: &[T], all: &mut [T]) -> Result<()> {
         let all: &mut [u8] = bytemuck::cast_slice_mut(all);
         if let Some(native) = self.native(size_of_val(mine)) {
             self.meet(call)?;

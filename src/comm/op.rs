@@ -13,15 +13,6 @@ pub enum Op {
     Max,
 }
 
-/// The integers that backends reduce, to the same bits in any order.
-#[derive(Clone, Copy)]
-pub(super) enum Integer {
-    U32,
-    I32,
-    U64,
-    I64,
-}
-
 mod sealed {
     pub trait Number {
         const KIND: u8;
@@ -39,11 +30,6 @@ pub trait Reducible: Pod + sealed::Number {
 /// Names of the types, by their number in a call.
 pub(super) const KINDS: [&str; 8] = ["u32", "i32", "u64", "i64", "u128", "i128", "f32", "f64"];
 
-/// What backends call a type. Floats stay out: their sums depend on the order, and what becomes of NaN is not agreed on.
-pub(super) fn integer<T: Reducible>() -> Option<Integer> {
-    [Integer::U32, Integer::I32, Integer::U64, Integer::I64].get(usize::from(T::KIND)).copied()
-}
-
 macro_rules! integers {
     ($($number:ty: $kind:expr),*) => {$(
         impl sealed::Number for $number {
@@ -57,6 +43,7 @@ macro_rules! integers {
                     Op::Max => Self::MIN,
                 }
             }
+            #[inline]
             fn combine(self, other: Self, op: Op) -> Self {
                 match op {
                     Op::Sum => self.wrapping_add(other),
@@ -81,6 +68,7 @@ macro_rules! floats {
                     Op::Max => Self::NEG_INFINITY,
                 }
             }
+            #[inline]
             fn combine(self, other: Self, op: Op) -> Self {
                 match op {
                     Op::Sum => self + other,
@@ -98,7 +86,16 @@ floats!(f32: 6, f64: 7);
 
 /// Replaces each element of `lower` by its combination with that of `upper`.
 pub(super) fn combine<T: Reducible>(lower: &mut [T], upper: &[T], op: Op) {
+    // A loop for each operation: with the choice inside, compilers make no vector instructions of it.
+    match op {
+        Op::Sum => each(lower, upper, |lower, upper| lower.combine(upper, Op::Sum)),
+        Op::Min => each(lower, upper, |lower, upper| lower.combine(upper, Op::Min)),
+        Op::Max => each(lower, upper, |lower, upper| lower.combine(upper, Op::Max)),
+    }
+}
+
+fn each<T: Copy>(lower: &mut [T], upper: &[T], combine: impl Fn(T, T) -> T) {
     for (lower, upper) in lower.iter_mut().zip(upper) {
-        *lower = lower.combine(*upper, op);
+        *lower = combine(*lower, *upper);
     }
 }

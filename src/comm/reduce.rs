@@ -1,31 +1,29 @@
 //! Reductions and scans.
 //!
 //! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of pairs), never in the
-//! order in which they arrive: for a given number of ranks the result is the same to the last bit. Integers have the same bits in any
-//! order: the backend's own reduction may take them.
+//! order in which they arrive: for a given number of ranks the result is the same to the last bit.
 
 use super::Result;
 use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes};
 use super::meet::LONG;
-use super::op::{Op, Reducible, combine, integer};
+use super::op::{Op, Reducible, combine};
+
+/// Bytes of the longest block that a rank reduces at a time: longer ones are not faster, and leave the caches.
+const MOST_BLOCK: usize = 1 << 19;
 
 impl Communicator {
     /// Replaces each element by its reduction over all ranks. Collective; the length is the same on all ranks.
     ///
     /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one each rank reduces a part, and all
-    /// is moved twice; long ones of `u32 i32 u64 i64` are MPI's where ranks are its processes. The result is the same to the last bit, and that of [`reduce_scatter`](Communicator::reduce_scatter).
+    /// is moved twice, with memory for 512 KiB of each rank at the most. The result is the same to the last bit, and that of
+    /// [`reduce_scatter`](Communicator::reduce_scatter).
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
-        if let (Some(native), Some(integer)) = (self.native(size_of_val(data)), integer::<T>()) {
-            self.meet(&call)?;
-            let mine = data.to_vec();
-            return native.all_reduce(integer, op, bytemuck::cast_slice(&mine), bytemuck::cast_slice_mut(data));
-        }
         if size_of_val(data) >= LONG && size > 1 {
             return self.all_reduce_in_parts(&call, data, op);
         }
@@ -57,27 +55,38 @@ impl Communicator {
         if block == 0 {
             return self.meet(&call).map(|()| Vec::new());
         }
-        self.reduce_blocks(&call, block, data, op)
+        let mut blocks = vec![T::zeroed(); data.len()];
+        self.reduce_blocks(&call, data, &mut blocks, op)?;
+        blocks.truncate(block);
+        blocks.shrink_to_fit();
+        Ok(blocks)
     }
 
-    /// Each rank reduces a block of the data and gives it to all.
+    /// Each rank reduces a block and gives it to all. Long data go part by part: blocks that wait to be combined stay in caches.
     fn all_reduce_in_parts<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<()> {
-        let block = data.len().div_ceil(self.size());
-        if block * self.size() == data.len() {
-            let mine = self.reduce_blocks(call, block, data, op)?;
-            return self.all_gather_into(call, &mine, data);
+        let part = MOST_BLOCK / size_of::<T>() * self.size();
+        let mut blocks = vec![T::zeroed(); data.len().min(part).next_multiple_of(self.size())];
+        for data in data.chunks_mut(part) {
+            let length = data.len().next_multiple_of(self.size());
+            let blocks = &mut blocks[..length];
+            if data.len() == length {
+                let mine = self.reduce_blocks(call, data, blocks, op)?;
+                self.all_gather_blocks(call, mine, data)?;
+            } else {
+                let mut padded = data.to_vec();
+                padded.resize(length, T::identity(op));
+                let mine = self.reduce_blocks(call, &padded, blocks, op)?;
+                self.all_gather_blocks(call, mine, &mut padded)?;
+                data.copy_from_slice(&padded[..data.len()]);
+            }
         }
-        let mut padded = data.to_vec();
-        padded.resize(block * self.size(), T::identity(op));
-        let mine = self.reduce_blocks(call, block, &padded, op)?;
-        self.all_gather_into(call, &mine, &mut padded)?;
-        data.copy_from_slice(&padded[..data.len()]);
         Ok(())
     }
 
-    /// This rank's block, reduced over all ranks.
-    fn reduce_blocks<T: Reducible>(&self, call: &Call, block: usize, data: &[T], op: Op) -> Result<Vec<T>> {
-        let mut blocks = self.all_to_all_blocks(call, block, data)?;
+    /// This rank's block of `data`, reduced over all ranks, in `blocks`, which has its length: a multiple of the ranks.
+    fn reduce_blocks<'a, T: Reducible>(&self, call: &Call, data: &[T], blocks: &'a mut [T], op: Op) -> Result<&'a [T]> {
+        let block = data.len() / self.size();
+        self.all_to_all_blocks(call, block, data, blocks)?;
         // The tree of `all_reduce`, on one rank.
         let mut distance = block;
         while distance < blocks.len() {
@@ -87,8 +96,7 @@ impl Communicator {
             }
             distance *= 2;
         }
-        blocks.truncate(block);
-        Ok(blocks)
+        Ok(&blocks[..block])
     }
 
     /// Replaces each element by its reduction over the ranks up to and including this one. Collective; the length is the

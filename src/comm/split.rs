@@ -15,7 +15,8 @@ impl Communicator {
         let call = self.begin(Call::new(Operation::Split));
         let context = self.core.transport.new_context();
         let mine = [u64::from(color.is_some()), u64::from(color.unwrap_or(0)), key, context];
-        let requests = self.all_gather_blocks(&call, &mine)?;
+        let mut requests = vec![0; mine.len() * self.size()];
+        self.all_gather_blocks(&call, &mine, &mut requests)?;
         let requests: Vec<&[u64]> = requests.chunks_exact(mine.len()).collect();
         let group = color.map(|color| self.group(u64::from(color), &requests));
         let transport = self.core.transport.split(group)?;

@@ -5,7 +5,6 @@ use super::call::Call;
 use super::lane::Lane;
 use super::memory::Span;
 use super::mismatch::Mismatch;
-use super::op::{Integer, Op};
 
 /// One rank's end of a communicator.
 ///
@@ -57,8 +56,6 @@ pub(super) trait Native {
     fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()>;
     /// Gives each rank its one of equal blocks of the data of each, in the order of ranks.
     fn all_to_all(&self, data: &[u8], all: &mut [u8]) -> Result<()>;
-    /// Gives every rank the reduction of the equally long data of all. Sums wrap around.
-    fn all_reduce(&self, integer: Integer, op: Op, mine: &[u8], all: &mut [u8]) -> Result<()>;
 }
 
 /// This rank's part of a split.

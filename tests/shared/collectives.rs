@@ -18,6 +18,8 @@ pub const CASES: &[Case] = &[
     ("all_to_all", all_to_all),
     ("all_to_all_v", all_to_all_v),
     ("long_blocks", long_blocks),
+    ("reduction_in_several_parts", reduction_in_several_parts),
+    ("into_memory_of_the_caller", into_memory_of_the_caller),
     ("long_and_short_blocks", long_and_short_blocks),
     ("split", split),
     ("messages_in_posting_order", messages_in_posting_order),
@@ -214,7 +216,7 @@ fn all_to_all_v(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Elements of a block that does not travel along trees; where messages are not cut, MPI moves it, and reduces it if these are integers.
+/// Elements of a block that does not travel along trees; where messages are not cut, MPI moves it.
 fn long(comm: &Communicator) -> usize {
     if comm.max_message() > 1 << 20 { 20_000 } else { 300 }
 }
@@ -245,6 +247,61 @@ fn long_blocks(comm: &Communicator) -> Result<(), CommError> {
     for sum in &sums {
         let all: Vec<f32> = of_ranks.iter_mut().filter_map(Iterator::next).collect();
         assert_eq!(sum.to_bits(), tree(&all, Op::Sum).to_bits(), "{all:?}");
+    }
+    Ok(())
+}
+
+/// Of very long data ranks reduce a part after another: two and a half here, the last of which they cannot share evenly.
+fn reduction_in_several_parts(comm: &Communicator) -> Result<(), CommError> {
+    if comm.max_message() < 1 << 20 {
+        return Ok(());
+    }
+    let count = 5 * comm.size() * (1 << 16) + 1;
+    let fraction = |rank: usize, place: usize| 1.0 / value(rank, place, 9) as f32;
+    let mut sums: Vec<f32> = (0..count).map(|place| fraction(comm.rank(), place)).collect();
+    comm.all_reduce(&mut sums, Op::Sum)?;
+    for place in (0..count).step_by(997).chain([count - 1]) {
+        let all: Vec<f32> = ranks(comm).map(|rank| fraction(rank, place)).collect();
+        assert_eq!(sums[place].to_bits(), tree(&all, Op::Sum).to_bits(), "{place}: {all:?}");
+    }
+    Ok(())
+}
+
+fn into_memory_of_the_caller(comm: &Communicator) -> Result<(), CommError> {
+    let me = comm.rank();
+    let is_length = |result: Result<(), CommError>| matches!(result, Err(CommError::Length { rank, .. }) if rank == me);
+    for count in [0, 3, long(comm)] {
+        let mine = values(me, count, 6);
+        let of_all: Vec<u32> = ranks(comm).flat_map(|rank| values(rank, count, 6)).collect();
+        // Too long a result is found before a message goes: the ranks stay in step.
+        let mut all = vec![7; of_all.len() + 1];
+        assert!(is_length(comm.all_gather_into(&mine, &mut all)));
+        assert!(is_length(comm.all_to_all_into(&of_all, &mut all)));
+        all.pop();
+        // Some ranks bring memory, the others get it.
+        if me.is_multiple_of(2) {
+            comm.all_gather_into(&mine, &mut all)?;
+        } else {
+            all = comm.all_gather(&mine)?;
+        }
+        assert!(all == of_all);
+        let root = comm.size() - 1;
+        all.fill(7);
+        if me == root {
+            assert!(count == 0 || is_length(comm.gather_into(root, &mine, &mut [])));
+            comm.gather_into(root, &mine, &mut all)?;
+            assert!(all == of_all);
+        } else {
+            comm.gather_into(root, &mine, &mut all)?;
+            assert!(all.iter().all(|&value| value == 7), "rank {me} is not the root");
+        }
+        let data: Vec<u32> = ranks(comm).flat_map(|to| values(me, count, to)).collect();
+        if me.is_multiple_of(2) {
+            comm.all_to_all_into(&data, &mut all)?;
+        } else {
+            all = comm.all_to_all(&data)?;
+        }
+        assert!(all == ranks(comm).flat_map(|from| values(from, count, me)).collect::<Vec<_>>());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! MPI's own collectives of bytes, and reductions of integers, non-blocking and polled.
+//! MPI's own collectives of bytes, non-blocking and polled.
 //!
 //! They are started once all ranks have met in the same call, so that none of them waits for a rank that does something else.
 
@@ -9,7 +9,6 @@ use ::mpi::ffi;
 use super::Mpi;
 use super::calls::{Request, ok};
 use crate::comm::Result;
-use crate::comm::op::{Integer, Op};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::Native;
 
@@ -77,30 +76,6 @@ impl Native for Mpi {
         self.complete("MPI_Ialltoall", |request| unsafe {
             let (bytes, all) = (ffi::RSMPI_UINT8_T, all.as_mut_ptr().cast());
             ffi::MPI_Ialltoall(data, count, bytes, all, count, bytes, comm, request)
-        })
-    }
-
-    fn all_reduce(&self, integer: Integer, op: Op, mine: &[u8], all: &mut [u8]) -> Result<()> {
-        let comm = self.comm.handle.0;
-        // SAFETY: reads constants.
-        let (number, bytes, op) = unsafe {
-            // The bits of a sum that wraps around are the same with and without a sign.
-            let (number, bytes) = match (integer, op) {
-                (Integer::U32, _) | (Integer::I32, Op::Sum) => (ffi::RSMPI_UINT32_T, 4),
-                (Integer::U64, _) | (Integer::I64, Op::Sum) => (ffi::RSMPI_UINT64_T, 8),
-                (Integer::I32, _) => (ffi::RSMPI_INT32_T, 4),
-                (Integer::I64, _) => (ffi::RSMPI_INT64_T, 8),
-            };
-            let op = match op {
-                Op::Sum => ffi::RSMPI_SUM,
-                Op::Min => ffi::RSMPI_MIN,
-                Op::Max => ffi::RSMPI_MAX,
-            };
-            (number, bytes, op)
-        };
-        let (mine, whole) = sent(mine);
-        self.complete("MPI_Iallreduce", |request| unsafe {
-            ffi::MPI_Iallreduce(mine, all.as_mut_ptr().cast(), whole / bytes, number, op, comm, request)
         })
     }
 }

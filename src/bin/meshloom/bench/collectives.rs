@@ -1,7 +1,7 @@
 //! `meshloom bench collectives`: the collectives of the host and of device arrays, beside those of MPI where it runs the ranks.
 
 use clap::{Args, ValueEnum};
-use meshloom::comm::{Communicator, Op};
+use meshloom::comm::{CommError, Communicator, Op};
 use meshloom::exchange::collectives::Collectives;
 use meshloom::gpu::{Array, Recorder};
 use meshloom::{Context, Error};
@@ -89,11 +89,14 @@ fn measure_one(
     let data = operation.data(bytes, &context.comm);
     let (ours, came) = match place {
         Data::Host => {
-            let (comm, mut came) = (&context.comm, Vec::new());
-            let ours = clock.together(&mut context.recorder, |_| {
-                came = operation.run(comm, &data)?;
-                Ok(())
-            })?;
+            let comm = &context.comm;
+            let mut came = vec![0; operation.came(&data, comm)];
+            let ours = clock.together(&mut context.recorder, |_| Ok(operation.run(comm, &data, &mut came)?))?;
+            // Each run has reduced in place what the one before it left.
+            if came.len() == data.len() {
+                came.copy_from_slice(&data);
+            }
+            operation.run(comm, &data, &mut came)?;
             (ours, came)
         }
         Data::Device => on_devices(context, clock, operation, &data)?,
@@ -104,7 +107,7 @@ fn measure_one(
     let mut row = vec![name.clone(), of.into(), bytes.to_string(), time(ours.median), range(&ours)];
     match mpi {
         Some(mpi) => {
-            let mut theirs_came = vec![0; came.len()];
+            let mut theirs_came = if operation == Operation::Broadcast { data.clone() } else { vec![0; came.len()] };
             let theirs = clock.together(&mut context.recorder, |_| {
                 operation.run_by(mpi, &data, &mut theirs_came);
                 Ok(())
@@ -148,24 +151,27 @@ impl Operation {
         keys(bytes / 8 * blocks, 60, comm.rank())
     }
 
-    /// What this rank gets.
-    fn run(self, comm: &Communicator, data: &[u64]) -> Result<Vec<u64>, Error> {
-        Ok(match self {
-            Operation::Barrier => comm.barrier().map(|()| Vec::new())?,
-            Operation::Broadcast => {
-                let mut data = data.to_vec();
-                comm.broadcast(0, &mut data)?;
-                data
-            }
-            Operation::Gather => comm.gather(0, data)?.unwrap_or_default(),
-            Operation::AllGather => comm.all_gather(data)?,
-            Operation::AllReduce => {
-                let mut data = data.to_vec();
-                comm.all_reduce(&mut data, Op::Sum)?;
-                data
-            }
-            Operation::AllToAll => comm.all_to_all(data)?,
-        })
+    /// Elements that this rank gets.
+    fn came(self, data: &[u64], comm: &Communicator) -> usize {
+        let blocks = match self {
+            Operation::Barrier => 0,
+            Operation::Gather if comm.rank() > 0 => 0,
+            Operation::Gather | Operation::AllGather => comm.size(),
+            Operation::Broadcast | Operation::AllReduce | Operation::AllToAll => 1,
+        };
+        blocks * data.len()
+    }
+
+    /// Gives this rank what it gets, in memory that is there already. What is broadcast and reduced is what lies there.
+    fn run(self, comm: &Communicator, data: &[u64], came: &mut [u64]) -> Result<(), CommError> {
+        match self {
+            Operation::Barrier => comm.barrier(),
+            Operation::Broadcast => comm.broadcast(0, came),
+            Operation::Gather => comm.gather_into(0, data, came),
+            Operation::AllGather => comm.all_gather_into(data, came),
+            Operation::AllReduce => comm.all_reduce(came, Op::Sum),
+            Operation::AllToAll => comm.all_to_all_into(data, came),
+        }
     }
 
     /// What this rank gets as an array of the device.
@@ -188,14 +194,11 @@ impl Operation {
         })
     }
 
-    /// The same by MPI, into memory that is there already.
+    /// The same by MPI, into memory that is there already; sums beside the data.
     fn run_by(self, mpi: &Mpi, data: &[u64], into: &mut [u64]) {
         match self {
             Operation::Barrier => mpi.barrier(),
-            Operation::Broadcast => {
-                into.copy_from_slice(data);
-                mpi.broadcast(into);
-            }
+            Operation::Broadcast => mpi.broadcast(into),
             Operation::Gather => mpi.gather(data, into),
             Operation::AllGather => mpi.all_gather(data, into),
             Operation::AllReduce => mpi.all_reduce(data, into),
