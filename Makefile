@@ -55,6 +55,10 @@ test:
 	@echo 'ranks as MPI processes and collectives of devices once more, without debug assertions, as in release builds;'
 	@echo 'this build has no HDF5 and none of the libraries of bench --reference, and says so'
 	$(CARGO) test --features cli,mpi $(NO_ASSERTIONS) --test comm_mpi --test device_collectives --test cli_features
+	@if command -v mpicc.mpich mpirun.mpich >/dev/null; then \
+	    echo 'the same ranks, exchanges and a program by another MPI library, MPICH'; \
+	    bash scripts/mpich.sh --features cli,mpi $(NO_ASSERTIONS) --test comm_mpi --test exchange_mpi --test cli_sort; \
+	else echo 'make: MPICH is not here, its tests are skipped'; fi
 	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[path = "shared/cli.rs"]
 mod cli;
-use cli::{Scratch, has_mpi, program};
+use cli::{Scratch, has_mpi, launcher, program};
 
 /// The files of both drivers; none where one is missing.
 fn drivers() -> Option<[PathBuf; 2]> {
@@ -49,17 +49,16 @@ fn on_both(drivers: &[PathBuf; 2], words: &[&str], outs: &[String; 3]) {
     if !has_mpi() {
         return;
     }
-    let mut launcher = Command::new(env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into()));
-    launcher.args(["--allow-run-as-root", "--oversubscribe"]);
+    let mut launcher = launcher();
     for (number, driver) in drivers.iter().enumerate() {
         if number > 0 {
             launcher.arg(":");
         }
-        launcher.args(["-n", "1", "-x", &format!("VK_DRIVER_FILES={}", driver.display())]).arg(program());
+        // How a launcher is told of a variable differs between them.
+        launcher.args(["-n", "1", "env", &format!("VK_DRIVER_FILES={}", driver.display())]).arg(program());
         launcher.args(words(&outs[2]));
     }
-    launcher.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    launcher.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").env("OMPI_MCA_mpi_yield_when_idle", "1");
+    launcher.env("OMPI_MCA_mpi_yield_when_idle", "1");
     run(&mut launcher);
 }
 

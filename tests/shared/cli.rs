@@ -1,12 +1,17 @@
 //! Running the program as a subprocess, and what must come of it.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+#[path = "launcher.rs"]
+mod launcher;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
+
+pub use launcher::launcher;
 
 /// No run of these tests needs as long on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,16 +46,11 @@ impl Sink {
 
 /// Whether runs under MPI can be had; says why not, where not.
 pub fn has_mpi() -> bool {
-    let found = cfg!(feature = "mpi")
-        && Command::new(mpirun()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let found = cfg!(feature = "mpi") && launcher::is_there();
     if !found {
         println!("skipped: ranks under MPI (the feature `mpi` or mpirun is missing)");
     }
     found
-}
-
-fn mpirun() -> String {
-    env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into())
 }
 
 /// The program that is tested: this build's, or the one that MESHLOOM_TEST_PROGRAM names.
@@ -194,8 +194,8 @@ impl Call {
                 shell
             }
             Ranks::Mpi(ranks) => {
-                let mut launcher = Command::new(mpirun());
-                launcher.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]).arg(program());
+                let mut launcher = launcher();
+                launcher.args(["-n", &ranks.to_string()]).arg(program());
                 launcher
             }
         };
@@ -211,10 +211,6 @@ impl Call {
         command
             // Beside the tests' other scratch, not with the user's own.
             .env("MESHLOOM_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipelines"))
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Containers forbid the system call that one rank reads another's memory with.
-            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
             .env("OMPI_MCA_mpi_yield_when_idle", "1")
             .env("LP_NUM_THREADS", "1")
             // Where there is no desktop drivers complain: the program keeps them from it.

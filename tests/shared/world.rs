@@ -1,8 +1,12 @@
 //! A test without libtest whose ranks are MPI processes: started plainly, the program starts itself under `mpirun`, with
-//! several numbers of ranks; there it is one rank. `MPIRUN` names another launcher, `MPIRUN_FLAGS` its flags.
+//! several numbers of ranks; there it is one rank.
+
+#[path = "launcher.rs"]
+mod launcher;
+use launcher::launcher;
 
 use std::fmt::{Debug, Display};
-use std::process::{self, Command, ExitCode};
+use std::process::{self, ExitCode};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -35,17 +39,11 @@ where
         println!("{name}: test");
         return ExitCode::SUCCESS;
     }
-    let flags = env::var("MPIRUN_FLAGS").unwrap_or_else(|_| "--allow-run-as-root --oversubscribe".to_owned());
     for ranks in worlds {
-        let status = Command::new(env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned()))
-            .args(flags.split_whitespace())
+        let status = launcher()
             .args(["-n", &ranks.to_string()])
             .arg(env::current_exe().expect("this program has a path"))
             .env(INNER, "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Containers forbid the system call that one rank reads another's memory with.
-            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
             .status();
         match status {
             Ok(status) if status.success() => println!("test {what} on {ranks} ranks ... ok"),

@@ -1,7 +1,7 @@
 //! Calls into MPI, one at a time, and the handles they work on.
 
 use std::os::raw::c_int;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use ::mpi::ffi;
 
@@ -68,12 +68,81 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let _calls = locked(&CALLS);
-        // After MPI has ended there is nothing to free. MPI libraries free a communicator without communication.
-        if is_alive() {
-            // SAFETY: the communicator is valid, and requests on it keep it alive.
+        // After MPI has ended there is nothing to free.
+        if !is_alive() {
+            return;
+        }
+        let mut waits = 0;
+        // SAFETY: the communicator is valid, and nobody asks which message it is.
+        unsafe {
+            let (source, tag, none) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_ANY_TAG, ffi::RSMPI_STATUS_IGNORE);
+            ffi::MPI_Iprobe(source, tag, self.0, &mut waits, none);
+        }
+        if waits != 0 {
+            // Not freed: a later communicator that is given its number, as MPICH does, would be given the message, too.
+            tracing::warn!("a communicator was dropped with messages that nobody has received");
+        } else {
+            // SAFETY: the communicator is valid, and requests on it keep it alive. MPI libraries free it without communication.
             unsafe { ffi::MPI_Comm_free(&mut self.0) };
         }
     }
+}
+
+/// Error handlers of MPI's own communicators that were set to return while this lives. The caller holds the lock.
+///
+/// MPICH and its kin raise what goes wrong with a request (a message longer than its receive) not with the handler of the request's
+/// communicator but with that of `MPI_COMM_WORLD`, and since version 4 of the standard of `MPI_COMM_SELF`: by default both end all
+/// processes. These communicators are the caller's, so what he has set comes back at once.
+struct ErrorsReturn {
+    previous: [ffi::MPI_Errhandler; 2],
+}
+
+impl ErrorsReturn {
+    fn communicators() -> [ffi::MPI_Comm; 2] {
+        // SAFETY: reads constants.
+        unsafe { [ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_SELF] }
+    }
+
+    /// Sets the handlers where the MPI library needs it.
+    fn hold() -> Option<ErrorsReturn> {
+        if has_errors_by_communicator() {
+            return None;
+        }
+        let previous = ErrorsReturn::communicators().map(|comm| {
+            // SAFETY: MPI is alive, and these communicators are valid as long as it is. Any bits are a handle that is overwritten.
+            unsafe {
+                let mut previous: ffi::MPI_Errhandler = std::mem::zeroed();
+                ffi::MPI_Comm_get_errhandler(comm, &mut previous);
+                ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN);
+                previous
+            }
+        });
+        Some(ErrorsReturn { previous })
+    }
+}
+
+impl Drop for ErrorsReturn {
+    fn drop(&mut self) {
+        for (comm, mut previous) in ErrorsReturn::communicators().into_iter().zip(self.previous) {
+            // SAFETY: the handles are those that `hold` was given, each to be freed once.
+            unsafe {
+                ffi::MPI_Comm_set_errhandler(comm, previous);
+                ffi::MPI_Errhandler_free(&mut previous);
+            }
+        }
+    }
+}
+
+/// Whether the MPI library raises what goes wrong with a request by the handler of its communicator: Open MPI does.
+fn has_errors_by_communicator() -> bool {
+    static OPEN_MPI: OnceLock<bool> = OnceLock::new();
+    *OPEN_MPI.get_or_init(|| {
+        let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+        let mut length = 0;
+        // SAFETY: the buffer has the size that MPI asks for; this may be called at any time.
+        unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut length) };
+        text.windows(8).any(|word| word == b"Open MPI")
+    })
 }
 
 /// An MPI request (a non-blocking operation under way); null once complete.
@@ -95,6 +164,7 @@ impl Request {
 
     /// Tests for completion: MPI's return code, and the status if it is complete. The caller holds the lock.
     pub fn test(&mut self) -> (c_int, Option<ffi::MPI_Status>) {
+        let _errors_return = ErrorsReturn::hold();
         let mut done = 0;
         // SAFETY: an all-zero status is a valid one, and the request is valid or null.
         unsafe {

@@ -45,6 +45,9 @@ use crate::printable::printable;
 /// How long a failing thread waits for another one that is inside MPI before it ends the process without MPI.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a launcher gets to read what a failing rank has written: some (Hydra) drop what they have not read when all are to end.
+const LAUNCHER_TIME: Duration = Duration::from_millis(100);
+
 /// One rank's end of a communicator among MPI processes.
 pub(super) struct Mpi {
     comm: Arc<Comm>,
@@ -217,6 +220,7 @@ pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     // One write, so that lines of several ranks do not mix. If it fails there is no other place to report to.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
+    thread::sleep(LAUNCHER_TIME);
     let start = Instant::now();
     let mut calls = CALLS.try_lock();
     while matches!(calls, Err(TryLockError::WouldBlock)) && start.elapsed() < ABORT_WAIT {
