@@ -95,9 +95,18 @@ fn standard_error_may_break_and_codes_stay() {
 /// The limit is one on the process: what it writes fails like on a full disk, and the signal that comes with it is no end.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error() {
+    use std::os::unix::process::ExitStatusExt;
+
     let scratch = Scratch::new();
-    let points = points(&scratch, 400);
     let output = scratch.word("nearest.npz");
+    // Lavapipe of Mesa 25 has its devices' memory in files without a name, which the limit is on, too: all programs die of it.
+    let few = points(&scratch, 10);
+    if knn(&few, &output).before("ulimit -f 8").run().status.signal() == Some(libc::SIGBUS) {
+        println!("skipped: this driver has no memory where files are limited");
+        return;
+    }
+    fs::remove_file(&output).unwrap();
+    let points = points(&scratch, 400);
     for ranks in [1, 3] {
         let call = knn(&points, &output).on(Ranks::Threads(ranks)).before("ulimit -f 8");
         call.run().is_error("knn", 1, &["nearest.npz", "ulimit -f", "raise the limit"]);

@@ -20,7 +20,10 @@ fn store_term(place: u32, value: Real) {
     let term = f32(value);
     store_terms(place, term);
 #if double
-    store_terms(place + 2u * params.own.x * params.own.y, f32(value - Real(term)));
+    // Compilers take a number for the f64 that it was rounded from, and what it lacks for 0, where they see how it was made: Mesa's do from some version
+    // after 22 on. The grid is not that wide, but none of them knows.
+    let rounded = bitcast<f32>(bitcast<u32>(term) + (params.own.x >> 31u));
+    store_terms(place + 2u * params.own.x * params.own.y, f32(value - Real(rounded)));
 #endif
 }
 
