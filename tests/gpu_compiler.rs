@@ -4,6 +4,7 @@
 //! Where the driver is absent the tests say so and pass; `make test` installs it (package mesa-vulkan-drivers).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -220,38 +221,49 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
     Budget { label, scratch, waves, code }
 }
 
-/// Upper bounds, with room for other versions of the compiler. What is bound by memory wants no scratch and many waves; lines with scratch
+/// Upper bounds that hold for compilers of Mesa 22 and 25. The newer one counts what workgroup memory leaves of subgroups, too. What is bound by memory wants no scratch and many waves; lines with scratch
 /// are debts: filters of Bluestein's lengths with several results hold a spectrum beside a convolution.
 const BUDGETS: &[Budget] = &[
     budget("exchange::encode", 0, [20, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
     budget("fft::Copy", 0, [24, 8], 2048),
-    budget("fft::Filter(1)(2039)", 0, [8, 1], 30720),
-    budget("fft::Filter(3)(2039)", 8192, [8, 1], 31744),
-    budget("fft::Backward(2039)", 0, [8, 1], 16384),
+    budget("fft::Filter(1)(2039)", 0, [6, 1], 30720),
+    budget("fft::Filter(3)(2039)", 8192, [6, 1], 31744),
+    budget("fft::Forward(2039)", 0, [6, 1], 17408),
+    budget("fft::Backward(2039)", 0, [6, 1], 16384),
+    budget("fft::Filter(1)(4096)", 0, [6, 1], 16384),
+    budget("fft::Filter(3)(4096)", 0, [6, 1], 18432),
+    budget("fft::Forward(4096)", 0, [6, 1], 16384),
+    budget("fft::Backward(4096)", 0, [6, 1], 16384),
+    budget("fft::Filter(3)(1024)", 0, [8, 2], 17408),
+    budget("fft::Filter(3)(60)", 0, [8, 1], 16384),
     budget("fft::", 0, [8, 2], 16384),
     budget("mesh::kick_drift", 0, [24, 4], 10240),
     budget("mesh::power_bins", 0, [16, 4], 4096),
     budget("mesh::force_adjoint", 0, [24, 4], 12288),
     budget("mesh::force_tangent", 0, [18, 3], 13312),
+    budget("mesh::paint_tangent", 0, [24, 4], 9216),
     budget("mesh::paint", 0, [24, 5], 9216),
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
     budget("shallow_water::step", 0, [20, 4], 4096),
-    budget("shallow_water::", 0, [24, 8], 2048),
+    budget("shallow_water::", 0, [24, 8], 2304),
     budget("pm::light_cone", 0, [16, 3], 14336),
     budget("pm::", 0, [24, 7], 14336),
     budget("neighbors::link_", 0, [24, 8], 2048),
     budget("neighbors::sort_rows", 0, [24, 8], 4096),
-    budget("neighbors::link", 0, [20, 4], 8192),
-    budget("neighbors::within", 0, [20, 4], 8192),
+    budget("neighbors::link", 0, [16, 4], 8192),
+    budget("neighbors::within", 0, [16, 4], 8192),
     budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
     budget("primitives::sort_codes", 0, [16, 4], 4096),
     budget("primitives::sort_count", 0, [24, 6], 4096),
     budget("primitives::sort_scatter", 0, [6, 2], 20480),
     budget("primitives::sort_splitters", 0, [8, 2], 2048),
+    budget("primitives::sort_long_runs", 0, [24, 8], 4608),
+    budget("points::hilbert", 0, [24, 8], 8192),
+    budget("inference::amplitude_vjp", 0, [24, 8], 5632),
     budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
 ];
@@ -274,35 +286,43 @@ fn check(line: &str, generation: usize) -> Result<(), String> {
     if kept { Ok(()) } else { Err(format!("{label}: {found}")) }
 }
 
-/// Compiles for a family of GPUs in a process of its own, which the driver may end.
-fn family(name: &str, generation: usize) {
+/// RADV, where it is installed.
+fn radv() -> Option<PathBuf> {
+    let drivers = fs::read_dir("/usr/share/vulkan/icd.d").into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = env::var_os("MESHLOOM_TEST_RADV").map(PathBuf::from);
+    named.into_iter().chain(drivers).find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("radeon_icd")) && path.is_file()
+    })
+}
+
+/// Compiles for a family of GPUs in a process of its own, which the driver may end. `names` are those that it had from version to version.
+fn family(names: &[&str], generation: usize) {
     if env::var_os(CHILD).is_some() {
         return;
     }
-    let drivers = fs::read_dir("/usr/share/vulkan/icd.d").into_iter().flatten().flatten().map(|entry| entry.path());
-    let radv = drivers
-        .into_iter()
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("radeon_icd")));
-    let Some(radv) = radv else {
-        println!("RADV is not installed: nothing was compiled for {name}");
+    let Some(radv) = radv() else {
+        println!("RADV is not installed (MESHLOOM_TEST_RADV names its file): nothing was compiled for {names:?}");
         return;
     };
-    let mut child = Command::new(env::current_exe().unwrap());
-    child.args(["--exact", "--nocapture", "kernels_are_compiled"]).env(CHILD, "1");
-    child.env("RADV_FORCE_FAMILY", name).env("VK_DRIVER_FILES", &radv).env("VK_ICD_FILENAMES", &radv);
-    child.env("MESA_SHADER_CACHE_DISABLE", "true");
-    let output = child.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    if output.status.code() == Some(2) {
-        println!("this driver does not know {name}: {text}");
+    for name in names {
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--exact", "--nocapture", "kernels_are_compiled"]).env(CHILD, "1");
+        child.env("RADV_FORCE_FAMILY", name).env("VK_DRIVER_FILES", &radv).env("VK_ICD_FILENAMES", &radv);
+        child.env("MESA_SHADER_CACHE_DISABLE", "true");
+        let output = child.output().unwrap();
+        let [text, wrong] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        if output.status.code() == Some(2) || wrong.contains("Unknown family") || text.contains("Unknown family") {
+            println!("this driver does not know {name}: {text}");
+            continue;
+        }
+        assert!(output.status.success(), "{name}: {}\n{text}\n{wrong}", output.status);
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("KERNEL\t")).collect();
+        assert!(lines.len() > 100, "{name}: {} kernels\n{text}", lines.len());
+        let wrong: Vec<String> = lines.iter().filter_map(|line| check(line, generation).err()).collect();
+        assert!(wrong.is_empty(), "{name}: {} of {} kernels\n{}", wrong.len(), lines.len(), wrong.join("\n"));
+        println!("{} kernels compiled for {name}", lines.len());
         return;
     }
-    assert!(output.status.success(), "{name}: {}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("KERNEL\t")).collect();
-    assert!(lines.len() > 100, "{name}: {} kernels\n{text}", lines.len());
-    let wrong: Vec<String> = lines.iter().filter_map(|line| check(line, generation).err()).collect();
-    assert!(wrong.is_empty(), "{name}: {} of {} kernels\n{}", wrong.len(), lines.len(), wrong.join("\n"));
-    println!("{} kernels compiled for {name}", lines.len());
 }
 
 #[test]
@@ -314,10 +334,10 @@ fn kernels_are_compiled() {
 
 #[test]
 fn kernels_keep_within_their_budgets_on_rdna3() {
-    family("gfx1100", 0);
+    family(&["gfx1100", "navi31"], 0);
 }
 
 #[test]
 fn kernels_keep_within_their_budgets_on_gcn() {
-    family("vega10", 1);
+    family(&["vega10"], 1);
 }

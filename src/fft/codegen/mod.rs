@@ -152,6 +152,9 @@ impl<'a> Writer<'a> {
         // A loop, since compilers mix what is written several times, which takes registers for all of it at once.
         if results > 1 {
             self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+            // The same lane, but not for compilers: they would work out all places before the loop, since they are those of each result, and
+            // keep them in registers beside the spectrum, more than there are.
+            self.code.line("let lane = lane + result * unknown_zero(0u);");
         }
         let result = if results > 1 { "result" } else { "0u" };
         for Point { at, value, .. } in &mut modes {
