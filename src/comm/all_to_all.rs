@@ -45,11 +45,10 @@ impl Communicator {
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
         let mut incoming = vec![0; self.size()];
         self.all_to_all_blocks(&call, 1, counts, &mut incoming)?;
-        for &count in &incoming {
-            self.bytes::<T>(count)?;
-        }
+        let count = incoming.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
+        self.bytes::<T>(count)?;
         let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
-        let mut all = vec![T::zeroed(); incoming.iter().sum::<u64>() as usize];
+        let mut all = vec![T::zeroed(); count as usize];
         self.exchange(&call, &lengths(counts), data, &lengths(&incoming), &mut all)?;
         Ok(Parts::new(all, incoming))
     }

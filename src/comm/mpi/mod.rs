@@ -11,6 +11,7 @@ mod calls;
 mod collectives;
 mod comm;
 mod create;
+mod errors_return;
 mod family;
 mod message;
 mod reduction;
