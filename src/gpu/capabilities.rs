@@ -1,6 +1,6 @@
 //! What a device allows and what it is good at.
 
-use super::options::Options;
+use super::options::{Options, Sanitizer};
 use super::profile::Profile;
 
 /// What a device allows and what it is good at.
@@ -58,7 +58,13 @@ impl Capabilities {
         let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let profile = options.profile.unwrap_or(kind);
         let subgroups = features.contains(wgpu::Features::SUBGROUP);
-        let [subgroup_least, subgroup_most] = if subgroups { subgroup_sizes(info) } else { [1; 2] };
+        let emulated = if let Sanitizer::Run { subgroup } = options.sanitizer { Some(subgroup) } else { None };
+        let [subgroup_least, subgroup_most] = match emulated {
+            _ if !subgroups => [1; 2],
+            Some(lanes) => [lanes; 2],
+            None => subgroup_sizes(info),
+        };
+        let ends_loops = info.name.starts_with("llvmpipe") && emulated.is_none();
         Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
             buffer_bytes: limits.max_buffer_size,
@@ -73,7 +79,7 @@ impl Capabilities {
             subgroups,
             subgroup_least,
             subgroup_most,
-            loop_rounds: info.name.starts_with("llvmpipe").then_some(65_535),
+            loop_rounds: ends_loops.then_some(65_535),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,
         }

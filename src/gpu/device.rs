@@ -121,7 +121,7 @@ impl Gpu {
     }
 
     fn with(open: OpenDevice, options: &Options, cache: Option<PipelineCache>) -> Gpu {
-        let pipelines = Pipelines::new(options.checked, cache, options.kernels);
+        let pipelines = Pipelines::new(options, cache);
         Gpu(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
     }
 

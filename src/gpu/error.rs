@@ -86,6 +86,14 @@ pub enum DeviceError {
         /// The compiler's message.
         why: String,
     },
+    /// The sanitizer found a kernel to be wrong, or cannot run it; see [`Options::sanitizer`](super::Options::sanitizer).
+    #[error("the sanitizer stopped before kernel `{kernel}`: {why}")]
+    Sanitizer {
+        /// The kernel.
+        kernel: String,
+        /// What it does wrong, and in which lines.
+        why: String,
+    },
     /// A call does not fit the kernel or array it is made for: an error of the program that calls.
     #[error("wrong use of `{what}`: {why}")]
     Misuse {

@@ -6,6 +6,24 @@ use super::adapter::AdapterSelector;
 use super::error::DeviceError;
 use super::profile::Profile;
 
+/// What an interpreter does with dispatches that says what is wrong with them: races, accesses outside of arrays, barriers that some invocations
+/// miss, and results that differ between devices. What it finds is [`DeviceError::Sanitizer`] of the call that submits. It is thousands of times slower
+/// than a device. Work of [`Recorder::encode_into`](super::Recorder::encode_into) is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sanitizer {
+    /// Nothing.
+    #[default]
+    Off,
+    /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
+    Check,
+    /// It runs each dispatch and the device does not: kernels are those of a device with subgroups of so many lanes, a power of two from 4 to 64.
+    /// Dispatches of too many steps are errors.
+    Run {
+        /// Lanes of a subgroup.
+        subgroup: u32,
+    },
+}
+
 /// How a device is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
@@ -24,6 +42,8 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
+    /// Whether dispatches go through the sanitizer; for finding errors.
+    pub sanitizer: Sanitizer,
     /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that was used longest ago goes. A program of many lengths (of
     /// transforms, say) has new ones for each, of some megabytes on software renderers.
     pub kernels: usize,
@@ -42,6 +62,7 @@ impl Default for Options {
             floor: false,
             profile: None,
             poison: cfg!(debug_assertions),
+            sanitizer: Sanitizer::Off,
             kernels: 256,
             cache: None,
         }
@@ -50,7 +71,7 @@ impl Default for Options {
 
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`, `MESHLOOM_SANITIZE=1|4|8|16|32|64`,
     /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
@@ -68,6 +89,7 @@ impl Options {
             floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
             profile: profile()?,
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
+            sanitizer: sanitizer()?,
             ..defaults
         };
         if let Ok(words) = std::env::var("MESHLOOM_DEVICE") {
@@ -100,6 +122,12 @@ impl Options {
             let why = "it is 0; a device keeps at least the kernel that it runs".into();
             return Err(DeviceError::Misuse { what: "Options::kernels".into(), why });
         }
+        if let Sanitizer::Run { subgroup } = self.sanitizer
+            && !lanes(subgroup)
+        {
+            let why = format!("subgroups of {subgroup} lanes; they have 4, 8, 16, 32 or 64");
+            return Err(DeviceError::Misuse { what: "Options::sanitizer".into(), why });
+        }
         match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
             None => Ok(()),
             Some(bytes) => Err(DeviceError::Misuse {
@@ -108,6 +136,26 @@ impl Options {
             }),
         }
     }
+}
+
+/// What `MESHLOOM_SANITIZE` says: 1, or the lanes of a subgroup.
+fn sanitizer() -> Result<Sanitizer, DeviceError> {
+    match std::env::var("MESHLOOM_SANITIZE").as_deref() {
+        Err(_) | Ok("" | "0") => Ok(Sanitizer::Off),
+        Ok("1") => Ok(Sanitizer::Check),
+        Ok(words) => match words.parse() {
+            Ok(subgroup) if lanes(subgroup) => Ok(Sanitizer::Run { subgroup }),
+            _ => {
+                let why = format!("it is `{words}`, not 0, 1 or the lanes of a subgroup: 4, 8, 16, 32 or 64");
+                Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why })
+            }
+        },
+    }
+}
+
+/// Whether a subgroup may have so many lanes.
+fn lanes(subgroup: u32) -> bool {
+    subgroup.is_power_of_two() && (4..=64).contains(&subgroup)
 }
 
 /// The profile that `MESHLOOM_PROFILE` names, if it is set.

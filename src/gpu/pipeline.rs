@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
 use super::open_device::OpenDevice;
+use super::options::{Options, Sanitizer};
 use super::pipeline_cache::PipelineCache;
+use super::sanitizer::Program;
 use super::source::{Access, Assembled, ParamsSpace, Variant};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
@@ -31,6 +33,8 @@ pub(super) struct Pipeline {
     pub label: String,
     /// Of a caller's text: what its parameters take.
     pub params: Option<Extent>,
+    /// What the sanitizer runs, where it is on.
+    pub program: Option<Program>,
     /// When it was used last, by the clock of its device.
     used: AtomicU64,
 }
@@ -42,6 +46,8 @@ type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
 pub(super) struct Pipelines {
     /// Whether the library's kernels have run-time checks, too.
     pub checked: bool,
+    /// What the sanitizer does with them.
+    pub sanitizer: Sanitizer,
     /// Where they are kept on disk.
     pub cache: Option<PipelineCache>,
     kept: Mutex<HashMap<(String, Trust), Compiled>>,
@@ -53,8 +59,10 @@ pub(super) struct Pipelines {
 }
 
 impl Pipelines {
-    pub fn new(checked: bool, cache: Option<PipelineCache>, most: usize) -> Self {
-        Pipelines { checked, cache, kept: Mutex::default(), most, built: AtomicUsize::new(0), clock: AtomicU64::new(0) }
+    pub fn new(options: &Options, cache: Option<PipelineCache>) -> Self {
+        let &Options { checked, sanitizer, kernels: most, .. } = options;
+        let (kept, built, clock) = (Mutex::default(), AtomicUsize::new(0), AtomicU64::new(0));
+        Pipelines { checked, sanitizer, cache, kept, most, built, clock }
     }
 
     /// How many were compiled.
@@ -141,6 +149,8 @@ impl Pipelines {
                 Some(inspect::params(text, arrays, has_params, &source.layout).map_err(refused)?)
             }
         };
+        let sanitized = self.sanitizer != Sanitizer::Off;
+        let program = sanitized.then(|| Program::new(text)).transpose().map_err(refused)?;
         let (device, label) = (&open.device, Some(source.label.as_str()));
         let checked = trust == Trust::Nobody || self.checked;
         // A driver that fails on a text fails as an internal error.
@@ -170,7 +180,7 @@ impl Pipelines {
             error => refused(error.to_string()),
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
-        Ok(Pipeline { pipeline, layout, label: source.label.clone(), params, used: AtomicU64::new(0) })
+        Ok(Pipeline { pipeline, layout, label: source.label.clone(), params, program, used: AtomicU64::new(0) })
     }
 }
 

@@ -8,8 +8,10 @@ use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
+use super::options::Sanitizer;
 use super::params::KernelParams;
-use super::pipeline::PARAMS;
+use super::pipeline::{PARAMS, Pipeline};
+use super::sanitizer::{Interpreter, Memory};
 use super::staging::StagingPool;
 use super::timer::Timer;
 
@@ -61,6 +63,9 @@ impl fmt::Debug for Recorder {
 
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
 const MOST: usize = 256;
+
+/// Steps of invocations that the sanitizer runs of a dispatch: some seconds.
+const SANITIZER_STEPS: u64 = 1 << 28;
 
 impl Recorder {
     /// A recorder for `gpu`.
@@ -246,6 +251,17 @@ impl Recorder {
         if self.commands.is_empty() {
             return Ok(());
         }
+        self.counts.submits += 1;
+        match self.gpu.0.pipelines.sanitizer {
+            Sanitizer::Off => self.hand_over()?,
+            Sanitizer::Check | Sanitizer::Run { .. } => self.hand_over_sanitized()?,
+        }
+        self.params.clear();
+        self.gpu.check()
+    }
+
+    /// Submits all commands.
+    pub(super) fn hand_over(&mut self) -> Result<(), DeviceError> {
         let gpu = self.gpu.clone();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
         let (submission, passes) = gpu.guarded(|| {
@@ -256,8 +272,6 @@ impl Recorder {
             }
             (gpu.queue().submit([encoder.finish()]), passes)
         });
-        self.params.clear();
-        self.counts.submits += 1;
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
         // The commands hold the arrays they use until here: only now may their memory be used for other arrays.
         self.commands.clear();
@@ -265,7 +279,70 @@ impl Recorder {
         if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
             self.counts.seconds += timer.seconds(passes, &submission)?;
         }
-        self.gpu.check()
+        Ok(())
+    }
+
+    /// Submits the commands one by one, each dispatch after the sanitizer has run it on what its arrays hold then, or in the place of that.
+    fn hand_over_sanitized(&mut self) -> Result<(), DeviceError> {
+        for command in std::mem::take(&mut self.commands) {
+            if let Command::Dispatch { pipeline, arrays, params, groups } = &command {
+                let ran = self.sanitize(pipeline, arrays, *params, *groups)?;
+                if matches!(self.gpu.0.pipelines.sanitizer, Sanitizer::Run { .. }) {
+                    self.take_over(arrays, &ran);
+                    self.counts.dispatches += 1;
+                    continue;
+                }
+            }
+            self.commands.push(command);
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    /// Has the sanitizer run a dispatch; gives what the buffers hold then, by binding.
+    fn sanitize(
+        &mut self,
+        pipeline: &Pipeline,
+        arrays: &[RawArray],
+        params: u32,
+        groups: [u32; 2],
+    ) -> Result<Vec<Memory>, DeviceError> {
+        let Some(program) = &pipeline.program else { return Ok(Vec::new()) };
+        let (params, kernel) = (params as usize, pipeline.label.clone());
+        let mut buffers = vec![Memory::of_buffer(self.params[params..params + PARAMS as usize].into())];
+        for binding in arrays.iter().flat_map(RawArray::bindings) {
+            let bytes = binding.size.map_or(0, wgpu::BufferSize::get);
+            buffers.push(Memory::of_buffer(self.read_buffer(binding.buffer, binding.offset, bytes)?));
+        }
+        let subgroup = self.gpu.capabilities().subgroup_most;
+        let mut interpreter = Interpreter::new(program, subgroup, groups, buffers);
+        let report = interpreter.run(SANITIZER_STEPS);
+        let wrong = |why: String| Err(DeviceError::Sanitizer { kernel: kernel.clone(), why });
+        if !report.findings.is_empty() {
+            return wrong(report.findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+        }
+        if let Some(what) = report.unknown {
+            return wrong(format!("the sanitizer does not know {what}"));
+        }
+        if let Some(last) = report.unfinished {
+            if self.gpu.0.pipelines.sanitizer != Sanitizer::Check {
+                return wrong(format!("it takes more than {SANITIZER_STEPS} steps; use a smaller problem"));
+            }
+            tracing::warn!(kernel, last, ?groups, "the sanitizer ran a dispatch only up to this workgroup");
+        }
+        Ok(interpreter.buffers)
+    }
+
+    /// Writes what the sanitizer has left in the buffers of a dispatch to those of the device.
+    fn take_over(&mut self, arrays: &[RawArray], ran: &[Memory]) {
+        let gpu = &self.gpu;
+        gpu.guarded(|| {
+            for (binding, memory) in arrays.iter().flat_map(RawArray::bindings).zip(&ran[1..]) {
+                if memory.is_changed() {
+                    gpu.queue().write_buffer(binding.buffer, binding.offset, &memory.bytes);
+                }
+            }
+        });
     }
 
     /// [`submit`](Self::submit) before a wait for other ranks, so that the device works meanwhile; leaves all as it is where that would be

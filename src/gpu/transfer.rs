@@ -104,6 +104,20 @@ impl Recorder {
         Ok(())
     }
 
+    /// Waits for everything submitted and reads bytes of a buffer.
+    pub(super) fn read_buffer(
+        &mut self,
+        buffer: &wgpu::Buffer,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<u8>, DeviceError> {
+        let mut read = Vec::with_capacity(bytes as usize);
+        for at in (0..bytes).step_by(CHUNK as usize) {
+            self.read(buffer, offset + at, (bytes - at).min(CHUNK), |view| read.extend_from_slice(view))?;
+        }
+        Ok(read)
+    }
+
     /// Waits for everything submitted and reads bytes of a buffer through a staging buffer.
     fn read(
         &mut self,

@@ -1,6 +1,6 @@
 // Numbers of 64 bits in two words: (high, low).
 
-fn precedes(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x < b.x || (a.x == b.x && a.y < b.y); }
+fn precedes(a: vec2<u32>, b: vec2<u32>) -> bool { return (a.x < b.x) | ((a.x == b.x) & (a.y < b.y)); }
 
 fn minus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return vec2<u32>(a.x - b.x - select(0u, 1u, a.y < b.y), a.y - b.y); }
 

@@ -1,0 +1,682 @@
+//! Runs a dispatch invocation by invocation, as the text says: all invocations of a workgroup take a statement together, those of them that
+//! come to it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wgpu::naga::{Block, Expression, Function, Handle, Span, Statement, SwitchValue, TypeInner};
+
+use super::memory::{Memory, Pointer, Private, Root};
+use super::program::{FunctionTable, Global, Leaf, Program};
+use super::report::{Finding, Problem, Report};
+use super::shadow::{Kind, Who};
+use super::value::{Taint, Value};
+
+/// Findings of a dispatch that are kept.
+const MOST: usize = 16;
+
+/// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes too many steps.
+pub(super) struct Stop(pub String);
+
+/// What an expression is.
+#[derive(Clone)]
+pub(super) enum Slot {
+    Value(Arc<Value>),
+    Pointer(Arc<Pointer>),
+}
+
+impl Slot {
+    pub fn value(&self) -> Result<&Arc<Value>, Stop> {
+        match self {
+            Slot::Value(value) => Ok(value),
+            Slot::Pointer(_) => Err(Stop("a pointer where a value belongs".into())),
+        }
+    }
+
+    pub fn pointer(&self) -> Result<&Arc<Pointer>, Stop> {
+        match self {
+            Slot::Pointer(pointer) => Ok(pointer),
+            Slot::Value(_) => Err(Stop("a value where a pointer belongs".into())),
+        }
+    }
+}
+
+impl From<Value> for Slot {
+    fn from(value: Value) -> Self {
+        Slot::Value(Arc::new(value))
+    }
+}
+
+/// A call of a function.
+pub(super) struct Frame<'a> {
+    pub function: &'a Function,
+    pub table: &'a FunctionTable,
+    pub slots: Vec<Option<Slot>>,
+    arguments: Vec<Slot>,
+    /// The first of its variables among the memories of invocations.
+    locals: usize,
+    result: Option<Value>,
+}
+
+/// Where the invocations that began a block have gone; the others have returned.
+#[derive(Default)]
+struct Flow {
+    /// To the end.
+    fell: Vec<u32>,
+    broke: Vec<u32>,
+    continued: Vec<u32>,
+}
+
+/// A dispatch while it runs.
+pub struct Interpreter<'a> {
+    pub(super) program: &'a Program,
+    pub(super) lanes: usize,
+    /// Invocations of a subgroup.
+    pub(super) subgroup: u32,
+    groups: [u32; 2],
+    /// The buffers by binding.
+    pub buffers: Vec<Memory>,
+    /// Memory of the workgroup, by global variable.
+    workgroup: Vec<Option<Memory>>,
+    /// Memories of invocations: those of global variables, then those of the functions that are being run.
+    private: Vec<Private>,
+    /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its memory, and all.
+    group: u32,
+    barriers: [u32; 3],
+    /// Places, of a workgroup if they are in its memory, that are read while others write them: who writes.
+    raced: HashMap<(Root, u32, u64), Vec<(Who, Kind)>>,
+    /// Whether those are known, so that what is read there is marked.
+    again: bool,
+    /// Where values come from that differ between devices; see [`Taint`].
+    origins: Vec<Finding>,
+    /// Steps of invocations that are left.
+    fuel: u64,
+    /// What is being run.
+    at: Span,
+    report: Report,
+}
+
+impl<'a> Interpreter<'a> {
+    /// `groups` workgroups in columns and rows, of subgroups of `subgroup` invocations, over `buffers` by binding.
+    pub fn new(program: &'a Program, subgroup: u32, groups: [u32; 2], buffers: Vec<Memory>) -> Self {
+        let lanes = program.invocations().iter().product::<u32>() as usize;
+        Interpreter {
+            program,
+            lanes,
+            subgroup: subgroup.max(1),
+            groups,
+            buffers,
+            workgroup: Vec::new(),
+            private: Vec::new(),
+            group: 0,
+            barriers: [0; 3],
+            raced: HashMap::new(),
+            again: false,
+            origins: Vec::new(),
+            fuel: 0,
+            at: Span::UNDEFINED,
+            report: Report::default(),
+        }
+    }
+
+    /// Runs the whole dispatch, for as many steps of invocations at most.
+    ///
+    /// A read that races is seen where the other one writes, which may be later: by then the value has gone its way. So where there is one the
+    /// dispatch runs once more, and what is read at such a place is marked.
+    pub fn run(&mut self, steps: u64) -> Report {
+        let contents: Vec<Vec<u8>> = self.buffers.iter().map(|buffer| buffer.bytes.clone()).collect();
+        self.run_once(steps);
+        if !self.raced.is_empty() {
+            self.buffers = contents.into_iter().map(Memory::of_buffer).collect();
+            (self.again, self.report) = (true, Report::default());
+            self.origins.clear();
+            self.run_once(steps);
+        }
+        std::mem::take(&mut self.report)
+    }
+
+    fn run_once(&mut self, steps: u64) {
+        self.fuel = steps;
+        for group in 0..self.groups[0] * self.groups[1] {
+            if let Err(Stop(why)) = self.run_group(group) {
+                let (steps, why) = (why.is_empty(), (!why.is_empty()).then_some(why));
+                (self.report.unfinished, self.report.unknown) = (steps.then_some(group), why);
+                break;
+            }
+        }
+    }
+
+    fn run_group(&mut self, group: u32) -> Result<(), Stop> {
+        let (program, lanes) = (self.program, self.lanes);
+        (self.group, self.barriers) = (group, [0; 3]);
+        self.private.clear();
+        self.workgroup.clear();
+        for (global, (_, variable)) in program.globals.iter().zip(program.module.global_variables.iter()) {
+            self.workgroup.push(match *global {
+                Global::Workgroup { bytes } => Some(Memory::of_workgroup(bytes)),
+                _ => None,
+            });
+            if let Global::Private { bytes } = *global {
+                if variable.init.is_some() {
+                    return Err(Stop("a private variable with a value from the start".into()));
+                }
+                self.private.push(Private::new(bytes as usize, lanes));
+            }
+        }
+        let (function, table) = program.main();
+        let arguments = function.arguments.iter().map(|argument| self.builtin(argument)).collect::<Result<_, _>>()?;
+        let mask: Vec<u32> = (0..lanes as u32).collect();
+        self.call(function, table, arguments, &mask).map(|_| ())
+    }
+
+    /// Number of the workgroup that runs, by column and row.
+    pub(super) fn place(&self) -> [u32; 2] {
+        [self.group % self.groups[0], self.group / self.groups[0]]
+    }
+
+    /// Workgroups by column and row.
+    pub(super) fn groups(&self) -> [u32; 2] {
+        self.groups
+    }
+
+    /// A problem of what is being run.
+    fn finding(&self, problem: Problem, detail: impl FnOnce() -> String) -> Finding {
+        let (number, line) = self.program.line(self.at);
+        Finding { problem, line: (number, line.into()), detail: detail() }
+    }
+
+    /// Notes a problem of what is being run, once for each line.
+    pub(super) fn find(&mut self, problem: Problem, detail: impl FnOnce() -> String) {
+        let number = self.program.line(self.at).0;
+        let findings = &self.report.findings;
+        let known = findings.iter().any(|found| found.problem == problem && found.line.0 == number);
+        if !known && findings.len() < MOST {
+            let finding = self.finding(problem, detail);
+            self.report.findings.push(finding);
+        }
+    }
+
+    /// The mark of values that what is being run makes different between devices.
+    pub(super) fn origin(&mut self, problem: Problem, detail: impl FnOnce() -> String) -> Taint {
+        let number = self.program.line(self.at).0;
+        let known = self.origins.iter().position(|found| found.problem == problem && found.line.0 == number);
+        let place = known.unwrap_or_else(|| {
+            let finding = self.finding(problem, detail);
+            self.origins.push(finding);
+            self.origins.len() - 1
+        });
+        (place + 1) as Taint
+    }
+
+    /// Says that what other invocations, the host or the flow of control see depends on a value.
+    pub(super) fn depend(&mut self, value: &Value, mask: &[u32]) {
+        let taint = mask.iter().map(|&lane| value.taint_of_any(lane)).find(|&taint| taint != 0);
+        let Some(taint) = taint else { return };
+        let origin = &self.origins[usize::from(taint) - 1];
+        let known =
+            self.report.findings.iter().any(|found| found.problem == origin.problem && found.line == origin.line);
+        if !known && self.report.findings.len() < MOST {
+            let (number, line) = self.program.line(self.at);
+            let detail = format!("{} (line {number}, `{line}`, depends on it)", origin.detail);
+            self.report.findings.push(Finding { detail, ..origin.clone() });
+        }
+    }
+
+    fn burn(&mut self, lanes: usize) -> Result<(), Stop> {
+        self.fuel = self.fuel.checked_sub(lanes as u64).ok_or_else(|| Stop(String::new()))?;
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        function: &'a Function,
+        table: &'a FunctionTable,
+        arguments: Vec<Slot>,
+        mask: &[u32],
+    ) -> Result<Option<Value>, Stop> {
+        let locals = self.private.len();
+        let ctx = self.program.module.to_ctx();
+        let slots = vec![None; function.expressions.len()];
+        let mut frame = Frame { function, table, slots, arguments, locals, result: None };
+        for (handle, variable) in function.local_variables.iter() {
+            let ty = &self.program.module.types[variable.ty].inner;
+            self.private.push(Private::new(ty.size(ctx) as usize, self.lanes));
+            let Some(init) = variable.init else { continue };
+            let value = table.constant(init).ok_or_else(|| Stop("a variable whose first value is computed".into()))?;
+            let leaves = super::program::leaves(ctx, ty).map_err(Stop)?;
+            let memory = &mut self.private[locals + handle.index()];
+            for (n, leaf) in leaves.iter().enumerate() {
+                mask.iter()
+                    .for_each(|&lane| memory.write(lane, u64::from(leaf.offset), leaf.scalar, value.get(n, lane), 0));
+            }
+        }
+        self.block(&mut frame, &function.body, mask)?;
+        self.private.truncate(locals);
+        Ok(frame.result)
+    }
+
+    /// What an expression is at present.
+    pub(super) fn slot(&self, frame: &Frame<'a>, expression: Handle<Expression>) -> Result<Slot, Stop> {
+        if let Some(slot) = &frame.slots[expression.index()] {
+            return Ok(slot.clone());
+        }
+        if let Some(value) = frame.table.constant(expression) {
+            return Ok(Slot::Value(value.clone()));
+        }
+        let pointer = |root| Slot::Pointer(Arc::new(Pointer { root, offset: Value::all(vec![0]) }));
+        match frame.function.expressions[expression] {
+            Expression::FunctionArgument(n) => Ok(frame.arguments[n as usize].clone()),
+            Expression::LocalVariable(variable) => Ok(pointer(Root::Private(frame.locals + variable.index()))),
+            Expression::GlobalVariable(variable) => Ok(pointer(match self.program.globals[variable.index()] {
+                Global::Buffer { binding, .. } => Root::Buffer(binding),
+                Global::Workgroup { .. } => Root::Workgroup(variable.index()),
+                Global::Private { .. } => {
+                    let before = &self.program.globals[..variable.index()];
+                    Root::Private(before.iter().filter(|global| matches!(global, Global::Private { .. })).count())
+                }
+            })),
+            ref other => Err(Stop(format!("{other:?} before it is computed"))),
+        }
+    }
+
+    pub(super) fn value(&self, frame: &Frame<'a>, expression: Handle<Expression>) -> Result<Arc<Value>, Stop> {
+        self.slot(frame, expression)?.value().cloned()
+    }
+
+    /// Splits invocations by a condition.
+    fn split(
+        &mut self,
+        frame: &Frame<'a>,
+        condition: Handle<Expression>,
+        mask: &[u32],
+    ) -> Result<(Vec<u32>, Vec<u32>), Stop> {
+        let condition = self.value(frame, condition)?;
+        self.depend(&condition, mask);
+        Ok(mask.iter().partition(|&&lane| condition.get(0, lane) != 0))
+    }
+
+    fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block, mask: &[u32]) -> Result<Flow, Stop> {
+        let mut flow = Flow { fell: mask.into(), ..Flow::default() };
+        for (statement, &span) in block.span_iter() {
+            if flow.fell.is_empty() {
+                break;
+            }
+            let mask = std::mem::take(&mut flow.fell);
+            self.burn(mask.len())?;
+            self.at = span;
+            let after = self.statement(frame, statement, mask)?;
+            flow.fell = after.fell;
+            flow.broke.extend(after.broke);
+            flow.continued.extend(after.continued);
+        }
+        Ok(flow)
+    }
+
+    fn statement(&mut self, frame: &mut Frame<'a>, statement: &'a Statement, mask: Vec<u32>) -> Result<Flow, Stop> {
+        match statement {
+            Statement::Emit(range) => {
+                for expression in range.clone() {
+                    if frame.table.constant(expression).is_none() {
+                        self.burn(mask.len())?;
+                        self.at = frame.function.expressions.get_span(expression);
+                        let slot = self.evaluate(frame, expression, &mask)?;
+                        frame.slots[expression.index()] = Some(slot);
+                    }
+                }
+            }
+            Statement::Block(block) => return self.block(frame, block, &mask),
+            Statement::If { condition, accept, reject } => {
+                let (yes, no) = self.split(frame, *condition, &mask)?;
+                let (a, b) = (self.branch(frame, accept, yes)?, self.branch(frame, reject, no)?);
+                return Ok(joined(a, b));
+            }
+            Statement::Switch { selector, cases } => return self.switch(frame, *selector, cases, mask),
+            Statement::Loop { body, continuing, break_if } => {
+                let fell = self.looped(frame, body, continuing, *break_if, mask)?;
+                return Ok(Flow { fell, ..Flow::default() });
+            }
+            Statement::Break => return Ok(Flow { broke: mask, ..Flow::default() }),
+            Statement::Continue => return Ok(Flow { continued: mask, ..Flow::default() }),
+            Statement::Return { value } => {
+                if let Some(value) = value {
+                    let value = self.value(frame, *value)?;
+                    let lanes = self.lanes;
+                    let result = frame.result.get_or_insert_with(|| Value::zeros(value.scalars(), lanes));
+                    for n in 0..value.scalars() {
+                        for &lane in &mask {
+                            result.set(n, lane, value.get(n, lane));
+                            result.mark(n, lane, value.taint(n, lane));
+                        }
+                    }
+                }
+                return Ok(Flow::default());
+            }
+            Statement::ControlBarrier(barrier) => self.barrier(*barrier, &mask),
+            Statement::MemoryBarrier(_) => {}
+            Statement::Store { pointer, value } => {
+                let atomic = self.points_to_atomic(frame, *pointer);
+                let leaves = frame.table.leaves(*pointer).clone();
+                let (pointer, value) = (self.slot(frame, *pointer)?, self.value(frame, *value)?);
+                self.store(pointer.pointer()?, &leaves, atomic, &value, &mask)?;
+            }
+            Statement::Atomic { pointer, fun, value, result } => {
+                self.atomic(frame, *pointer, fun, *value, *result, &mask)?;
+            }
+            Statement::WorkGroupUniformLoad { pointer, result } => {
+                self.barrier(wgpu::naga::Barrier::WORK_GROUP, &mask);
+                let leaves = frame.table.leaves(*pointer).clone();
+                let pointer = self.slot(frame, *pointer)?;
+                let value = self.load(pointer.pointer()?, &leaves, false, &mask)?;
+                frame.slots[result.index()] = Some(value.into());
+                self.barrier(wgpu::naga::Barrier::WORK_GROUP, &mask);
+            }
+            Statement::Call { function, arguments, result } => {
+                let arguments =
+                    arguments.iter().map(|&argument| self.slot(frame, argument)).collect::<Result<_, _>>()?;
+                let (called, table) = self.program.function(*function);
+                let at = self.at;
+                let value = self.call(called, table, arguments, &mask)?;
+                self.at = at;
+                if let (Some(result), Some(value)) = (result, value) {
+                    frame.slots[result.index()] = Some(value.into());
+                }
+            }
+            Statement::SubgroupBallot { result, predicate } => self.ballot(frame, *result, *predicate, &mask)?,
+            Statement::SubgroupGather { mode, argument, result } => {
+                self.gather(frame, mode, *argument, *result, &mask)?
+            }
+            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
+                self.collective(frame, *op, *collective_op, [*argument, *result], &mask)?;
+            }
+            other => return Err(Stop(format!("a statement {other:?}"))),
+        }
+        Ok(Flow { fell: mask, ..Flow::default() })
+    }
+
+    fn branch(&mut self, frame: &mut Frame<'a>, block: &'a Block, mask: Vec<u32>) -> Result<Flow, Stop> {
+        if mask.is_empty() { Ok(Flow::default()) } else { self.block(frame, block, &mask) }
+    }
+
+    fn switch(
+        &mut self,
+        frame: &mut Frame<'a>,
+        selector: Handle<Expression>,
+        cases: &'a [wgpu::naga::SwitchCase],
+        mut left: Vec<u32>,
+    ) -> Result<Flow, Stop> {
+        let selector = self.value(frame, selector)?;
+        self.depend(&selector, &left);
+        let values: Vec<Option<u32>> = cases
+            .iter()
+            .map(|case| match case.value {
+                SwitchValue::I32(value) => Some(value as u32),
+                SwitchValue::U32(value) => Some(value),
+                SwitchValue::Default => None,
+            })
+            .collect();
+        let named: Vec<u32> = values.iter().flatten().copied().collect();
+        let (mut flow, mut through) = (Flow::default(), Vec::new());
+        for (case, value) in cases.iter().zip(values) {
+            let chosen = |lane: &u32| match value {
+                Some(value) => selector.get(0, *lane) as u32 == value,
+                None => !named.contains(&(selector.get(0, *lane) as u32)),
+            };
+            let (taken, others) = left.into_iter().partition(chosen);
+            left = others;
+            let after = self.branch(frame, &case.body, merged(taken, std::mem::take(&mut through)))?;
+            // A break ends the switch.
+            if case.fall_through {
+                through = after.fell;
+                flow.fell = merged(flow.fell, after.broke);
+            } else {
+                flow.fell = merged(flow.fell, merged(after.fell, after.broke));
+            }
+            flow.continued = merged(flow.continued, after.continued);
+        }
+        flow.fell = merged(flow.fell, merged(left, through));
+        Ok(flow)
+    }
+
+    fn looped(
+        &mut self,
+        frame: &mut Frame<'a>,
+        body: &'a Block,
+        continuing: &'a Block,
+        break_if: Option<Handle<Expression>>,
+        mut mask: Vec<u32>,
+    ) -> Result<Vec<u32>, Stop> {
+        let mut left = Vec::new();
+        while !mask.is_empty() {
+            self.burn(mask.len())?;
+            let after = self.block(frame, body, &mask)?;
+            left = merged(left, after.broke);
+            let next = self.branch(frame, continuing, merged(after.fell, after.continued))?.fell;
+            mask = match break_if {
+                Some(condition) if !next.is_empty() => {
+                    let (done, next) = self.split(frame, condition, &next)?;
+                    left = merged(left, done);
+                    next
+                }
+                _ => next,
+            };
+        }
+        Ok(left)
+    }
+
+    /// All of the workgroup come to a barrier, and what they did before it is done.
+    fn barrier(&mut self, barrier: wgpu::naga::Barrier, mask: &[u32]) {
+        if barrier == wgpu::naga::Barrier::SUB_GROUP {
+            return;
+        }
+        if mask.len() != self.lanes {
+            let (here, lanes) = (mask.len(), self.lanes);
+            self.find(Problem::Barrier, || format!("{here} of {lanes} invocations come to it"));
+        }
+        let [of_buffers, of_workgroup, all] = &mut self.barriers;
+        *of_buffers += u32::from(barrier.contains(wgpu::naga::Barrier::STORAGE));
+        *of_workgroup += u32::from(barrier.contains(wgpu::naga::Barrier::WORK_GROUP));
+        *all += 1;
+    }
+
+    fn points_to_atomic(&self, frame: &Frame<'a>, pointer: Handle<Expression>) -> bool {
+        let TypeInner::Pointer { base, .. } = *frame.table.ty(pointer) else { return false };
+        matches!(self.program.module.types[base].inner, TypeInner::Atomic(_))
+    }
+
+    /// Notes an access to the scalar at `at`, and says what is wrong with it. None if it lies nowhere; the mark of what is read otherwise.
+    fn touch(&mut self, root: Root, at: u64, leaf: Leaf, kind: Kind, reads: bool, lane: u32) -> Option<Taint> {
+        let group = self.group;
+        let [of_buffers, of_workgroup, barriers] = self.barriers;
+        let who = |epoch| Who { group: group + 1, lane, epoch, barriers };
+        let (memory, who) = match root {
+            Root::Private(n) => {
+                let memory = &self.private[n];
+                if memory.holds(at, leaf.scalar) {
+                    return Some(memory.taint(lane, at));
+                }
+                let size = memory.size;
+                self.find(Problem::OutOfBounds, || format!("{}, of a variable of {size} bytes", place(at)));
+                return None;
+            }
+            Root::Buffer(binding) => (self.buffers.get_mut(binding)?, who(of_buffers)),
+            Root::Workgroup(n) => (self.workgroup[n].as_mut()?, who(of_workgroup)),
+        };
+        let size = memory.bytes.len();
+        if !memory.holds(at, leaf.scalar) {
+            self.find(Problem::OutOfBounds, || {
+                format!("invocation {lane} of workgroup {group} at {}, of {size} bytes", place(at))
+            });
+            return None;
+        }
+        let mut taint = memory.taint(at);
+        let unwritten = reads && matches!(root, Root::Workgroup(_)) && !memory.is_written(at);
+        if let Some((other_kind, other)) = memory.access(at, kind, who) {
+            self.race(root, at, [(who, kind), (other, other_kind)]);
+        }
+        if unwritten {
+            taint = self.origin(Problem::Unwritten, || format!("invocation {lane}, byte {at}"));
+        }
+        if self.again && kind == Kind::Read {
+            let writers = self.raced.get(&(root, of_group(root, group), at));
+            if let Some(&(writer, how)) =
+                writers.and_then(|writers| writers.iter().find(|(writer, how)| writer.races(*how, who)))
+            {
+                taint = self.origin(Problem::Race, || {
+                    let whose = if writer.group == who.group { String::new() } else { format!(" of workgroup {}", writer.group - 1) };
+                    let does = if how == Kind::Atomic { "changes" } else { "writes" };
+                    format!(
+                        "invocation {lane} of workgroup {group} reads byte {at}, which invocation {}{whose} {does} without order between them",
+                        writer.lane
+                    )
+                });
+            }
+        }
+        Some(taint)
+    }
+
+    /// Two accesses to a place without order between them. Those of which one reads do no harm unless something depends on what it reads.
+    fn race(&mut self, root: Root, at: u64, [(who, kind), (other, other_kind)]: [(Who, Kind); 2]) {
+        let writer = match (kind, other_kind) {
+            (Kind::Read, _) => Some((other, other_kind)),
+            (_, Kind::Read) => Some((who, kind)),
+            _ => None,
+        };
+        if let Some(writer) = writer {
+            let writers = self.raced.entry((root, of_group(root, self.group), at)).or_default();
+            if !writers.contains(&writer) {
+                writers.push(writer);
+            }
+            return;
+        }
+        self.find(Problem::Race, || {
+            format!(
+                "invocations {} and {} of workgroups {} and {} both write byte {at}",
+                other.lane,
+                who.lane,
+                other.group - 1,
+                who.group - 1
+            )
+        });
+    }
+
+    pub(super) fn load(
+        &mut self,
+        pointer: &Pointer,
+        leaves: &[Leaf],
+        atomic: bool,
+        mask: &[u32],
+    ) -> Result<Value, Stop> {
+        let kind = if atomic { Kind::Atomic } else { Kind::Read };
+        let uniform = pointer.offset.is_uniform() && matches!(pointer.root, Root::Buffer(n) if self.is_read_only(n));
+        let mut value =
+            if uniform { Value::all(vec![0; leaves.len()]) } else { Value::zeros(leaves.len(), self.lanes) };
+        let mask = if uniform { &mask[..1] } else { mask };
+        self.depend(&pointer.offset, mask);
+        for (n, &leaf) in leaves.iter().enumerate() {
+            for &lane in mask {
+                let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
+                if let Some(taint) = self.touch(pointer.root, at, leaf, kind, true, lane) {
+                    value.set(n, lane, self.read(pointer.root, at, leaf, lane));
+                    value.mark(n, lane, taint);
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    fn is_read_only(&self, binding: usize) -> bool {
+        let mut globals = self.program.globals.iter();
+        globals.any(|global| *global == Global::Buffer { binding, written: false })
+    }
+
+    fn read(&self, root: Root, at: u64, leaf: Leaf, lane: u32) -> u64 {
+        match root {
+            Root::Private(n) => self.private[n].read(lane, at, leaf.scalar),
+            Root::Buffer(n) => self.buffers[n].read(at, leaf.scalar),
+            Root::Workgroup(n) => self.workgroup[n].as_ref().map_or(0, |memory| memory.read(at, leaf.scalar)),
+        }
+    }
+
+    fn write(&mut self, root: Root, at: u64, leaf: Leaf, lane: u32, (bits, taint): (u64, Taint)) {
+        match root {
+            Root::Private(n) => self.private[n].write(lane, at, leaf.scalar, bits, taint),
+            Root::Buffer(n) => self.buffers[n].write(at, leaf.scalar, bits, taint),
+            Root::Workgroup(n) => {
+                self.workgroup[n].iter_mut().for_each(|memory| memory.write(at, leaf.scalar, bits, taint))
+            }
+        }
+    }
+
+    fn store(
+        &mut self,
+        pointer: &Pointer,
+        leaves: &[Leaf],
+        atomic: bool,
+        value: &Value,
+        mask: &[u32],
+    ) -> Result<(), Stop> {
+        let kind = if atomic { Kind::Atomic } else { Kind::Write };
+        self.depend(&pointer.offset, mask);
+        // What a buffer gets is seen by others.
+        if atomic || matches!(pointer.root, Root::Buffer(_)) {
+            self.depend(value, mask);
+        }
+        for (n, &leaf) in leaves.iter().enumerate() {
+            for &lane in mask {
+                let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
+                if self.touch(pointer.root, at, leaf, kind, false, lane).is_some() {
+                    self.write(pointer.root, at, leaf, lane, (value.get(n, lane), value.taint(n, lane)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was there.
+    pub(super) fn exchange(
+        &mut self,
+        pointer: &Pointer,
+        leaf: Leaf,
+        mask: &[u32],
+        mut change: impl FnMut(u64, u32) -> Result<Option<u64>, Stop>,
+    ) -> Result<Value, Stop> {
+        let mut old = Value::zeros(1, self.lanes);
+        self.depend(&pointer.offset, mask);
+        for &lane in mask {
+            let at = pointer.offset.get(0, lane);
+            let Some(taint) = self.touch(pointer.root, at, leaf, Kind::Atomic, true, lane) else { continue };
+            let was = self.read(pointer.root, at, leaf, lane);
+            old.set(0, lane, was);
+            old.mark(0, lane, taint);
+            if let Some(bits) = change(was, lane)? {
+                self.write(pointer.root, at, leaf, lane, (bits, taint));
+            }
+        }
+        Ok(old)
+    }
+}
+
+/// The workgroup whose memory a place is in; 0 for buffers, which all share.
+fn of_group(root: Root, group: u32) -> u32 {
+    if matches!(root, Root::Workgroup(_)) { group } else { 0 }
+}
+
+fn place(at: u64) -> String {
+    if at >= super::memory::NOWHERE { "an index behind the end".into() } else { format!("byte {at}") }
+}
+
+/// Two parts of the invocations of a workgroup, in their order.
+fn merged(mut a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
+    if a.is_empty() {
+        return b;
+    }
+    if !b.is_empty() {
+        a.extend(b);
+        a.sort_unstable();
+    }
+    a
+}
+
+fn joined(a: Flow, b: Flow) -> Flow {
+    Flow { fell: merged(a.fell, b.fell), broke: merged(a.broke, b.broke), continued: merged(a.continued, b.continued) }
+}

@@ -1,0 +1,93 @@
+//! The sanitizer on the way of every dispatch: what is wrong ends the call that submits, what is right has the results of the device, and
+//! kernels of other devices run in it.
+
+use meshloom::gpu::{DeviceError, Gpu, Kernel, KernelSource, Options, Profile, Recorder, Sanitizer};
+
+meshloom::kernel_params! { struct Params { count: u32, shift: u32 } }
+
+fn open(sanitizer: Sanitizer) -> Gpu {
+    Gpu::open(&Options { sanitizer, ..Options::from_env().unwrap() }, 0).unwrap()
+}
+
+fn kernel(name: &str, body: &str) -> Kernel {
+    let text = format!(
+        "var<uniform> params: Params;
+         var<storage, read> from: array<u32>;
+         var<storage, read_write> to: array<u32>;
+         var<workgroup> kept: array<u32, GROUP>;
+         fn each_workgroup(number: u32, lane: u32) {{
+             let i = number * GROUP + lane;
+             {body}
+         }}
+         #each_workgroup"
+    );
+    Kernel::new(KernelSource::new(name, text).params::<Params>().group(64))
+}
+
+/// Runs a kernel over 1000 numbers, and gives what is there afterwards.
+fn run(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u32>, DeviceError> {
+    let mut recorder = Recorder::new(gpu)?;
+    let (from, to) = (gpu.array::<u32>("from", 1000)?, gpu.array::<u32>("to", 1000)?);
+    recorder.upload(&from, 0, &(0..1000).collect::<Vec<u32>>())?;
+    recorder.clear(&to);
+    recorder.dispatch(kernel, &[from.raw(), to.raw()], &Params { count: 1000, shift: 3 }, 16)?;
+    recorder.download(&to, 0, 1000)
+}
+
+const REVERSED: &str = "kept[lane] = load_from(min(i, params.count - 1u));
+    BARRIER
+    let value = kept[GROUP - 1u - lane];
+    if i < params.count { store_to(i, value << params.shift); }";
+
+#[test]
+fn what_is_wrong_ends_the_call_that_submits() {
+    let right = kernel("test::reversed", &REVERSED.replace("BARRIER", "workgroupBarrier();"));
+    let hasty = kernel("test::hasty", &REVERSED.replace("BARRIER", ""));
+    let far = kernel("test::far", "store_to(i, load_from(min(i, 999u)));");
+    let expected: Vec<u32> = (0..1000).map(|i| (i / 64 * 64 + 63 - i % 64).min(999) << 3).collect();
+    for sanitizer in [Sanitizer::Check, Sanitizer::Run { subgroup: 32 }] {
+        let gpu = &open(sanitizer);
+        assert_eq!(run(gpu, &right).unwrap(), expected);
+        for (kernel, words) in
+            [(&hasty, ["race", "kept[GROUP - 1u - lane]"]), (&far, ["out of bounds", "of 4000 bytes"])]
+        {
+            let error = run(gpu, kernel).unwrap_err();
+            assert!(matches!(error, DeviceError::Sanitizer { .. }), "{error}");
+            assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+        }
+        // The device goes on working.
+        assert_eq!(run(gpu, &right).unwrap(), expected);
+    }
+    assert_eq!(run(&open(Sanitizer::Off), &right).unwrap(), expected);
+}
+
+#[test]
+fn kernels_see_the_subgroups_that_were_asked_for() {
+    let sum = "let sum = subgroupAdd(1u); if i < params.count { store_to(i, sum); }";
+    for subgroup in [4, 16, 32, 64] {
+        let options = Options { profile: Some(Profile::Gpu), ..Options::from_env().unwrap() };
+        let gpu = Gpu::open(&Options { sanitizer: Sanitizer::Run { subgroup }, ..options }, 0).unwrap();
+        let capabilities = gpu.capabilities();
+        if !capabilities.subgroups {
+            assert_eq!([capabilities.subgroup_least, capabilities.subgroup_most], [1; 2]);
+            continue;
+        }
+        assert_eq!([capabilities.subgroup_least, capabilities.subgroup_most], [subgroup; 2]);
+        assert_eq!(run(&gpu, &kernel("test::subgroup", sum)).unwrap(), vec![subgroup; 1000]);
+    }
+    for subgroup in [0, 2, 12, 128] {
+        let error =
+            Gpu::open(&Options { sanitizer: Sanitizer::Run { subgroup }, ..Options::default() }, 0).unwrap_err();
+        assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_takes_too_many_steps_is_an_error_where_the_device_does_not_run_it() {
+    let endless = kernel(
+        "test::long",
+        "var k = i; for (var j = 0u; j < 3000000u; j++) { k = k * 3u + j; } if i < params.count { store_to(i, k); }",
+    );
+    let error = run(&open(Sanitizer::Run { subgroup: 8 }), &endless).unwrap_err();
+    assert!(error.to_string().contains("smaller problem"), "{error}");
+}
