@@ -62,6 +62,17 @@ test:
 	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
+	@echo 'kernels in the sanitizer, which finds races and accesses outside of arrays; then in the place of devices with subgroups of 32 and 64'
+	MESHLOOM_SANITIZE=1 $(CARGO) test --features reference,mpi,hdf5 --test exchange --test ghost_cells --test linear_operators --test mesh --test particles --test redistribution --test sort
+	MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test fft
+	for lanes in 32 64; do \
+	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test point_kernels --test sort || exit 1; \
+	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of few_points distances_of histograms_of callbacks_see every_form || exit 1; \
+	done
+	@if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then \
+	    echo 'what drivers are asked for, under the validation layer'; \
+	    bash scripts/validation.sh --features reference,mpi,hdf5 --test device --test exchange --test ghost_cells --test guest --test soundness; \
+	else echo 'make: the Vulkan validation layer is not here, its tests are skipped'; fi
 	for width in 128 512; do \
 	    LP_NATIVE_VECTOR_WIDTH=$$width $(CARGO) test --features reference,mpi,hdf5 --test components --test primitives --test operators --test linear_operators -- --skip every_operator || exit 1; \
 	done

@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh demo   what the program needs: a Vulkan loader and any driver (a software renderer if none is there)
 #   scripts/setup.sh wheel  what builds the Python package: Python that can make environments
-#   scripts/setup.sh test   also the software renderer, two MPI libraries, libclang, HDF5 and Python, which the tests use
+#   scripts/setup.sh test   also the software renderer, the Vulkan validation layer, two MPI libraries, libclang, HDF5 and Python, which the tests use
 #
 # Runs any number of times; what is there already is left alone.
 set -euo pipefail
@@ -70,7 +70,7 @@ has_package() {
 setup_debian() {
     local wanted=(libvulkan1 mesa-vulkan-drivers) missing=() package run=()
     if [ "$purpose" = test ]; then
-        wanted+=(libopenmpi-dev openmpi-bin libmpich-dev mpich libclang-dev clang pkg-config libhdf5-dev python3-venv)
+        wanted+=(vulkan-validationlayers libopenmpi-dev openmpi-bin libmpich-dev mpich libclang-dev clang pkg-config libhdf5-dev python3-venv)
     elif [ "$purpose" = wheel ]; then
         wanted=(python3-venv)
     fi

@@ -64,8 +64,10 @@ impl fmt::Debug for Recorder {
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
 const MOST: usize = 256;
 
-/// Steps of invocations that the sanitizer runs of a dispatch: some seconds.
-const SANITIZER_STEPS: u64 = 1 << 28;
+/// Steps of invocations that the sanitizer runs of a dispatch: some seconds, where the device runs all of it afterwards.
+const STEPS_CHECKED: u64 = 1 << 28;
+/// Those that it runs in the place of the device: some minutes.
+const STEPS_RUN: u64 = 1 << 34;
 
 impl Recorder {
     /// A recorder for `gpu`.
@@ -316,7 +318,8 @@ impl Recorder {
         }
         let subgroup = self.gpu.capabilities().subgroup_most;
         let mut interpreter = Interpreter::new(program, subgroup, groups, buffers);
-        let report = interpreter.run(SANITIZER_STEPS);
+        let checked = self.gpu.0.pipelines.sanitizer == Sanitizer::Check;
+        let report = interpreter.run(if checked { STEPS_CHECKED } else { STEPS_RUN });
         let wrong = |why: String| Err(DeviceError::Sanitizer { kernel: kernel.clone(), why });
         if !report.findings.is_empty() {
             return wrong(report.findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
@@ -325,8 +328,8 @@ impl Recorder {
             return wrong(format!("the sanitizer does not know {what}"));
         }
         if let Some(last) = report.unfinished {
-            if self.gpu.0.pipelines.sanitizer != Sanitizer::Check {
-                return wrong(format!("it takes more than {SANITIZER_STEPS} steps; use a smaller problem"));
+            if !checked {
+                return wrong(format!("it takes more than {STEPS_RUN} steps; use a smaller problem"));
             }
             tracing::warn!(kernel, last, ?groups, "the sanitizer ran a dispatch only up to this workgroup");
         }
