@@ -7,13 +7,10 @@ use std::sync::Arc;
 use wgpu::naga::{Block, Expression, Function, Handle, Span, Statement, SwitchValue, TypeInner};
 
 use super::memory::{Memory, Pointer, Private, Root};
-use super::program::{FunctionTable, Global, Leaf, Program};
+use super::program::{FunctionTable, Global, Program};
 use super::report::{Finding, Problem, Report};
 use super::shadow::{Kind, Who};
-use super::value::{Taint, Value};
-
-/// Findings of a dispatch that are kept.
-const MOST: usize = 16;
+use super::value::Value;
 
 /// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes too many steps.
 pub(super) struct Stop(pub String);
@@ -77,23 +74,23 @@ pub struct Interpreter<'a> {
     /// The buffers by binding.
     pub buffers: Vec<Memory>,
     /// Memory of the workgroup, by global variable.
-    workgroup: Vec<Option<Memory>>,
+    pub(super) workgroup: Vec<Option<Memory>>,
     /// Memories of invocations: those of global variables, then those of the functions that are being run.
-    private: Vec<Private>,
+    pub(super) private: Vec<Private>,
     /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its memory, and all.
-    group: u32,
-    barriers: [u32; 3],
+    pub(super) group: u32,
+    pub(super) barriers: [u32; 3],
     /// Places, of a workgroup if they are in its memory, that are read while others write them: who writes.
-    raced: HashMap<(Root, u32, u64), Vec<(Who, Kind)>>,
+    pub(super) raced: HashMap<(Root, u32, u64), Vec<(Who, Kind)>>,
     /// Whether those are known, so that what is read there is marked.
-    again: bool,
+    pub(super) again: bool,
     /// Where values come from that differ between devices; see [`Taint`].
-    origins: Vec<Finding>,
+    pub(super) origins: Vec<Finding>,
     /// Steps of invocations that are left.
     fuel: u64,
     /// What is being run.
-    at: Span,
-    report: Report,
+    pub(super) at: Span,
+    pub(super) report: Report,
 }
 
 impl<'a> Interpreter<'a> {
@@ -177,49 +174,6 @@ impl<'a> Interpreter<'a> {
     /// Workgroups by column and row.
     pub(super) fn groups(&self) -> [u32; 2] {
         self.groups
-    }
-
-    /// A problem of what is being run.
-    fn finding(&self, problem: Problem, detail: impl FnOnce() -> String) -> Finding {
-        let (number, line) = self.program.line(self.at);
-        Finding { problem, line: (number, line.into()), detail: detail() }
-    }
-
-    /// Notes a problem of what is being run, once for each line.
-    pub(super) fn find(&mut self, problem: Problem, detail: impl FnOnce() -> String) {
-        let number = self.program.line(self.at).0;
-        let findings = &self.report.findings;
-        let known = findings.iter().any(|found| found.problem == problem && found.line.0 == number);
-        if !known && findings.len() < MOST {
-            let finding = self.finding(problem, detail);
-            self.report.findings.push(finding);
-        }
-    }
-
-    /// The mark of values that what is being run makes different between devices.
-    pub(super) fn origin(&mut self, problem: Problem, detail: impl FnOnce() -> String) -> Taint {
-        let number = self.program.line(self.at).0;
-        let known = self.origins.iter().position(|found| found.problem == problem && found.line.0 == number);
-        let place = known.unwrap_or_else(|| {
-            let finding = self.finding(problem, detail);
-            self.origins.push(finding);
-            self.origins.len() - 1
-        });
-        (place + 1) as Taint
-    }
-
-    /// Says that what other invocations, the host or the flow of control see depends on a value.
-    pub(super) fn depend(&mut self, value: &Value, mask: &[u32]) {
-        let taint = mask.iter().map(|&lane| value.taint_of_any(lane)).find(|&taint| taint != 0);
-        let Some(taint) = taint else { return };
-        let origin = &self.origins[usize::from(taint) - 1];
-        let known =
-            self.report.findings.iter().any(|found| found.problem == origin.problem && found.line == origin.line);
-        if !known && self.report.findings.len() < MOST {
-            let (number, line) = self.program.line(self.at);
-            let detail = format!("{} (line {number}, `{line}`, depends on it)", origin.detail);
-            self.report.findings.push(Finding { detail, ..origin.clone() });
-        }
     }
 
     fn burn(&mut self, lanes: usize) -> Result<(), Stop> {
@@ -314,16 +268,6 @@ impl<'a> Interpreter<'a> {
 
     fn statement(&mut self, frame: &mut Frame<'a>, statement: &'a Statement, mask: Vec<u32>) -> Result<Flow, Stop> {
         match statement {
-            Statement::Emit(range) => {
-                for expression in range.clone() {
-                    if frame.table.constant(expression).is_none() {
-                        self.burn(mask.len())?;
-                        self.at = frame.function.expressions.get_span(expression);
-                        let slot = self.evaluate(frame, expression, &mask)?;
-                        frame.slots[expression.index()] = Some(slot);
-                    }
-                }
-            }
             Statement::Block(block) => return self.block(frame, block, &mask),
             Statement::If { condition, accept, reject } => {
                 let (yes, no) = self.split(frame, *condition, &mask)?;
@@ -340,57 +284,77 @@ impl<'a> Interpreter<'a> {
             Statement::Return { value } => {
                 if let Some(value) = value {
                     let value = self.value(frame, *value)?;
-                    let lanes = self.lanes;
-                    let result = frame.result.get_or_insert_with(|| Value::zeros(value.scalars(), lanes));
-                    for n in 0..value.scalars() {
-                        for &lane in &mask {
-                            result.set(n, lane, value.get(n, lane));
-                            result.mark(n, lane, value.taint(n, lane));
-                        }
-                    }
+                    self.give(frame, &value, &mask);
                 }
                 return Ok(Flow::default());
             }
-            Statement::ControlBarrier(barrier) => self.barrier(*barrier, &mask),
+            other => self.effect(frame, other, &mask)?,
+        }
+        Ok(Flow { fell: mask, ..Flow::default() })
+    }
+
+    /// Sets the result of a call in the invocations that return.
+    fn give(&self, frame: &mut Frame<'a>, value: &Value, mask: &[u32]) {
+        let result = frame.result.get_or_insert_with(|| Value::zeros(value.scalars(), self.lanes));
+        for n in 0..value.scalars() {
+            for &lane in mask {
+                result.set(n, lane, value.get(n, lane));
+                result.mark(n, lane, value.taint(n, lane));
+            }
+        }
+    }
+
+    /// A statement after which all go on.
+    fn effect(&mut self, frame: &mut Frame<'a>, statement: &'a Statement, mask: &[u32]) -> Result<(), Stop> {
+        match statement {
+            Statement::Emit(range) => {
+                for expression in range.clone().filter(|&expression| frame.table.constant(expression).is_none()) {
+                    self.burn(mask.len())?;
+                    self.at = frame.function.expressions.get_span(expression);
+                    let slot = self.evaluate(frame, expression, mask)?;
+                    frame.slots[expression.index()] = Some(slot);
+                }
+            }
+            Statement::ControlBarrier(barrier) => self.barrier(*barrier, mask),
             Statement::MemoryBarrier(_) => {}
             Statement::Store { pointer, value } => {
                 let atomic = self.points_to_atomic(frame, *pointer);
                 let leaves = frame.table.leaves(*pointer).clone();
                 let (pointer, value) = (self.slot(frame, *pointer)?, self.value(frame, *value)?);
-                self.store(pointer.pointer()?, &leaves, atomic, &value, &mask)?;
+                self.store(pointer.pointer()?, &leaves, atomic, &value, mask)?;
             }
             Statement::Atomic { pointer, fun, value, result } => {
-                self.atomic(frame, *pointer, fun, *value, *result, &mask)?;
+                self.atomic(frame, *pointer, fun, *value, *result, mask)?;
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
-                self.barrier(wgpu::naga::Barrier::WORK_GROUP, &mask);
+                self.barrier(wgpu::naga::Barrier::WORK_GROUP, mask);
                 let leaves = frame.table.leaves(*pointer).clone();
                 let pointer = self.slot(frame, *pointer)?;
-                let value = self.load(pointer.pointer()?, &leaves, false, &mask)?;
+                let value = self.load(pointer.pointer()?, &leaves, false, mask)?;
                 frame.slots[result.index()] = Some(value.into());
-                self.barrier(wgpu::naga::Barrier::WORK_GROUP, &mask);
+                self.barrier(wgpu::naga::Barrier::WORK_GROUP, mask);
             }
             Statement::Call { function, arguments, result } => {
                 let arguments =
                     arguments.iter().map(|&argument| self.slot(frame, argument)).collect::<Result<_, _>>()?;
                 let (called, table) = self.program.function(*function);
                 let at = self.at;
-                let value = self.call(called, table, arguments, &mask)?;
+                let value = self.call(called, table, arguments, mask)?;
                 self.at = at;
                 if let (Some(result), Some(value)) = (result, value) {
                     frame.slots[result.index()] = Some(value.into());
                 }
             }
-            Statement::SubgroupBallot { result, predicate } => self.ballot(frame, *result, *predicate, &mask)?,
+            Statement::SubgroupBallot { result, predicate } => self.ballot(frame, *result, *predicate, mask)?,
             Statement::SubgroupGather { mode, argument, result } => {
-                self.gather(frame, mode, *argument, *result, &mask)?
+                self.gather(frame, mode, *argument, *result, mask)?
             }
             Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
-                self.collective(frame, *op, *collective_op, [*argument, *result], &mask)?;
+                self.collective(frame, *op, *collective_op, [*argument, *result], mask)?;
             }
             other => return Err(Stop(format!("a statement {other:?}"))),
         }
-        Ok(Flow { fell: mask, ..Flow::default() })
+        Ok(())
     }
 
     fn branch(&mut self, frame: &mut Frame<'a>, block: &'a Block, mask: Vec<u32>) -> Result<Flow, Stop> {
@@ -478,191 +442,10 @@ impl<'a> Interpreter<'a> {
         *all += 1;
     }
 
-    fn points_to_atomic(&self, frame: &Frame<'a>, pointer: Handle<Expression>) -> bool {
+    pub(super) fn points_to_atomic(&self, frame: &Frame<'a>, pointer: Handle<Expression>) -> bool {
         let TypeInner::Pointer { base, .. } = *frame.table.ty(pointer) else { return false };
         matches!(self.program.module.types[base].inner, TypeInner::Atomic(_))
     }
-
-    /// Notes an access to the scalar at `at`, and says what is wrong with it. None if it lies nowhere; the mark of what is read otherwise.
-    fn touch(&mut self, root: Root, at: u64, leaf: Leaf, kind: Kind, reads: bool, lane: u32) -> Option<Taint> {
-        let group = self.group;
-        let [of_buffers, of_workgroup, barriers] = self.barriers;
-        let who = |epoch| Who { group: group + 1, lane, epoch, barriers };
-        let (memory, who) = match root {
-            Root::Private(n) => {
-                let memory = &self.private[n];
-                if memory.holds(at, leaf.scalar) {
-                    return Some(memory.taint(lane, at));
-                }
-                let size = memory.size;
-                self.find(Problem::OutOfBounds, || format!("{}, of a variable of {size} bytes", place(at)));
-                return None;
-            }
-            Root::Buffer(binding) => (self.buffers.get_mut(binding)?, who(of_buffers)),
-            Root::Workgroup(n) => (self.workgroup[n].as_mut()?, who(of_workgroup)),
-        };
-        let size = memory.bytes.len();
-        if !memory.holds(at, leaf.scalar) {
-            self.find(Problem::OutOfBounds, || {
-                format!("invocation {lane} of workgroup {group} at {}, of {size} bytes", place(at))
-            });
-            return None;
-        }
-        let mut taint = memory.taint(at);
-        let unwritten = reads && matches!(root, Root::Workgroup(_)) && !memory.is_written(at);
-        if let Some((other_kind, other)) = memory.access(at, kind, who) {
-            self.race(root, at, [(who, kind), (other, other_kind)]);
-        }
-        if unwritten {
-            taint = self.origin(Problem::Unwritten, || format!("invocation {lane}, byte {at}"));
-        }
-        if self.again && kind == Kind::Read {
-            let writers = self.raced.get(&(root, of_group(root, group), at));
-            if let Some(&(writer, how)) =
-                writers.and_then(|writers| writers.iter().find(|(writer, how)| writer.races(*how, who)))
-            {
-                taint = self.origin(Problem::Race, || {
-                    let whose = if writer.group == who.group { String::new() } else { format!(" of workgroup {}", writer.group - 1) };
-                    let does = if how == Kind::Atomic { "changes" } else { "writes" };
-                    format!(
-                        "invocation {lane} of workgroup {group} reads byte {at}, which invocation {}{whose} {does} without order between them",
-                        writer.lane
-                    )
-                });
-            }
-        }
-        Some(taint)
-    }
-
-    /// Two accesses to a place without order between them. Those of which one reads do no harm unless something depends on what it reads.
-    fn race(&mut self, root: Root, at: u64, [(who, kind), (other, other_kind)]: [(Who, Kind); 2]) {
-        let writer = match (kind, other_kind) {
-            (Kind::Read, _) => Some((other, other_kind)),
-            (_, Kind::Read) => Some((who, kind)),
-            _ => None,
-        };
-        if let Some(writer) = writer {
-            let writers = self.raced.entry((root, of_group(root, self.group), at)).or_default();
-            if !writers.contains(&writer) {
-                writers.push(writer);
-            }
-            return;
-        }
-        self.find(Problem::Race, || {
-            format!(
-                "invocations {} and {} of workgroups {} and {} both write byte {at}",
-                other.lane,
-                who.lane,
-                other.group - 1,
-                who.group - 1
-            )
-        });
-    }
-
-    pub(super) fn load(
-        &mut self,
-        pointer: &Pointer,
-        leaves: &[Leaf],
-        atomic: bool,
-        mask: &[u32],
-    ) -> Result<Value, Stop> {
-        let kind = if atomic { Kind::Atomic } else { Kind::Read };
-        let uniform = pointer.offset.is_uniform() && matches!(pointer.root, Root::Buffer(n) if self.is_read_only(n));
-        let mut value =
-            if uniform { Value::all(vec![0; leaves.len()]) } else { Value::zeros(leaves.len(), self.lanes) };
-        let mask = if uniform { &mask[..1] } else { mask };
-        self.depend(&pointer.offset, mask);
-        for (n, &leaf) in leaves.iter().enumerate() {
-            for &lane in mask {
-                let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
-                if let Some(taint) = self.touch(pointer.root, at, leaf, kind, true, lane) {
-                    value.set(n, lane, self.read(pointer.root, at, leaf, lane));
-                    value.mark(n, lane, taint);
-                }
-            }
-        }
-        Ok(value)
-    }
-
-    fn is_read_only(&self, binding: usize) -> bool {
-        let mut globals = self.program.globals.iter();
-        globals.any(|global| *global == Global::Buffer { binding, written: false })
-    }
-
-    fn read(&self, root: Root, at: u64, leaf: Leaf, lane: u32) -> u64 {
-        match root {
-            Root::Private(n) => self.private[n].read(lane, at, leaf.scalar),
-            Root::Buffer(n) => self.buffers[n].read(at, leaf.scalar),
-            Root::Workgroup(n) => self.workgroup[n].as_ref().map_or(0, |memory| memory.read(at, leaf.scalar)),
-        }
-    }
-
-    fn write(&mut self, root: Root, at: u64, leaf: Leaf, lane: u32, (bits, taint): (u64, Taint)) {
-        match root {
-            Root::Private(n) => self.private[n].write(lane, at, leaf.scalar, bits, taint),
-            Root::Buffer(n) => self.buffers[n].write(at, leaf.scalar, bits, taint),
-            Root::Workgroup(n) => {
-                self.workgroup[n].iter_mut().for_each(|memory| memory.write(at, leaf.scalar, bits, taint))
-            }
-        }
-    }
-
-    fn store(
-        &mut self,
-        pointer: &Pointer,
-        leaves: &[Leaf],
-        atomic: bool,
-        value: &Value,
-        mask: &[u32],
-    ) -> Result<(), Stop> {
-        let kind = if atomic { Kind::Atomic } else { Kind::Write };
-        self.depend(&pointer.offset, mask);
-        // What a buffer gets is seen by others.
-        if atomic || matches!(pointer.root, Root::Buffer(_)) {
-            self.depend(value, mask);
-        }
-        for (n, &leaf) in leaves.iter().enumerate() {
-            for &lane in mask {
-                let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
-                if self.touch(pointer.root, at, leaf, kind, false, lane).is_some() {
-                    self.write(pointer.root, at, leaf, lane, (value.get(n, lane), value.taint(n, lane)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was there.
-    pub(super) fn exchange(
-        &mut self,
-        pointer: &Pointer,
-        leaf: Leaf,
-        mask: &[u32],
-        mut change: impl FnMut(u64, u32) -> Result<Option<u64>, Stop>,
-    ) -> Result<Value, Stop> {
-        let mut old = Value::zeros(1, self.lanes);
-        self.depend(&pointer.offset, mask);
-        for &lane in mask {
-            let at = pointer.offset.get(0, lane);
-            let Some(taint) = self.touch(pointer.root, at, leaf, Kind::Atomic, true, lane) else { continue };
-            let was = self.read(pointer.root, at, leaf, lane);
-            old.set(0, lane, was);
-            old.mark(0, lane, taint);
-            if let Some(bits) = change(was, lane)? {
-                self.write(pointer.root, at, leaf, lane, (bits, taint));
-            }
-        }
-        Ok(old)
-    }
-}
-
-/// The workgroup whose memory a place is in; 0 for buffers, which all share.
-fn of_group(root: Root, group: u32) -> u32 {
-    if matches!(root, Root::Workgroup(_)) { group } else { 0 }
-}
-
-fn place(at: u64) -> String {
-    if at >= super::memory::NOWHERE { "an index behind the end".into() } else { format!("byte {at}") }
 }
 
 /// Two parts of the invocations of a workgroup, in their order.

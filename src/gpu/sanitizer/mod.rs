@@ -19,10 +19,13 @@
 //! It is what NVIDIA's compute-sanitizer does for CUDA (racecheck, memcheck, initcheck, synccheck). What it finds is so for the data of that
 //! dispatch; a race is found if the two accesses happen in it, in whatever order. It does not prove that there is none with other data.
 
+mod accesses;
 mod arithmetic;
 mod expressions;
+mod findings;
 mod interpreter;
 mod memory;
+mod operations;
 mod program;
 mod report;
 mod shadow;

@@ -5,7 +5,6 @@ use wgpu::naga::{
 };
 
 use super::arithmetic;
-use super::expressions::is_number;
 use super::interpreter::{Frame, Interpreter, Stop};
 use super::report::Problem;
 use super::value::Value;
@@ -163,5 +162,5 @@ fn combined(op: SubgroupOperation, scalar: Scalar, a: u64, b: u64) -> Option<u64
 /// What changes nothing, of operations that have an exclusive scan.
 fn neutral(op: SubgroupOperation, scalar: Scalar) -> Option<u64> {
     let one = || arithmetic::converted(Scalar::U32, scalar, 1)?.ok();
-    if op == SubgroupOperation::Mul && is_number(scalar) { one() } else { Some(0) }
+    if op == SubgroupOperation::Mul { one() } else { Some(0) }
 }
