@@ -318,8 +318,12 @@ impl Recorder {
         }
         let subgroup = self.gpu.capabilities().subgroup_most;
         let mut interpreter = Interpreter::new(program, subgroup, groups, buffers);
+        interpreter.counts = tracing::enabled!(tracing::Level::DEBUG);
         let checked = self.gpu.0.pipelines.sanitizer == Sanitizer::Check;
         let report = interpreter.run(if checked { STEPS_CHECKED } else { STEPS_RUN });
+        if let Some(traffic) = report.traffic {
+            tracing::debug!(kernel, ?groups, ?traffic, "the sanitizer ran a dispatch");
+        }
         let wrong = |why: String| Err(DeviceError::Sanitizer { kernel: kernel.clone(), why });
         if !report.findings.is_empty() {
             return wrong(report.findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));

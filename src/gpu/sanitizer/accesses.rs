@@ -97,6 +97,7 @@ impl Interpreter<'_> {
             if uniform { Value::all(vec![0; leaves.len()]) } else { Value::zeros(leaves.len(), self.lanes) };
         let mask = if uniform { &mask[..1] } else { mask };
         self.depend(&pointer.offset, mask);
+        self.count(pointer, leaves, mask);
         for (n, &leaf) in leaves.iter().enumerate() {
             for &lane in mask {
                 let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
@@ -142,6 +143,7 @@ impl Interpreter<'_> {
     ) -> Result<(), Stop> {
         let kind = if atomic { Kind::Atomic } else { Kind::Write };
         self.depend(&pointer.offset, mask);
+        self.count(pointer, leaves, mask);
         // What a buffer gets is seen by others.
         if atomic || matches!(pointer.root, Root::Buffer(_)) {
             self.depend(value, mask);
@@ -167,6 +169,7 @@ impl Interpreter<'_> {
     ) -> Result<Value, Stop> {
         let mut old = Value::zeros(1, self.lanes);
         self.depend(&pointer.offset, mask);
+        self.count(pointer, &[leaf], mask);
         for &lane in mask {
             let at = pointer.offset.get(0, lane);
             let Some(taint) = self.touch(pointer.root, at, leaf, Kind::Atomic, true, lane) else { continue };

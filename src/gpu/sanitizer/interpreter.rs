@@ -10,6 +10,7 @@ use super::memory::{Memory, Pointer, Private, Root};
 use super::program::{FunctionTable, Global, Program};
 use super::report::{Finding, Problem, Report};
 use super::shadow::{Kind, Who};
+use super::traffic::Traffic;
 use super::value::Value;
 
 /// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes too many steps.
@@ -86,6 +87,8 @@ pub struct Interpreter<'a> {
     pub(super) again: bool,
     /// Where values come from that differ between devices; see [`Taint`].
     pub(super) origins: Vec<Finding>,
+    /// Whether accesses are counted.
+    pub counts: bool,
     /// Steps of invocations that are left.
     fuel: u64,
     /// What is being run.
@@ -110,6 +113,7 @@ impl<'a> Interpreter<'a> {
             raced: HashMap::new(),
             again: false,
             origins: Vec::new(),
+            counts: false,
             fuel: 0,
             at: Span::UNDEFINED,
             report: Report::default(),
@@ -134,6 +138,7 @@ impl<'a> Interpreter<'a> {
 
     fn run_once(&mut self, steps: u64) {
         self.fuel = steps;
+        self.report.traffic = self.counts.then(Traffic::default);
         for group in 0..self.groups[0] * self.groups[1] {
             if let Err(Stop(why)) = self.run_group(group) {
                 let (steps, why) = (why.is_empty(), (!why.is_empty()).then_some(why));

@@ -16,6 +16,8 @@
 //! the last workgroup, a value that `select` leaves aside). So it is followed, as Valgrind's memcheck follows bits (J. Seward and N. Nethercote,
 //! USENIX 2005), and reported where a buffer, an atomic, an address or a branch depends on it.
 //!
+//! With `MESHLOOM_LOG=debug` it also counts the sectors that accesses of a subgroup touch, and conflicts of banks ([`Traffic`](traffic::Traffic)).
+//!
 //! It is what NVIDIA's compute-sanitizer does for CUDA (racecheck, memcheck, initcheck, synccheck). What it finds is so for the data of that
 //! dispatch; a race is found if the two accesses happen in it, in whatever order. It does not prove that there is none with other data.
 
@@ -30,6 +32,7 @@ mod program;
 mod report;
 mod shadow;
 mod subgroups;
+mod traffic;
 mod value;
 
 pub use interpreter::Interpreter;

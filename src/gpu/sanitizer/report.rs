@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::traffic::Traffic;
+
 /// What is wrong at a place in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
@@ -57,4 +59,6 @@ pub struct Report {
     pub unfinished: Option<u32>,
     /// What the interpreter does not know and therefore did not run, if there is such a thing.
     pub unknown: Option<String>,
+    /// What the accesses cost, if they are counted.
+    pub traffic: Option<Traffic>,
 }

@@ -196,3 +196,26 @@ fn a_dispatch_ends_with_its_steps() {
     );
     assert_eq!((report.unfinished, report.unknown, report.findings), (Some(0), None, Vec::new()));
 }
+
+#[test]
+fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
+    let traffic = |body: &str| {
+        let program = Program::new(&kernel(body)).unwrap();
+        let buffers = [vec![3], vec![0; 64], vec![7; 512], vec![0]];
+        let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.iter().map(memory).collect());
+        interpreter.counts = true;
+        let report = interpreter.run(1 << 22);
+        assert!(report.findings.is_empty(), "{report:?}");
+        report.traffic.unwrap()
+    };
+    let of = |body: &str| (traffic(body).requests, traffic(body).wanted, traffic(body).moved);
+    // Eight subgroups, of eight words each: one sector of 32 bytes, or one for each word, or a word that all want.
+    assert_eq!(of("x[i] = n;"), (8, 256, 256));
+    assert_eq!(of("y[8u * i] = n;"), (8, 256, 8 * 8 * 32));
+    assert_eq!(of("own[0] = y[n];"), (8, 32, 256));
+    assert_eq!(of("atomicAdd(&sum, 1u);"), (8, 32, 256));
+    let conflicts = |body: &str| traffic(body).cycles / traffic(body).needed;
+    assert_eq!(conflicts("shared_words[lane] = 1u;"), 1.0);
+    assert_eq!(conflicts("if lane < 8u { shared_words[8u * lane] = 1u; }"), 2.0);
+}
