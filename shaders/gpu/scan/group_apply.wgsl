@@ -2,7 +2,7 @@
 //
 // Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
 // counted is written where `output` has it: it receives the total.
-// Workgroup: 256 invocations, one part, 8 consecutive elements each, which come coalesced through workgroup memory;
+// Workgroup: 256 invocations, one part, 8 consecutive elements each, which come and go coalesced through workgroup memory;
 // 10.3 KiB of workgroup memory.
 
 var<uniform> params: Params;
@@ -58,10 +58,15 @@ fn each_workgroup(part: u32, lane: u32) {
     var before = sums[lane] - total;
     if params.offset == 1u && part < params.parts { before += load_offsets(part); }
     for (var k = 0u; k < 8u; k++) {
-        let i = base + lane * 8u + k;
-        let own = words[padded(lane * 8u + k)];
-        if i < span { store_output(i, before); }
+        let place = padded(lane * 8u + k);
+        let own = words[place];
+        words[place] = before;
         before += own;
+    }
+    workgroupBarrier();
+    for (var k = 0u; k < 8u; k++) {
+        let at = k * 256u + lane;
+        if base + at < span { store_output(base + at, words[padded(at)]); }
     }
 }
 

@@ -117,11 +117,11 @@ pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
 pub(super) const BLOCK: u32 = 16;
 
 /// Consecutive keys among which one invocation sorts short runs: on a software renderer long enough that looking back at the key before costs
-/// nothing, short enough for all threads.
+/// nothing, short enough for all threads; on a GPU one, so that neighbours read neighbouring codes.
 pub(super) fn part_of_runs(form: Form, keys: u32) -> u32 {
     match form {
         Form::Software => (keys / 2048).clamp(4, 2048),
-        Form::Portable | Form::Subgroups => 8,
+        Form::Portable | Form::Subgroups => 1,
     }
 }
 
