@@ -62,6 +62,27 @@ fn what_is_wrong_ends_the_call_that_submits() {
 }
 
 #[test]
+fn a_recorder_goes_on_after_a_finding() {
+    let gpu = open(Sanitizer::Check);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let (from, to) = (gpu.array::<u32>("from", 64).unwrap(), gpu.array::<u32>("to", 64).unwrap());
+    recorder.upload(&from, 0, &[5; 64]).unwrap();
+    let far = kernel("test::beyond", "store_to(64u + i, load_from(i));");
+    let right = kernel("test::copy", "store_to(i, load_from(i));");
+    let params = Params { count: 64, shift: 0 };
+    // More dispatches than a submission holds, of which a part failed.
+    for _ in 0..3 {
+        for _ in 0..100 {
+            recorder.dispatch(&right, &[from.raw(), to.raw()], &params, 1).unwrap();
+        }
+        recorder.dispatch(&far, &[from.raw(), to.raw()], &params, 1).unwrap();
+        assert!(matches!(recorder.submit(), Err(DeviceError::Sanitizer { .. })));
+    }
+    recorder.dispatch(&right, &[from.raw(), to.raw()], &params, 1).unwrap();
+    assert_eq!(recorder.download(&to, 0, 64).unwrap(), [5; 64]);
+}
+
+#[test]
 fn kernels_see_the_subgroups_that_were_asked_for() {
     let sum = "let sum = subgroupAdd(1u); if i < params.count { store_to(i, sum); }";
     for subgroup in [4, 16, 32, 64] {

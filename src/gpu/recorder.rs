@@ -254,12 +254,12 @@ impl Recorder {
             return Ok(());
         }
         self.counts.submits += 1;
-        match self.gpu.0.pipelines.sanitizer {
-            Sanitizer::Off => self.hand_over()?,
-            Sanitizer::Check | Sanitizer::Run { .. } => self.hand_over_sanitized()?,
-        }
+        let handed = match self.gpu.0.pipelines.sanitizer {
+            Sanitizer::Off => self.hand_over(),
+            Sanitizer::Check | Sanitizer::Run { .. } => self.hand_over_sanitized(),
+        };
         self.params.clear();
-        self.gpu.check()
+        handed.and_then(|()| self.gpu.check())
     }
 
     /// Submits all commands.

@@ -95,9 +95,9 @@ impl Interpreter<'_> {
         let uniform = pointer.offset.is_uniform() && matches!(pointer.root, Root::Buffer(n) if self.is_read_only(n));
         let mut value =
             if uniform { Value::all(vec![0; leaves.len()]) } else { Value::zeros(leaves.len(), self.lanes) };
+        self.count(pointer, leaves, mask);
         let mask = if uniform { &mask[..1] } else { mask };
         self.depend(&pointer.offset, mask);
-        self.count(pointer, leaves, mask);
         for (n, &leaf) in leaves.iter().enumerate() {
             for &lane in mask {
                 let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
