@@ -49,6 +49,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "fft/plan",
             "gpu",
             "gpu/primitives",
+            "gpu/sanitizer",
             "grid",
             "inference",
             "inference/correlated_field",

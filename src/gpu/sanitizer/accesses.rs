@@ -110,6 +110,24 @@ impl Interpreter<'_> {
         Ok(value)
     }
 
+    /// Counts an access, subgroup by subgroup, if accesses are counted. Parameters come out of a cache of their own.
+    fn count(&mut self, pointer: &Pointer, leaves: &[Leaf], mask: &[u32]) {
+        let Some(traffic) = &mut self.report.traffic else { return };
+        let bytes: u64 = leaves.iter().map(|leaf| u64::from(leaf.scalar.width)).sum();
+        for part in mask.chunk_by(|a, b| a / self.subgroup == b / self.subgroup) {
+            let places = part.iter().map(|&lane| pointer.offset.get(0, lane)).filter(|&at| at < NOWHERE);
+            let places: Vec<u64> = places.collect();
+            if places.is_empty() {
+                continue;
+            }
+            match pointer.root {
+                Root::Buffer(binding) if binding > 0 => traffic.buffer(&places, bytes),
+                Root::Workgroup(_) if matches!(bytes, 4 | 8 | 16) => traffic.workgroup(&places, bytes),
+                _ => {}
+            }
+        }
+    }
+
     fn is_read_only(&self, binding: usize) -> bool {
         let mut globals = self.program.globals.iter();
         globals.any(|global| *global == Global::Buffer { binding, written: false })
