@@ -28,6 +28,7 @@ mod pool;
 pub mod primitives;
 mod profile;
 mod recorder;
+mod sanitized;
 mod sanitizer;
 mod source;
 mod staging;
