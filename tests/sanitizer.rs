@@ -45,7 +45,7 @@ fn what_is_wrong_ends_the_call_that_submits() {
     let hasty = kernel("test::hasty", &REVERSED.replace("BARRIER", ""));
     let far = kernel("test::far", "store_to(i, load_from(min(i, 999u)));");
     let expected: Vec<u32> = (0..1000).map(|i| (i / 64 * 64 + 63 - i % 64).min(999) << 3).collect();
-    for sanitizer in [Sanitizer::Check, Sanitizer::Run { subgroup: 32 }] {
+    for sanitizer in [Sanitizer::Check, Sanitizer::Compare, Sanitizer::Run { subgroup: 32 }] {
         let gpu = &open(sanitizer);
         assert_eq!(run(gpu, &right).unwrap(), expected);
         for (kernel, words) in

@@ -87,7 +87,7 @@ pub enum DeviceError {
         why: String,
     },
     /// The sanitizer found a kernel to be wrong, or cannot run it; see [`Options::sanitizer`](super::Options::sanitizer).
-    #[error("the sanitizer stopped before kernel `{kernel}`: {why}")]
+    #[error("the sanitizer stopped at kernel `{kernel}`: {why}")]
     Sanitizer {
         /// The kernel.
         kernel: String,

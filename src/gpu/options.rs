@@ -16,6 +16,10 @@ pub enum Sanitizer {
     Off,
     /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
     Check,
+    /// As `Check`, and what the device has made of a dispatch is compared with what the text says: for finding a driver that is wrong. Floats may be
+    /// 2^-10 of the largest in the dispatch apart. Integers that a kernel makes of floats (a cell, a key of a position) may differ where one
+    /// lies on an edge and the device rounds otherwise, as it may; then the finding is none.
+    Compare,
     /// It runs each dispatch and the device does not: kernels are those of a device with subgroups of so many lanes, a power of two from 4 to 64.
     /// Dispatches of too many steps are errors.
     Run {
@@ -71,7 +75,7 @@ impl Default for Options {
 
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`, `MESHLOOM_SANITIZE=1|4|8|16|32|64`,
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`, `MESHLOOM_SANITIZE=1|compare|4|8|16|32|64`,
     /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
     ///
     /// # Errors
@@ -143,10 +147,11 @@ fn sanitizer() -> Result<Sanitizer, DeviceError> {
     match std::env::var("MESHLOOM_SANITIZE").as_deref() {
         Err(_) | Ok("" | "0") => Ok(Sanitizer::Off),
         Ok("1") => Ok(Sanitizer::Check),
+        Ok("compare") => Ok(Sanitizer::Compare),
         Ok(words) => match words.parse() {
             Ok(subgroup) if lanes(subgroup) => Ok(Sanitizer::Run { subgroup }),
             _ => {
-                let why = format!("it is `{words}`, not 0, 1 or the lanes of a subgroup: 4, 8, 16, 32 or 64");
+                let why = format!("it is `{words}`, not 0, 1, compare or the lanes of a subgroup: 4, 8, 16, 32 or 64");
                 Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why })
             }
         },

@@ -250,7 +250,7 @@ impl Recorder {
         self.counts.submits += 1;
         let handed = match self.gpu.0.pipelines.sanitizer {
             Sanitizer::Off => self.hand_over(),
-            Sanitizer::Check | Sanitizer::Run { .. } => self.hand_over_sanitized(),
+            Sanitizer::Check | Sanitizer::Compare | Sanitizer::Run { .. } => self.hand_over_sanitized(),
         };
         self.params.clear();
         handed.and_then(|()| self.gpu.check())

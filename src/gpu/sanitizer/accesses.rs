@@ -5,7 +5,7 @@ use super::memory::{NOWHERE, Pointer, Root};
 use super::program::{Global, Leaf};
 use super::report::Problem;
 use super::shadow::{Kind, Who};
-use super::value::{Taint, Value};
+use super::value::{ORDER, Taint, Value, either};
 
 impl Interpreter<'_> {
     /// Notes an access to the scalar at `at`, and says what is wrong with it. None if it lies nowhere; the mark of what is read otherwise.
@@ -102,8 +102,10 @@ impl Interpreter<'_> {
             for &lane in mask {
                 let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
                 if let Some(taint) = self.touch(pointer.root, at, leaf, kind, true, lane) {
-                    value.set(n, lane, self.read(pointer.root, at, leaf, lane));
-                    value.mark(n, lane, taint);
+                    let bits = self.read(pointer.root, at, leaf, lane);
+                    self.scale(pointer.root, leaf, bits);
+                    value.set(n, lane, bits);
+                    value.mark(n, lane, either(taint, pointer.offset.taint(0, lane)));
                 }
             }
         }
@@ -142,11 +144,13 @@ impl Interpreter<'_> {
     }
 
     fn write(&mut self, root: Root, at: u64, leaf: Leaf, lane: u32, (bits, taint): (u64, Taint)) {
+        let by = self.at;
+        self.scale(root, leaf, bits);
         match root {
             Root::Private(n) => self.private[n].write(lane, at, leaf.scalar, bits, taint),
-            Root::Buffer(n) => self.buffers[n].write(at, leaf.scalar, bits, taint),
+            Root::Buffer(n) => self.buffers[n].write(at, leaf.scalar, bits, taint, by),
             Root::Workgroup(n) => {
-                self.workgroup[n].iter_mut().for_each(|memory| memory.write(at, leaf.scalar, bits, taint))
+                self.workgroup[n].iter_mut().for_each(|memory| memory.write(at, leaf.scalar, bits, taint, by))
             }
         }
     }
@@ -170,18 +174,21 @@ impl Interpreter<'_> {
             for &lane in mask {
                 let at = pointer.offset.get(0, lane).saturating_add(u64::from(leaf.offset));
                 if self.touch(pointer.root, at, leaf, kind, false, lane).is_some() {
-                    self.write(pointer.root, at, leaf, lane, (value.get(n, lane), value.taint(n, lane)));
+                    let taint = either(value.taint(n, lane), pointer.offset.taint(0, lane));
+                    self.write(pointer.root, at, leaf, lane, (value.get(n, lane), taint));
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was there.
+    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was there. Which of them come first is open: what was there
+    /// depends on it, and so does what is there in the end if it is `ordered`.
     pub(super) fn exchange(
         &mut self,
         pointer: &Pointer,
         leaf: Leaf,
+        ordered: bool,
         mask: &[u32],
         mut change: impl FnMut(u64, u32) -> Result<Option<u64>, Stop>,
     ) -> Result<Value, Stop> {
@@ -193,8 +200,9 @@ impl Interpreter<'_> {
             let Some(taint) = self.touch(pointer.root, at, leaf, Kind::Atomic, true, lane) else { continue };
             let was = self.read(pointer.root, at, leaf, lane);
             old.set(0, lane, was);
-            old.mark(0, lane, taint);
+            old.mark(0, lane, either(taint, ORDER));
             if let Some(bits) = change(was, lane)? {
+                let taint = if ordered { either(taint, ORDER) } else { taint };
                 self.write(pointer.root, at, leaf, lane, (bits, taint));
             }
         }

@@ -8,7 +8,7 @@ use super::interpreter::{Frame, Interpreter, Slot, Stop};
 use super::memory::{NOWHERE, Pointer, Root};
 use super::program::leaves;
 use super::report::Problem;
-use super::value::Value;
+use super::value::{Value, either};
 
 impl<'a> Interpreter<'a> {
     /// The value of an argument of the entry point.
@@ -106,7 +106,7 @@ impl<'a> Interpreter<'a> {
                 });
                 for n in 0..scalars {
                     for &lane in mask.iter().filter(|&&lane| condition.taint(of(n), lane) != 0) {
-                        made.mark(n, lane, condition.taint(of(n), lane));
+                        made.mark(n, lane, either(condition.taint(of(n), lane), made.taint(n, lane)));
                     }
                 }
                 made

@@ -2,7 +2,7 @@
 
 use super::interpreter::Interpreter;
 use super::report::{Finding, Problem};
-use super::value::{Taint, Value};
+use super::value::{ORDER, Taint, Value};
 
 /// Findings of a dispatch that are kept.
 const MOST: usize = 16;
@@ -39,7 +39,7 @@ impl Interpreter<'_> {
 
     /// Says that what other invocations, the host or the flow of control see depends on a value.
     pub(super) fn depend(&mut self, value: &Value, mask: &[u32]) {
-        let taint = mask.iter().map(|&lane| value.taint_of_any(lane)).find(|&taint| taint != 0);
+        let taint = mask.iter().map(|&lane| value.taint_of_any(lane)).find(|&taint| taint != 0 && taint != ORDER);
         let Some(taint) = taint else { return };
         let origin = &self.origins[usize::from(taint) - 1];
         let known =

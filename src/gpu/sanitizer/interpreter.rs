@@ -11,7 +11,7 @@ use super::program::{FunctionTable, Global, Program};
 use super::report::{Finding, Problem, Report};
 use super::shadow::{Kind, Who};
 use super::traffic::Traffic;
-use super::value::Value;
+use super::value::{ORDER, Value};
 
 /// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes too many steps.
 pub(super) struct Stop(pub String);
@@ -87,6 +87,10 @@ pub struct Interpreter<'a> {
     pub(super) again: bool,
     /// Where values come from that differ between devices; see [`Taint`].
     pub(super) origins: Vec<Finding>,
+    /// Whether which way an invocation goes depends on the order in which others come.
+    pub(super) ordered: bool,
+    /// The largest of the numbers with a fraction that were read and written, those of 4 bytes and of 8.
+    pub(super) largest: [f64; 2],
     /// Whether accesses are counted.
     pub counts: bool,
     /// Steps of invocations that are left.
@@ -113,6 +117,8 @@ impl<'a> Interpreter<'a> {
             raced: HashMap::new(),
             again: false,
             origins: Vec::new(),
+            ordered: false,
+            largest: [0.0; 2],
             counts: false,
             fuel: 0,
             at: Span::UNDEFINED,
@@ -250,8 +256,14 @@ impl<'a> Interpreter<'a> {
         mask: &[u32],
     ) -> Result<(Vec<u32>, Vec<u32>), Stop> {
         let condition = self.value(frame, condition)?;
-        self.depend(&condition, mask);
+        self.follow(&condition, mask);
         Ok(mask.iter().partition(|&&lane| condition.get(0, lane) != 0))
+    }
+
+    /// Says that which way invocations go depends on a value.
+    fn follow(&mut self, value: &Value, mask: &[u32]) {
+        self.depend(value, mask);
+        self.ordered |= mask.iter().any(|&lane| value.taint_of_any(lane) == ORDER);
     }
 
     fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block, mask: &[u32]) -> Result<Flow, Stop> {
@@ -374,7 +386,7 @@ impl<'a> Interpreter<'a> {
         mut left: Vec<u32>,
     ) -> Result<Flow, Stop> {
         let selector = self.value(frame, selector)?;
-        self.depend(&selector, &left);
+        self.follow(&selector, &left);
         let values: Vec<Option<u32>> = cases
             .iter()
             .map(|case| match case.value {

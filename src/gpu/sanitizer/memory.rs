@@ -1,10 +1,12 @@
 //! Memory of a dispatch: of buffers, workgroups and invocations, with what has been done to it.
 
-use wgpu::naga::{Scalar, ScalarKind};
+use wgpu::naga::{Scalar, ScalarKind, Span};
 
 use super::shadow::{Cell, Kind, Who};
 use super::value::{Taint, Value};
 
+/// Bytes of a word, of which buffers consist.
+pub const WORD: usize = 4;
 /// Cells of a page.
 const PAGE: usize = 1024;
 
@@ -24,13 +26,22 @@ impl Shadow {
     }
 }
 
+/// A scalar that a dispatch wrote.
+#[derive(Clone, Copy)]
+pub struct Write {
+    pub scalar: Scalar,
+    /// What wrote it.
+    pub by: Span,
+}
+
 /// Bytes that several invocations reach.
 pub struct Memory {
     pub bytes: Vec<u8>,
     shadow: Shadow,
     /// Taints of the scalars that begin at each byte; empty where none has one.
     taints: Vec<Taint>,
-    changed: bool,
+    /// What was written last, by word; empty where nothing was.
+    writes: Vec<Option<Write>>,
     /// Bytes that have one cell together. What a workgroup has may lie byte by byte (`bool`).
     grain: usize,
 }
@@ -38,7 +49,7 @@ pub struct Memory {
 impl Memory {
     /// A buffer's.
     pub fn of_buffer(bytes: Vec<u8>) -> Self {
-        Memory { bytes, shadow: Shadow::default(), taints: Vec::new(), changed: false, grain: 4 }
+        Memory { bytes, shadow: Shadow::default(), taints: Vec::new(), writes: Vec::new(), grain: WORD }
     }
 
     /// A workgroup's, which holds anything.
@@ -47,7 +58,7 @@ impl Memory {
             bytes: vec![0; bytes as usize],
             shadow: Shadow::default(),
             taints: Vec::new(),
-            changed: false,
+            writes: Vec::new(),
             grain: 1,
         }
     }
@@ -75,15 +86,24 @@ impl Memory {
 
     /// Whether anything has been written.
     pub fn is_changed(&self) -> bool {
-        self.changed
+        !self.writes.is_empty()
+    }
+
+    /// The scalar that was written last at a word, if one was.
+    pub fn written(&self, word: usize) -> Option<Write> {
+        self.writes.get(word).copied().flatten()
     }
 
     pub fn taint(&self, at: u64) -> Taint {
         self.taints.get(at as usize).copied().unwrap_or(0)
     }
 
-    pub fn write(&mut self, at: u64, scalar: Scalar, bits: u64, taint: Taint) {
-        self.changed = true;
+    pub fn write(&mut self, at: u64, scalar: Scalar, bits: u64, taint: Taint, by: Span) {
+        // Of a buffer, which is compared with that of a device.
+        if self.grain == WORD {
+            self.writes.resize(self.bytes.len() / WORD, None);
+            self.writes[at as usize / WORD] = Some(Write { scalar, by });
+        }
         write(&mut self.bytes, at as usize, scalar, bits);
         mark(&mut self.taints, self.bytes.len(), at as usize, taint);
     }
@@ -128,7 +148,7 @@ impl Private {
     }
 }
 
-fn read(bytes: &[u8], at: usize, scalar: Scalar) -> u64 {
+pub(super) fn read(bytes: &[u8], at: usize, scalar: Scalar) -> u64 {
     let width = usize::from(scalar.width);
     let mut bits = [0; 8];
     bits[..width].copy_from_slice(&bytes[at..at + width]);

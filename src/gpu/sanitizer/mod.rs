@@ -16,6 +16,9 @@
 //! the last workgroup, a value that `select` leaves aside). So it is followed, as Valgrind's memcheck follows bits (J. Seward and N. Nethercote,
 //! USENIX 2005), and reported where a buffer, an atomic, an address or a branch depends on it.
 //!
+//! `MESHLOOM_SANITIZE=compare` runs the device after it and compares what both have made ([`Difference`](comparison::Difference)): a driver that is
+//! wrong, or a kernel whose error it does not see, is found at the first dispatch that goes wrong.
+//!
 //! With `MESHLOOM_LOG=debug` it also counts the sectors that accesses of a subgroup touch, and conflicts of banks ([`Traffic`](traffic::Traffic)).
 //!
 //! It is what NVIDIA's compute-sanitizer does for CUDA (racecheck, memcheck, initcheck, synccheck). What it finds is so for the data of that
@@ -23,6 +26,7 @@
 
 mod accesses;
 mod arithmetic;
+mod comparison;
 mod expressions;
 mod findings;
 mod interpreter;

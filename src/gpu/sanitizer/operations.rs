@@ -140,7 +140,8 @@ impl<'a> Interpreter<'a> {
         };
         self.depend(&value, mask);
         let least = |a, b, less| Ok(if (binary(BinaryOperator::Less, b, a)? != 0) == less { b } else { a });
-        let old = self.exchange(pointer.pointer()?, leaf, mask, |was, lane| {
+        let ordered = matches!(fun, AtomicFunction::Exchange { .. });
+        let old = self.exchange(pointer.pointer()?, leaf, ordered, mask, |was, lane| {
             let given = value.get(0, lane);
             Ok(Some(match fun {
                 AtomicFunction::Add => binary(BinaryOperator::Add, was, given)?,
@@ -164,6 +165,7 @@ impl<'a> Interpreter<'a> {
                 for &lane in mask {
                     made.set(0, lane, old.get(0, lane));
                     made.set(1, lane, u64::from(old.get(0, lane) == compare.get(0, lane)));
+                    (0..2).for_each(|n| made.mark(n, lane, old.taint(0, lane)));
                 }
                 made
             }

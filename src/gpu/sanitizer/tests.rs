@@ -1,5 +1,6 @@
 //! Texts that are right, with results known from elsewhere, and texts that are wrong, each with what is to be found.
 
+use super::comparison::Difference;
 use super::interpreter::Interpreter;
 use super::memory::Memory;
 use super::program::Program;
@@ -218,4 +219,77 @@ fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
     let conflicts = |body: &str| traffic(body).cycles / traffic(body).needed;
     assert_eq!(conflicts("shared_words[lane] = 1u;"), 1.0);
     assert_eq!(conflicts("if lane < 8u { shared_words[8u * lane] = 1u; }"), 2.0);
+}
+
+/// Runs `body` over `x` and `y`, and compares with buffers as it leaves them but for one word.
+fn differences(body: &str, buffer: usize, word: usize, other: u32) -> Vec<Difference> {
+    let program = Program::new(&kernel(body)).unwrap_or_else(|why| panic!("{why}"));
+    let words = [vec![3], (0..64).collect::<Vec<u32>>(), vec![7; 64], vec![0]];
+    let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
+    let mut interpreter = Interpreter::new(&program, 8, [2, 1], words.iter().map(memory).collect());
+    let report = interpreter.run(1 << 22);
+    assert!(report.findings.is_empty() && report.unknown.is_none(), "{report:?}");
+    let mut device: Vec<Vec<u8>> = interpreter.buffers.iter().map(|memory| memory.bytes.clone()).collect();
+    device[buffer][4 * word..][..4].copy_from_slice(&other.to_le_bytes());
+    (1..4).filter_map(|binding| interpreter.compare(binding, &device[binding])).collect()
+}
+
+#[test]
+fn a_device_that_has_something_else_is_seen() {
+    // Written, and not written.
+    for (word, line) in [(40, Some("x[i] = square(i);")), (5, None)] {
+        let body = "if i > 31u { x[i] = square(i); }";
+        let found = differences(body, 1, word, 77);
+        let [found] = found.as_slice() else { panic!("{found:?}") };
+        let text = if line.is_some() { "1600" } else { "5" };
+        assert_eq!([found.words, found.binding, found.word], [1, 1, word]);
+        assert_eq!([&*found.device, &*found.text], ["77", text]);
+        assert_eq!(found.line.is_some(), line.is_some());
+        assert!(found.line.iter().all(|(_, line)| body.contains(line.as_str())), "{found}");
+        assert!(found.to_string().contains("77 for"), "{found}");
+    }
+    assert_eq!(differences("x[i] = i;", 1, 9, 9), []);
+}
+
+#[test]
+fn floats_may_be_rounded() {
+    let body = "y[i] = bitcast<u32>(f32(i));";
+    // Bits of a float that are a whole number are that.
+    assert_eq!(differences(body, 2, 9, 9.001_f32.to_bits()).len(), 1);
+    let floats = |body: &str, other: f32| {
+        let text =
+            kernel(body).replace("var<storage, read_write> y: array<u32>", "var<storage, read_write> y: array<f32>");
+        let program = Program::new(&text).unwrap();
+        let buffers = [4, 256, 256, 4].map(|bytes| Memory::of_buffer(vec![0; bytes]));
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.into());
+        assert!(interpreter.run(1 << 22).findings.is_empty());
+        let mut device = interpreter.buffers[2].bytes.clone();
+        device[36..40].copy_from_slice(&other.to_le_bytes());
+        interpreter.compare(2, &device).is_some()
+    };
+    // The largest is 63: up to 63 / 1024 of a difference is rounding.
+    for (other, differs) in
+        [(9.0, false), (9.06, false), (8.94, false), (9.07, true), (f32::NAN, true), (f32::INFINITY, true)]
+    {
+        assert_eq!(floats("y[i] = f32(i);", other), differs, "{other}");
+    }
+    let nan = "y[i] = select(f32(i), bitcast<f32>(0x7fc00000u | i), i == 9u);";
+    assert!(!floats(nan, f32::from_bits(0x7fc0_1234)) && floats(nan, 0.0));
+}
+
+#[test]
+fn what_depends_on_an_order_is_left_out() {
+    for (body, differs) in [
+        // The sum does not, what each found there does, and where it puts something.
+        ("y[i] = i; let before = atomicAdd(&sum, 1u);", true),
+        ("y[i] = atomicAdd(&sum, 1u);", false),
+        ("y[atomicAdd(&sum, 1u)] = i;", false),
+        ("let before = atomicAdd(&sum, 1u); if before == 9u { y[9] = i; }", false),
+        ("y[i] = x[atomicAdd(&sum, 1u)];", false),
+        ("y[i] = select(1u, 2u, atomicAdd(&sum, 1u) > 30u);", false),
+    ] {
+        assert_eq!(!differences(body, 2, 9, 1000).is_empty(), differs, "{body}");
+    }
+    assert_eq!(differences("atomicAdd(&sum, i);", 3, 0, 5).len(), 1);
+    assert_eq!(differences("let before = atomicExchange(&sum, i);", 3, 0, 5), []);
 }

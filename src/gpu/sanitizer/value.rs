@@ -6,6 +6,15 @@
 /// that all values made from it have too.
 pub type Taint = u16;
 
+/// The mark of what depends on the order in which invocations come, as what an atomic operation gives back does. It is no problem, but another device
+/// may have something else there.
+pub const ORDER: Taint = Taint::MAX;
+
+/// The mark of what is made of two scalars: a problem's before that of an order.
+pub fn either(a: Taint, b: Taint) -> Taint {
+    if a == 0 || b == 0 { a | b } else { a.min(b) }
+}
+
 /// A value with one or more scalars in every invocation, as bits. What is the same in all invocations is there once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
@@ -55,7 +64,7 @@ impl Value {
         if self.taints.is_empty() {
             return 0;
         }
-        (0..self.scalars()).map(|n| self.taint(n, lane)).find(|&taint| taint != 0).unwrap_or(0)
+        (0..self.scalars()).map(|n| self.taint(n, lane)).fold(0, either)
     }
 
     /// Sets a scalar of one invocation; of a uniform value, of all.
@@ -110,9 +119,7 @@ impl Value {
             for n in 0..scalars {
                 for &lane in mask {
                     let taint = if each { source.taint(n, lane) } else { source.taint_of_any(lane) };
-                    if taint != 0 {
-                        value.mark(n, lane, taint);
-                    }
+                    value.mark(n, lane, either(taint, value.taint(n, lane)));
                 }
             }
         }

@@ -1,0 +1,110 @@
+//! What a device has made of a dispatch, beside what the text says.
+
+use std::fmt;
+
+use wgpu::naga::{Scalar, ScalarKind};
+
+use super::interpreter::Interpreter;
+use super::memory::{self, Memory, Root, WORD, Write};
+use super::program::Leaf;
+use super::value::ORDER;
+
+/// How far numbers of 4 bytes may lie apart, as a part of the largest that the dispatch read or wrote. WGSL wants sines and cosines to 2^-11; all
+/// else is finer. Sums may be rounded in any order, products and sums at once: so nothing is said of a small difference of large numbers.
+const APART: f64 = 1.0 / 1024.0;
+/// Numbers of 8 bytes, which have no such functions.
+const APART_F64: f64 = 1.0 / (1u64 << 40) as f64;
+
+/// Words of a buffer of which a device has made something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// How many there are.
+    pub words: usize,
+    pub binding: usize,
+    /// The first of them.
+    pub word: usize,
+    pub device: String,
+    pub text: String,
+    /// Number of the line that wrote it, and the line; none where the text does not write it.
+    pub line: Option<(u32, String)>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { words, binding, word, device, text, line } = self;
+        write!(
+            f,
+            "the device has not what the text says in {words} words of binding {binding}: at first {device} for {text} in word {word}, "
+        )?;
+        match line {
+            Some((number, line)) => write!(f, "from line {number}, `{line}`"),
+            None => write!(f, "which no line writes"),
+        }
+    }
+}
+
+impl Interpreter<'_> {
+    /// Notes how large a number in a buffer is.
+    pub(super) fn scale(&mut self, root: Root, leaf: Leaf, bits: u64) {
+        if leaf.scalar.kind == ScalarKind::Float && matches!(root, Root::Buffer(_)) {
+            let size = number(leaf.scalar, bits).abs();
+            let largest = &mut self.largest[usize::from(leaf.scalar.width == 8)];
+            if size.is_finite() && size > *largest {
+                *largest = size;
+            }
+        }
+    }
+
+    /// How the contents of a buffer on a device differ from those that the dispatch has left in it here.
+    ///
+    /// Whole numbers have to be equal; others may be rounded, as WGSL allows. What depends on the order in which invocations come to an atomic
+    /// operation is left out, and all of a dispatch that goes one way or the other by it.
+    pub fn compare(&self, binding: usize, device: &[u8]) -> Option<Difference> {
+        if self.ordered {
+            return None;
+        }
+        let memory = &self.buffers[binding];
+        let mut words = (0..memory.bytes.len() / WORD).filter(|&word| self.differs(memory, device, word));
+        let word = words.next()?;
+        let words = 1 + words.count();
+        let written = memory.written(word);
+        let scalar = written.map_or(Scalar::U32, |write| write.scalar);
+        let line = written.map(|write| self.program.line(write.by)).map(|(number, line)| (number, line.into()));
+        let [device, text] =
+            [device, &memory.bytes].map(|bytes| shown(scalar, memory::read(bytes, word * WORD, scalar)));
+        Some(Difference { words, binding, word, device, text, line })
+    }
+
+    fn differs(&self, memory: &Memory, device: &[u8], word: usize) -> bool {
+        let both = |scalar| [device, &memory.bytes].map(|bytes| memory::read(bytes, word * WORD, scalar));
+        let before = word.checked_sub(1).and_then(|before| memory.written(before));
+        match memory.written(word) {
+            // The second word of a number of 8 bytes.
+            None if before.is_some_and(|write| write.scalar.width == 8) => false,
+            Some(_) if memory.taint((word * WORD) as u64) == ORDER => false,
+            Some(Write { scalar, .. }) if scalar.kind == ScalarKind::Float => {
+                let [a, b] = both(scalar).map(|bits| number(scalar, bits));
+                let wide = usize::from(scalar.width == 8);
+                let apart = self.largest[wide] * [APART, APART_F64][wide];
+                !(a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= apart)
+            }
+            written => {
+                let [a, b] = both(written.map_or(Scalar::U32, |write| write.scalar));
+                a != b
+            }
+        }
+    }
+}
+
+fn number(scalar: Scalar, bits: u64) -> f64 {
+    if scalar.width == 8 { f64::from_bits(bits) } else { f64::from(f32::from_bits(bits as u32)) }
+}
+
+fn shown(scalar: Scalar, bits: u64) -> String {
+    match (scalar.kind, scalar.width) {
+        (ScalarKind::Float, _) => format!("{:e}", number(scalar, bits)),
+        (ScalarKind::Sint, 4) => (bits as u32 as i32).to_string(),
+        (ScalarKind::Sint, _) => (bits as i64).to_string(),
+        _ => bits.to_string(),
+    }
+}
