@@ -469,6 +469,26 @@ fn callbacks_see_every_neighbour() {
     assert!(all.iter().any(|row| row.len() > 3) && all.iter().any(|row| row.len() < 3));
 }
 
+/// More queries than a dispatch takes, in so many workgroups that they come in rows: the last row has more of them than the queries need.
+#[test]
+fn every_query_is_searched_for_once() {
+    const QUERIES: usize = (1 << 20) + 100;
+    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let least = gpu.capabilities().subgroup_least.max(4);
+    let form = GroupShape { lanes: Lanes::Subgroup { least, workgroup: least }, slots: 1 };
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let domain = Domain::new(&[1.0, 1.0]).unwrap();
+    let cloud = Cloud::from_host(&mut recorder, &domain, &[0.4, 0.5, 0.5, 0.5, 0.9, 0.9]).unwrap();
+    let builder = Builder::new(&gpu);
+    let tree = builder.build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds())).unwrap();
+    let queries = Cloud::from_host(&mut recorder, &domain, &vec![0.5; 2 * QUERIES]).unwrap();
+    let targets = Targets::new(&mut recorder, &builder, &queries, &tree).unwrap();
+    let radius = Radius::with(&gpu, form);
+    let counts = radius.counts(&mut recorder, &tree, Queries::At(&targets), &RadiusQuery::radius(0.2)).unwrap();
+    let counts = recorder.download(&counts, 0, QUERIES as u64).unwrap();
+    assert_eq!(counts.iter().position(|&count| count != 2), None);
+}
+
 #[test]
 fn every_form_finds_the_same() {
     let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();

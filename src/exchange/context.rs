@@ -56,7 +56,11 @@ fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
 /// How many ranks use the adapter of `gpu`.
 fn sharing(comm: &Communicator, gpu: &Gpu) -> Result<usize, CommError> {
     let info = gpu.info();
-    let adapter = format!("{} {} {:?}", info.name, info.device_pci_bus_id, info.backend);
+    // A card has one place on the bus and perhaps two backends; software renderers have none.
+    let adapter = match info.device_pci_bus_id.as_str() {
+        "" => format!("{} {:?}", info.name, info.backend),
+        place => place.to_string(),
+    };
     // Where hosts have no names they count as one.
     let adapter = fnv1a(crate::host::number().unwrap_or(START), adapter.as_bytes());
     let all = comm.all_gather(&[adapter])?;

@@ -113,15 +113,17 @@ pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static 
         return Err(DeviceError::NoAdapter { why: "the drivers offer none".into() });
     }
     let found = match selector {
-        AdapterSelector::Auto => Some(best(all, local_rank)?),
+        AdapterSelector::Auto => Some(best(&cards(all), local_rank)?),
         AdapterSelector::Index(index) => all.get(*index),
         AdapterSelector::Pci(id) => {
             all.iter().find(|adapter| adapter.get_info().device_pci_bus_id.eq_ignore_ascii_case(id))
         }
         AdapterSelector::Name(name) => {
             let name = name.to_lowercase();
-            let matching: Vec<_> =
-                all.iter().filter(|adapter| adapter.get_info().name.to_lowercase().contains(&name)).collect();
+            let matching: Vec<_> = cards(all)
+                .into_iter()
+                .filter(|adapter| adapter.get_info().name.to_lowercase().contains(&name))
+                .collect();
             (!matching.is_empty()).then(|| matching[local_rank % matching.len()])
         }
     };
@@ -135,11 +137,29 @@ pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static 
     }
 }
 
+/// The adapters without those of cards that another backend has offered before (on Windows, Vulkan and DX12 offer each): ranks that take adapters in
+/// turn want cards of their own.
+fn cards(all: &'static [wgpu::Adapter]) -> Vec<&'static wgpu::Adapter> {
+    let place = |adapter: &wgpu::Adapter| {
+        let info = adapter.get_info();
+        let of_use = unsuitable(adapter).is_none();
+        (info.backend, if of_use { info.device_pci_bus_id } else { String::new() })
+    };
+    let places: Vec<_> = all.iter().map(place).collect();
+    all.iter().enumerate().filter(|(n, _)| !is_repeated(&places, *n)).map(|(_, adapter)| adapter).collect()
+}
+
+/// Whether an adapter, by backend and place on the bus, is one before it. Software renderers have no place, and none is given for those of no use.
+fn is_repeated<B: PartialEq>(places: &[(B, String)], number: usize) -> bool {
+    let (backend, place) = &places[number];
+    !place.is_empty() && places[..number].iter().any(|(other, at)| at == place && other != backend)
+}
+
 /// One of the usable adapters of the best kind there is; ranks take them in turn.
-fn best(all: &'static [wgpu::Adapter], local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
-    let usable: Vec<_> = all.iter().filter(|adapter| unsuitable(adapter).is_none()).collect();
+fn best(all: &[&'static wgpu::Adapter], local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
+    let usable: Vec<_> = all.iter().copied().filter(|adapter| unsuitable(adapter).is_none()).collect();
     let Some(best) = usable.iter().map(|adapter| kind(adapter)).min() else {
-        let refused = all.iter().enumerate().map(|adapter| (numbered(adapter), unsuitable(adapter.1)));
+        let refused = adapters().iter().enumerate().map(|adapter| (numbered(adapter), unsuitable(adapter.1)));
         let why: Vec<_> = refused.map(|(name, why)| format!("{name}: {}", why.unwrap_or_default())).collect();
         return Err(DeviceError::NoAdapter { why: why.join("; ") });
     };
@@ -180,5 +200,20 @@ pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     {
         let _ = adapter;
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_repeated;
+
+    #[test]
+    fn a_card_of_two_backends_is_one() {
+        let places = [("vulkan", "01"), ("vulkan", "02"), ("vulkan", ""), ("dx12", "02"), ("dx12", "01"), ("dx12", "")];
+        let places = places.map(|(backend, place)| (backend, place.to_string()));
+        let repeated: Vec<_> = (0..6).map(|number| is_repeated(&places, number)).collect();
+        assert_eq!(repeated, [false, false, false, true, true, false]);
+        // Two drivers of one backend are two adapters, as they always were.
+        assert!(!is_repeated(&[("vulkan", "01".into()), ("vulkan", "01".into())], 1));
     }
 }

@@ -394,12 +394,17 @@ impl<T: DeviceElement> Array<T> {
         Array::new(RawArray { len: len.min(self.raw.len), ..self.raw.clone() })
     }
 
-    /// A part of the same memory, where the array lies in one window and the part begins at a multiple of 256 bytes.
+    /// A part of the same memory that begins where one may: at a multiple of 256 bytes where the array lies in one window, otherwise with a window.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;
-        let begins = (start * T::ELEMENT.bytes()).is_multiple_of(ALIGNMENT);
-        let fits = raw.windows() == 1 && begins && start + len <= raw.len;
-        fits.then(|| Array::new(RawArray { start: raw.start + start, len, window: len.max(1), ..raw.clone() }))
+        let fits = start.is_multiple_of(self.part_begins()) && start + len <= raw.len;
+        let window = if raw.windows() == 1 { len.max(1) } else { raw.window };
+        fits.then(|| Array::new(RawArray { start: raw.start + start, len, window, ..raw.clone() }))
+    }
+
+    /// A number of elements at whose multiples a [`part`](Self::part) may begin.
+    pub(crate) fn part_begins(&self) -> u64 {
+        if self.raw.windows() == 1 { ALIGNMENT / T::ELEMENT.bytes() } else { self.raw.window }
     }
 
     /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or half the size.

@@ -41,6 +41,9 @@ pub struct Capabilities {
     pub memory: Option<u64>,
 }
 
+/// Bytes of a binding at most: where a backend allows more (Metal does), checked kernels know lengths in bytes as `u32` only.
+const LARGEST_BINDING: u64 = (1 << 32) - 256;
+
 /// What adding to integers of 64 bits takes.
 pub(super) const ATOMIC_U64: wgpu::Features =
     wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS);
@@ -54,7 +57,7 @@ impl Capabilities {
         memory: Option<u64>,
     ) -> Capabilities {
         let (limits, features) = (device.limits(), device.features());
-        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(LARGEST_BINDING);
         let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let profile = options.profile.unwrap_or(kind);
         let subgroups = features.contains(wgpu::Features::SUBGROUP);

@@ -221,7 +221,7 @@ impl Gpu {
     pub(super) fn buffer(&self, label: &str, kind: MemoryKind, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
         let buffer = self.0.pool.take(&self.0.open, label, kind, bytes)?;
         if self.0.poison {
-            self.0.open.guarded(|| poison(self.queue(), &buffer));
+            poison(&self.0.open, &buffer);
         }
         Ok(buffer)
     }
@@ -266,6 +266,11 @@ impl Gpu {
         })
     }
 
+    /// See [`OpenDevice::write`].
+    pub(super) fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
+        self.0.open.write(buffer, offset, data);
+    }
+
     /// See [`OpenDevice::guarded`].
     pub(super) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.open.guarded(work)
@@ -283,12 +288,12 @@ impl Gpu {
 }
 
 /// Fills a buffer with a NaN that is also a conspicuous integer.
-fn poison(queue: &wgpu::Queue, buffer: &wgpu::Buffer) {
+fn poison(open: &OpenDevice, buffer: &wgpu::Buffer) {
     const CHUNK: u64 = 1 << 20;
     let pattern = vec![0x7fc0_dead_u32; (buffer.size().min(CHUNK) / 4) as usize];
     let bytes: &[u8] = bytemuck::cast_slice(&pattern);
     for at in (0..buffer.size()).step_by(CHUNK as usize) {
         let len = (buffer.size() - at).min(CHUNK) / 4 * 4;
-        queue.write_buffer(buffer, at, &bytes[..len as usize]);
+        open.write(buffer, at, &bytes[..len as usize]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
@@ -16,6 +16,17 @@ pub(super) enum DeviceOwner {
     Caller,
 }
 
+/// Bytes that are written to buffers at most before they are handed over: wgpu keeps a copy of them until something is submitted.
+const UPLOAD: usize = 64 << 20;
+
+/// What was written to buffers.
+#[derive(Default)]
+struct Uploads {
+    /// Bytes since something was last handed over for them.
+    bytes: usize,
+    last: Option<wgpu::SubmissionIndex>,
+}
+
 /// A device with its queue.
 pub(super) struct OpenDevice {
     /// No other device of this process ever has it.
@@ -26,6 +37,7 @@ pub(super) struct OpenDevice {
     pub capabilities: Capabilities,
     owner: DeviceOwner,
     failure: FirstFailure,
+    uploads: Mutex<Uploads>,
 }
 
 /// The first thing that went wrong.
@@ -84,7 +96,7 @@ impl OpenDevice {
         }
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        OpenDevice { number, info, device, queue, capabilities, owner, failure }
+        OpenDevice { number, info, device, queue, capabilities, owner, failure, uploads: Mutex::default() }
     }
 
     /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors of it become
@@ -99,6 +111,30 @@ impl OpenDevice {
             self.failure.note(error.to_string());
         }
         result
+    }
+
+    /// Writes to a buffer, after everything submitted before and before everything submitted later. Copies of what is on its way take twice
+    /// [`UPLOAD`] at most; beyond, it waits.
+    pub fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
+        for (piece, offset) in data.chunks(UPLOAD).zip((offset..).step_by(UPLOAD)) {
+            self.guarded(|| self.queue.write_buffer(buffer, offset, piece));
+            self.hand_over(piece.len());
+        }
+    }
+
+    /// Submits what was written if it is much by now, and waits for what was before.
+    fn hand_over(&self, bytes: usize) {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        uploads.bytes += bytes;
+        if uploads.bytes >= UPLOAD {
+            uploads.bytes = 0;
+            let submission_index = uploads.last.replace(self.guarded(|| self.queue.submit([])));
+            drop(uploads);
+            if submission_index.is_some() {
+                // That the device is lost is for the next call to say.
+                let _ = self.poll_once(wgpu::PollType::Wait { submission_index, timeout: None });
+            }
+        }
     }
 
     /// Runs `work` and gives the first error that the device reports of it; no handler hears of it.

@@ -95,7 +95,7 @@ impl Pool {
         let capacity = open.capabilities.memory;
         let fits = || capacity.is_none_or(|capacity| self.allocated() + size <= capacity);
         if !fits() {
-            self.trim();
+            self.make_room(open);
         }
         let error =
             || DeviceError::OutOfMemory { label: label.into(), needed: size, in_use: self.allocated(), capacity };
@@ -105,7 +105,7 @@ impl Pool {
         let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
         let make = || open.attempt(|| open.device.create_buffer(&descriptor));
         let buffer = make().or_else(|_| {
-            self.trim();
+            self.make_room(open);
             make()
         });
         let buffer = buffer.map_err(|_| error())?;
@@ -120,7 +120,14 @@ impl Pool {
         self.allocated.fetch_sub(buffer.size(), Ordering::Relaxed);
     }
 
-    /// Gives the free buffers back to the driver.
+    /// Gives the free buffers back to the driver and waits until it has them: work that was submitted may still use them.
+    fn make_room(&self, open: &OpenDevice) {
+        self.trim();
+        // That the device is lost is for the next call to say.
+        let _ = open.poll_once(wgpu::PollType::Wait { submission_index: None, timeout: None });
+    }
+
+    /// Gives the free buffers back to the driver, which frees each when submitted work no longer uses it.
     pub fn trim(&self) {
         let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);

@@ -42,14 +42,11 @@ impl Recorder {
 
     /// Writes bytes to elements `start..` of `array`, after everything submitted before and before everything submitted later.
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {
-        let queue = self.gpu().queue();
-        self.gpu().guarded(|| {
-            for (buffer, offset, bytes) in array.pieces(start, data.len() as u64 / array.element_bytes()) {
-                let (piece, rest) = data.split_at(bytes as usize);
-                queue.write_buffer(buffer, offset, piece);
-                data = rest;
-            }
-        });
+        for (buffer, offset, bytes) in array.pieces(start, data.len() as u64 / array.element_bytes()) {
+            let (piece, rest) = data.split_at(bytes as usize);
+            self.gpu().write(buffer, offset, piece);
+            data = rest;
+        }
     }
 
     /// Submits, waits and reads elements `start..start + len` of `array`.

@@ -1,5 +1,7 @@
 //! The queries of a search.
 
+use std::ops::Range;
+
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{KnnQuery, RowOrder};
@@ -188,15 +190,38 @@ impl<'a> Queries<'a> {
         kernel: &Kernel,
         arrays: &[&RawArray],
         params: SearchParams,
-        part: std::ops::Range<u64>,
+        part: Range<u64>,
     ) -> Result<(), NeighborError> {
         let most = queries_per_dispatch(recorder.gpu().capabilities().profile);
-        for first in part.clone().step_by(most as usize) {
-            let params =
-                SearchParams { first: first as u32, queries: part.end as u32, base: part.start as u32, ..params };
-            let workgroups = form.workgroups((part.end - first).min(most)).div_ceil(u64::from(params.blocks));
-            recorder.dispatch(kernel, arrays, &params, workgroups)?;
+        for chunk in chunks(part.clone(), most) {
+            let workgroups = form.workgroups(chunk.end - chunk.start).div_ceil(u64::from(params.blocks));
+            let [first, queries, base] = [chunk.start, chunk.end, part.start].map(|query| query as u32);
+            recorder.dispatch(kernel, arrays, &SearchParams { first, queries, base, ..params }, workgroups)?;
         }
         Ok(())
+    }
+}
+
+/// Queries of one dispatch after another. A dispatch ends with its own: it has more workgroups than they need where those come in rows or take several
+/// blocks, and what these would search for belongs to the next.
+fn chunks(part: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = part.end;
+    part.step_by(most as usize).map(move |first| first..(first + most).min(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_query_is_in_one_chunk() {
+        for (part, most) in [(0..0, 4), (0..3, 4), (0..4, 4), (8..21, 4), (0..(1 << 23) + 1, 1 << 23)] {
+            let mut at = part.start;
+            for chunk in chunks(part.clone(), most) {
+                assert!(chunk.start == at && chunk.end > at && chunk.end - at <= most, "{part:?} {chunk:?}");
+                at = chunk.end;
+            }
+            assert_eq!(at, part.end);
+        }
     }
 }

@@ -176,8 +176,8 @@ impl Builder {
         let (gpu, count) = (recorder.gpu().clone(), cloud.len());
         let order = gpu.array("tree::order", count)?;
         let words = positions.cast::<u32>()?;
-        // Parts of an array begin at multiples of 64 words.
-        let [high, low] = match (words.part(0, count), words.part(count.next_multiple_of(64), count)) {
+        let behind = count.next_multiple_of(words.part_begins());
+        let [high, low] = match (words.part(0, count), words.part(behind, count)) {
             (Some(high), Some(low)) => [high, low],
             _ => [gpu.array("tree::high", count)?, gpu.array("tree::low", count)?],
         };

@@ -18,7 +18,7 @@ use super::permute::Permute;
 use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
 use codes::{Codes, WideKeys};
 use keys::{Flip, Words};
-use passes::{Pass, Passes};
+use passes::{Pass, Passes, Tables};
 use plan::{code_shape, digits, traffic};
 use runs::Runs;
 use wide::PassSequence;
@@ -29,8 +29,8 @@ use wide::PassSequence;
 /// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ.
 /// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so many bits are sorted, which
 ///   follow the distribution of the keys. What they leave tied is sorted by more passes over the tied keys alone.
-/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile, at most 2 bytes more per element in all but
-///   small arrays.
+/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile: 0.7 bytes more per element on GPUs with subgroups of 16
+///   and more, 1 on those without, 2.7 on those with smaller ones.
 pub struct Sort {
     passes: Passes,
     codes: Codes,
@@ -166,10 +166,11 @@ impl Sort {
                     recorder.copy(&there[0], 0, &here[0], 0, most)?;
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
                 }
+                let tables = self.passes.tables(&gpu, counted.most)?;
                 for digit in digits {
                     let (index, to_keys) = (Some(&here[1]), &there[0]);
                     let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
-                    self.passes.record(recorder, &counted, &pass)?;
+                    self.passes.record(recorder, &counted, &tables, &pass)?;
                     std::mem::swap(&mut here, &mut there);
                 }
                 Ok(())
@@ -223,7 +224,8 @@ impl Sort {
         let array = |label: &str| gpu.array::<u32>(label, u64::from(counted.most));
         let words = [array("sort::keys")?, array("sort::more_keys")?];
         let sequence = PassSequence { keys, index: None, bits, flip };
-        self.sweep(recorder, counted, &sequence, [order, &array("sort::index")?], &words).map(drop)
+        let tables = self.passes.tables(&gpu, counted.most)?;
+        self.sweep(recorder, (counted, &tables), &sequence, [order, &array("sort::index")?], &words).map(drop)
     }
 
     /// Passes over one word. The last writes the first of `indices`; what goes along with the keys, if anything does, is the one of them that
@@ -231,7 +233,7 @@ impl Sort {
     fn sweep(
         &self,
         recorder: &mut Recorder,
-        counted: &Counted,
+        (counted, tables): (&Counted, &Tables),
         sequence: &PassSequence<'_>,
         indices: [&Array<u32>; 2],
         words: &[Array<u32>; 2],
@@ -241,7 +243,8 @@ impl Sort {
         for (k, &digit) in digits.iter().enumerate() {
             let to_index = indices[(digits.len() - 1 - k) % 2];
             let to_keys = &words[usize::from(words[0].raw().shares(keys.raw()))];
-            self.passes.record(recorder, counted, &Pass { keys, index, to_keys, to_index, digit, flip })?;
+            let pass = Pass { keys, index, to_keys, to_index, digit, flip };
+            self.passes.record(recorder, counted, tables, &pass)?;
             (keys, index) = (to_keys, Some(to_index));
         }
         Ok(keys.clone())

@@ -1,11 +1,11 @@
 //! One pass of a radix sort: count the digits of every tile, scan, scatter.
 
 use super::keys::Flip;
-use super::plan::{Digit, Form, Tiles, keys_each, tiles};
+use super::plan::{Digit, Form, Tiles, WIDEST, keys_each, tiles};
 use crate::gpu::primitives::banks::padded_memory;
 use crate::gpu::primitives::count::{COUNTED, Counted, index};
 use crate::gpu::primitives::scan::Scan;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorder};
 
 crate::gpu::kernel_params! {
     struct DigitParams {
@@ -33,6 +33,15 @@ pub(super) struct Passes {
     /// Without and with indices to read; for keys that are ordered as unsigned numbers, and for others.
     scatter: [[Kernel; 2]; 2],
     scan: Scan,
+}
+
+/// What passes count in, one after the other.
+pub(super) struct Tables {
+    /// Keys of each tile, by digit, and how many of these numbers there are.
+    digits: Array<u32>,
+    words: Array<u32>,
+    /// Where those keys go.
+    places: Array<u32>,
 }
 
 /// Arrays of one pass.
@@ -109,9 +118,25 @@ impl Passes {
         tiles(self.form, self.group, self.threads, keys)
     }
 
-    /// Records one pass.
-    pub fn record(&self, recorder: &mut Recorder, counted: &Counted, pass: &Pass<'_>) -> Result<(), DeviceError> {
-        let gpu = recorder.gpu().clone();
+    /// Memory for passes over so many keys at most.
+    pub fn tables(&self, gpu: &Gpu, keys: u32) -> Result<Tables, DeviceError> {
+        let most_words = u64::from(self.tiles(keys).number) << WIDEST;
+        Ok(Tables {
+            digits: gpu.array("primitives::digits", most_words)?,
+            words: gpu.array("primitives::digit_words", 1)?,
+            places: gpu.array("primitives::places", most_words)?,
+        })
+    }
+
+    /// Records one pass, of which nothing is in `tables` afterwards that anybody needs.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        counted: &Counted,
+        tables: &Tables,
+        pass: &Pass<'_>,
+    ) -> Result<(), DeviceError> {
+        let Tables { digits, words, places } = tables;
         let number = self.tiles(counted.most).number;
         let params = DigitParams {
             count: counted.most,
@@ -128,12 +153,9 @@ impl Passes {
             Form::Portable | Form::Subgroups => u64::from(number),
         };
         let flip = pass.flip != Flip::NONE;
-        let table = gpu.array::<u32>("primitives::digits", most_words)?;
-        let words = gpu.array::<u32>("primitives::digit_words", 1)?;
-        let arrays = [pass.keys.raw(), counted.raw(), table.raw(), words.raw()];
+        let arrays = [pass.keys.raw(), counted.raw(), digits.raw(), words.raw()];
         recorder.dispatch(&self.count[usize::from(flip)], &arrays, &params, groups)?;
-        let places = gpu.array::<u32>("primitives::places", most_words)?;
-        self.scan.record(recorder, &table, &Counted::at_most(index("Sort", most_words)?, &words), &places)?;
+        self.scan.record(recorder, digits, &Counted::at_most(index("Sort", most_words)?, words), places)?;
         let mut arrays = vec![pass.keys.raw(), counted.raw(), places.raw()];
         arrays.extend(pass.index.iter().map(|index| index.raw()));
         arrays.extend([pass.to_keys.raw(), pass.to_index.raw()]);

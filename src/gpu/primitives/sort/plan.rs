@@ -13,7 +13,7 @@ pub enum Form {
 }
 
 /// Bits of a digit at most.
-const WIDEST: u32 = 8;
+pub(super) const WIDEST: u32 = 8;
 
 /// The bits of a word that one pass sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 use super::Sort;
 use super::codes::WideKeys;
 use super::keys::Flip;
+use super::passes::Tables;
 use super::plan::{code_shape, digits};
 use super::runs::SortedCodes;
 use crate::gpu::primitives::count::Counted;
@@ -38,13 +39,14 @@ impl Sort {
         let shape = code_shape(self.form(), keys.bits, counted.most);
         let sample = self.codes.record(recorder, keys, counted, shape, &words[0])?;
         let sequence = PassSequence { keys: &words[0], index: None, bits: shape.bits, flip: Flip::NONE };
-        let codes = self.sweep(recorder, counted, &sequence, [order, &indices[0]], &words)?;
+        let tables = self.passes.tables(&gpu, counted.most)?;
+        let codes = self.sweep(recorder, (counted, &tables), &sequence, [order, &indices[0]], &words)?;
         let sorted = SortedCodes { keys, codes: &codes, sample: &sample, shape };
         self.runs.sort_short(recorder, &sorted, counted, order)?;
         let long = self.runs.find_long(recorder, &sorted, counted)?;
         self.runs.take(recorder, &long, order, keys.low, [&indices[0], &words[0]])?;
         let tied = Counted::at_most(counted.most, &long.total);
-        let index = self.by_both_words(recorder, keys, &tied, &indices, &words)?;
+        let index = self.by_both_words(recorder, keys, (&tied, &tables), &indices, &words)?;
         self.runs.restore(recorder, &long, index, order)?;
         Ok(long.total)
     }
@@ -54,14 +56,14 @@ impl Sort {
         &self,
         recorder: &mut Recorder,
         keys: WideKeys<'_>,
-        counted: &Counted,
+        (counted, tables): (&Counted, &Tables),
         indices: &'a [Array<u32>; 2],
         words: &[Array<u32>; 2],
     ) -> Result<&'a Array<u32>, DeviceError> {
         let by_word = |recorder: &mut Recorder, from: usize, bits: u32| -> Result<usize, DeviceError> {
             let to = (from + digits(bits).len()) % 2;
             let sequence = PassSequence { keys: &words[0], index: Some(&indices[from]), bits, flip: Flip::NONE };
-            self.sweep(recorder, counted, &sequence, [&indices[to], &indices[1 - to]], words)?;
+            self.sweep(recorder, (counted, tables), &sequence, [&indices[to], &indices[1 - to]], words)?;
             Ok(to)
         };
         let by_low = by_word(recorder, 0, u32::BITS)?;
