@@ -62,8 +62,8 @@ test:
 	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test neighbors -- facts_of histograms_of nearest_of pairs_by
-	@echo 'kernels in the sanitizer, which finds races and accesses outside of arrays; then in the place of devices with subgroups of 32 and 64'
-	MESHLOOM_SANITIZE=1 $(CARGO) test --features reference,mpi,hdf5 --test exchange --test ghost_cells --test linear_operators --test mesh --test particles --test redistribution --test sort
+	@echo 'kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64'
+	MESHLOOM_SANITIZE=compare $(CARGO) test --features reference,mpi,hdf5 --test exchange --test ghost_cells --test linear_operators --test mesh --test particles --test redistribution --test sort
 	MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test fft
 	for lanes in 32 64; do \
 	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu $(CARGO) test --features reference,mpi,hdf5 --test point_kernels --test sort || exit 1; \

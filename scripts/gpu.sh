@@ -10,7 +10,7 @@
 #   --runs N        runs of which benchmarks report the median [7]
 #   --small         small sizes on any device, to try the script; compares with NumPy and SciPy
 #
-# Results: tests.txt, bench.json and table.txt (all that meshloom measured), comparison.txt (beside cuFFT, CUB and jz-tree, as far
+# Results: tests.txt (and, where one failed, compare.txt: which kernel does what its text does not say), bench.json and table.txt (all that meshloom measured), comparison.txt (beside cuFFT, CUB and jz-tree, as far
 # as Python finds them), report.json (all of it, with the date and the driver). Exit code 1 where a test or a benchmark failed; what
 # can be measured is measured all the same.
 set -euo pipefail
@@ -86,7 +86,13 @@ grep -E '^test result|^test .* FAILED$' "$out/tests.txt" || tail -5 "$out/tests.
 case $code in
     0) ;;
     124) failures+=("tests: not done after $for_tests s") ;;
-    *) failures+=("tests: exit code $code") ;;
+    *)
+        failures+=("tests: exit code $code")
+        say "failed tests once more, each dispatch beside what its text says ($out/compare.txt)"
+        mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$out/tests.txt")
+        MESHLOOM_SANITIZE=compare timeout $((seconds / 10)) "$tests" --exact "${failed[@]}" >"$out/compare.txt" 2>&1 || true
+        grep -o 'the sanitizer stopped.*' "$out/compare.txt" | sort -u | head -20 || true
+        ;;
 esac
 
 # Two thirds of what is left are for meshloom, the rest for the others.

@@ -17,8 +17,8 @@ pub enum Sanitizer {
     /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
     Check,
     /// As `Check`, and what the device has made of a dispatch is compared with what the text says: for finding a driver that is wrong. Floats may be
-    /// 2^-10 of the largest in the dispatch apart. Integers that a kernel makes of floats (a cell, a key of a position) may differ where one
-    /// lies on an edge and the device rounds otherwise, as it may; then the finding is none.
+    /// 2^-10 of the largest in the dispatch apart. Integers that follow from rounding (the cell of a position on an edge, the nearer of two
+    /// neighbours at one distance) may differ where a device rounds otherwise, as it may: such a finding is none.
     Compare,
     /// It runs each dispatch and the device does not: kernels are those of a device with subgroups of so many lanes, a power of two from 4 to 64.
     /// Dispatches of too many steps are errors.
