@@ -248,16 +248,12 @@ impl Rounding {
     fn add(&mut self, wide: &[f64], narrow: &[f32], domain: &Domain) {
         for (at, (&wide, &narrow)) in wide.iter().zip(narrow).enumerate() {
             let axis = at % self.dims;
-            let exact = match domain.side(axis) {
-                Some(side) if !(0.0..f64::from(side)).contains(&wide) => wide.rem_euclid(f64::from(side)),
-                _ => wide,
-            };
-            let narrow = f64::from(narrow);
+            let (exact, narrow) = (domain.image(axis, wide), f64::from(narrow));
             let moved = (exact - narrow).abs();
             // A coordinate that rounds to the side becomes 0.
             let moved = domain.side(axis).map_or(moved, |side| moved.min((f64::from(side) - moved).abs()));
-            self.least[axis] = self.least[axis].min(narrow);
-            self.least[3 + axis] = self.least[3 + axis].min(-narrow);
+            self.least[axis] = self.least[axis].min(exact);
+            self.least[3 + axis] = self.least[3 + axis].min(-exact);
             self.least[6 + axis] = self.least[6 + axis].min(-moved);
         }
     }
@@ -270,7 +266,8 @@ impl Rounding {
         let along = (count as f64).powf(1.0 / self.dims as f64);
         let blurred = |&axis: &usize| {
             let (extent, moved) = (-least[3 + axis] - least[axis], -least[6 + axis]);
-            count > 1 && moved > 0.01 * extent / along
+            // Where all coordinates are one, they move as one.
+            count > 1 && extent > 0.0 && moved > 0.01 * extent / along
         };
         Ok((0..self.dims).find(blurred))
     }
