@@ -206,6 +206,17 @@ fn lengths_orders_axes_and_no_points() {
     assert_eq!((file.member("label").unwrap().len(), integers(&file, "offset")), (0, vec![0]));
 }
 
+/// A centre between the last number before the side and the side is 0 in a file of f32, not the side.
+#[test]
+fn no_center_is_the_side() {
+    let s = Scratch::new();
+    let input = save(&s, "p.npy", &[2, 3], &[0.999_999_94_f32, 0.5, 0.5, 0.0, 0.5, 0.5]);
+    Call::new(&["fof", &input, "--linking-length", "0.1", "--box", "1", "--min-members", "1", "-o", &s.word("o.npz")])
+        .succeeds();
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    assert_eq!(reals(&file, "center"), [0.0, 0.5, 0.5]);
+}
+
 #[test]
 fn a_report_says_what_was_done() {
     let s = Scratch::new();

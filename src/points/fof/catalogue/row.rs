@@ -42,10 +42,10 @@ impl Row {
         let plus = |a: [f32; 3], b: [f64; 3]| [0, 1, 2].map(|axis| f64::from(a[axis]) + b[axis]);
         let mut center = plus(reference.position, means.position);
         for (axis, x) in center.iter_mut().enumerate() {
-            if let Some(side) = domain.side(axis).map(f64::from) {
-                let inside = x.rem_euclid(side);
-                // What rounds to the side is 0, and so is -0.
-                *x = if inside >= side { 0.0 } else { inside + 0.0 };
+            if let Some(side) = domain.side(axis) {
+                let inside = x.rem_euclid(f64::from(side));
+                // What rounds to the side is 0, in f32 too, as files have it; and so is -0.
+                *x = if inside as f32 >= side { 0.0 } else { inside + 0.0 };
             }
         }
         Row {
