@@ -115,7 +115,7 @@ fn a_run_that_is_asked_to_stop_goes_on_later() {
     let (whole, out) = (scratch.join("whole"), scratch.join("out"));
     call(&whole, &words).succeeds();
     let mut running = call(&out, &words).start();
-    // The directory is made when signals are listened to, and long before the first of twelve looks at them.
+    // The directory is made when signals are listened to, and long before the steps are done.
     running.until("a directory", |_| out.is_dir());
     cli::signal(running.pid(), "TERM");
     let outcome = running.wait(std::time::Duration::from_secs(60));
@@ -127,6 +127,25 @@ fn a_run_that_is_asked_to_stop_goes_on_later() {
     call(&out, &words).words(&["--resume"]).on(Ranks::Threads(2)).succeeds();
     assert_eq!(json(&out.join("run.json"))["resumed_from_step"], step);
     assert!(content(&out) == content(&whole), "resumed after step {step}");
+}
+
+/// The same where the last steps are on their way: what they have come to is not lost.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_asked_to_stop_at_its_end_keeps_what_it_has() {
+    let scratch = Scratch::new();
+    let words = ["--cells", "64x32", "--steps", "1", "--every", "1"];
+    let (whole, out) = (scratch.join("whole"), scratch.join("out"));
+    call(&whole, &words).succeeds();
+    let mut running = call(&out, &words).start();
+    // Kernels have yet to be compiled; the only look at signals is the one after the step.
+    running.until("a directory", |_| out.is_dir());
+    cli::signal(running.pid(), "TERM");
+    let outcome = running.wait(std::time::Duration::from_secs(60));
+    assert_eq!(outcome.status.code(), Some(128 + 15), "{outcome:#?}");
+    assert!(outcome.stderr.contains("--resume goes on there") && !out.join("run.json").exists(), "{outcome:#?}");
+    call(&out, &words).words(&["--resume"]).succeeds();
+    assert!(content(&out) == content(&whole));
 }
 
 #[test]

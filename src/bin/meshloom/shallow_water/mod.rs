@@ -6,6 +6,8 @@ mod parameters;
 mod snapshots;
 
 use indicatif::ProgressBar;
+use std::time::Instant;
+
 use meshloom::comm::Op;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::shallow_water::{Real, ShallowWater};
@@ -29,8 +31,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// Steps between two looks at the device and at signals: so many are submitted at once.
+/// Steps between two looks at the device and at signals at most: so many are submitted at once.
 const STRIDE: u64 = 256;
+/// Milliseconds that they are to take at most, so that who asks a run to stop does not wait for long.
+const LONGEST: u64 = 500;
+
+/// The next steps to submit at once, after so many took so long.
+fn stride(steps: u64, milliseconds: u64) -> u64 {
+    if milliseconds > LONGEST { (steps / 2).max(1) } else { (2 * steps).min(STRIDE) }
+}
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
 fn flow<T: Real>(
@@ -53,12 +62,16 @@ fn flow<T: Real>(
     phases.done("start");
 
     let bar = common.progress(context.comm.rank(), parameters.steps, "stepping");
+    let mut at_once = 1;
     for event in parameters.events().filter(|event| resumed.is_none_or(|resumed| event.step > resumed)) {
         while water.steps() < event.step {
-            let left = event.step - water.steps();
-            water.advance(context, left.min(STRIDE))?;
+            let (left, begun) = (event.step - water.steps(), Instant::now());
+            water.advance(context, left.min(at_once))?;
             context.recorder.wait()?;
             bar.set_position(water.steps());
+            let mut longest = [begun.elapsed().as_millis() as u64];
+            context.comm.all_reduce(&mut longest, Op::Max)?;
+            at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
                 && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
@@ -78,9 +91,8 @@ fn flow<T: Real>(
             snapshots::write(parameters, context, &water, &log, &snapshots::directory(parameters, event.step))?;
         }
         phases.done("output");
-        if event.step < parameters.steps
-            && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
-        {
+        // After the last step, too: then all that is left to do with a checkpoint is to write the results.
+        if let Some(stopped) = stopped(&stop, parameters, context, &water, &log)? {
             stop.answered();
             return Ok(Err(stopped));
         }
@@ -146,4 +158,19 @@ fn report<T: Real>(
         "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_at_once_grow_while_they_are_quick() {
+        let mut steps = 1;
+        for _ in 0..10 {
+            steps = stride(steps, 100);
+        }
+        assert_eq!(steps, STRIDE);
+        assert_eq!([stride(STRIDE, LONGEST + 1), stride(1, 60_000), stride(3, 0)], [STRIDE / 2, 1, 6]);
+    }
 }
