@@ -93,6 +93,7 @@ struct RunOptions {
     memory: Option<u64>,
     /// Seed of all random numbers [default: 1]
     #[arg(long, value_name = "SEED")]
+    #[serde(default, with = "crate::seed")]
     seed: Option<u64>,
     #[arg(skip)]
     offset_mean: Option<f64>,

@@ -73,6 +73,7 @@ pub struct Options {
     pub universe: UniverseOptions,
     /// Seed of the samples [default: 1]
     #[arg(long, value_name = "SEED")]
+    #[serde(default, with = "crate::seed")]
     pub seed: Option<u64>,
     #[command(flatten)]
     #[serde(flatten)]

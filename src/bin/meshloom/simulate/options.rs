@@ -59,6 +59,7 @@ pub struct RunOptions {
     pub universe: UniverseOptions,
     /// Seed of the white noise [default: 1]
     #[arg(long, value_name = "SEED")]
+    #[serde(default, with = "crate::seed")]
     pub seed: Option<u64>,
     /// What the seed's white noise follows from: mode, so that more particles refine the same universe, or site [default: mode]
     #[arg(long, value_name = "mode|site")]
