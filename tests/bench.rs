@@ -480,6 +480,7 @@ fn ghosts() {
 
 #[test]
 fn too_much_exits_1() {
+    Call::new(&words("bench --all --save -")).run().is_error("no file", 2, &["standard output"]);
     Call::new(&words("bench --all --save nosuch/report.json")).run().is_error("no directory", 1, &["nosuch"]);
     Call::new(&words("bench halo --size 65536")).run().is_error("elements", 1, &["bench::field"]);
     let call = Call::new(&words("bench fft --size 8")).env("VK_DRIVER_FILES", "/nonexistent");

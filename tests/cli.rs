@@ -950,6 +950,9 @@ fn a_printed_configuration_is_the_run() {
     Call::simulate(&one, &words).succeeds();
     Call::new(&["simulate", "--out", two.to_str().unwrap(), "--config", &file]).succeeds();
     alike("from its configuration", &whole(&two), &whole(&one));
+    // TOML has no number for it.
+    let text = printed(&["--seed", "18446744073709551615"]);
+    assert_eq!(printed(&["--config", &scratch.file("seed.toml", &text)]), text);
     Call::new(&["simulate", "--print-config", "--steps", "0"]).run().is_error("wrong", 2, &["--steps is 0"]);
 }
 
@@ -1053,6 +1056,11 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert_eq!(object["memory"]["particles"], 6 * 4 * 512u64.pow(3) / 8);
     assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
+    if has_mpi() {
+        let said = Call::new(&words[..6]).words(&["--json"]).on(Ranks::Mpi(2)).succeeds().stdout;
+        let object: Value = serde_json::from_str(&said).expect("one object of all processes");
+        assert_eq!(object["ranks"], 2, "those that were started");
+    }
     if cfg!(feature = "hdf5") {
         let words = Call::new(&words).words(&["--light-cone", "1,2,3", "--light-cone-distance", "300"]);
         let cone: Value = serde_json::from_str(&words.clone().words(&["--json"]).succeeds().stdout).unwrap();

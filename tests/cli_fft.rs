@@ -518,6 +518,7 @@ fn plans_alone_need_no_device_and_no_file() {
         ("--plan-only --shape 2,2,2,2", "1, 2 or 3 axes"),
         ("--plan-only --shape 8,8 --ranks 3 --grid 2x2", "does not make 3 ranks"),
         ("--plan-only --shape 100000,100000,100000", "2^32"),
+        ("--plan-only --shape 4294967296,4294967296 --ranks 4096", "2^32"),
         ("--plan-only --shape 8 --link-speed 0", "greater than 0"),
         ("in.npy -o out.npy --shape 8", "--plan-only"),
         ("in.npy", "--output"),

@@ -405,6 +405,9 @@ fn errors_are_one_message_and_leave_nothing() {
     let mut bad = good.clone();
     (bad[31][0], bad[17][2], bad[9][1]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
     let bad = scratch.save_points("bad.npy", &bad);
+    let mut wide = good.clone();
+    wide[31][2] = 1e300;
+    let wide = scratch.save_points("wide.npy", &wide);
     let flat = scratch.save("flat.npy", &[20, 2], &[1.0f32; 40]);
     let four = scratch.save("four.npy", &[2, 2, 2, 2], &[1.0f32; 16]);
     let integers = scratch.save("integers.npy", &[10, 3], &[1i64; 30]);
@@ -449,6 +452,8 @@ fn errors_are_one_message_and_leave_nothing() {
         (&contrast, "--box 10 --ranks 3", 1, "add 1"),
         (&bad, "--box 10", 1, "(9, 1) is -inf"),
         (&bad, "--box 10 --ranks 4", 1, "(9, 1) is -inf"),
+        (&wide, "--box 10", 1, "(31, 2) is 1e300, beyond the range of f32"),
+        (&wide, "--box 10 --ranks 4", 1, "(31, 2) is 1e300, beyond the range of f32"),
         (&holes, "--box 10", 1, "(1, 2, 4) is NaN"),
         (&holes, "--box 10 --ranks 4 --grid 2x2", 1, "(1, 2, 4) is NaN"),
     ];

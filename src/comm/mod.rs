@@ -62,7 +62,7 @@ pub use lane::MAX_TAG;
 pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};
-pub use run::{mpi_launched, run_solo, run_threads};
+pub use run::{mpi_launched, mpi_ranks, run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};
 pub(crate) use sync::Backoff;

@@ -112,33 +112,39 @@ fn caught<T, E>(body: impl FnOnce() -> Result<T, E>) -> Result<T, Failure<E>> {
 /// Whether this process was started as one of several MPI ranks, by `mpirun`, `srun` or the like. Reads the
 /// environment only.
 pub fn mpi_launched() -> bool {
+    mpi_ranks().is_some()
+}
+
+/// As one of how many MPI ranks this process was started, if there are several; see [`mpi_launched`].
+pub fn mpi_ranks() -> Option<usize> {
     launched(|name| std::env::var(name).ok())
 }
 
-fn launched(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let several = |name: &str| variable(name).and_then(|value| value.trim().parse::<u64>().ok()).is_some_and(|n| n > 1);
+fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    let several =
+        |name: &str| variable(name).and_then(|value| value.trim().parse::<usize>().ok()).filter(|&ranks| ranks > 1);
     let sizes = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"];
     // Slurm sets its own sizes in a batch script too, where nothing was launched yet: only with PMI they count.
     let pmi = ["PMI_RANK", "PMI_FD", "PMIX_RANK"].iter().any(|name| variable(name).is_some());
-    sizes.into_iter().any(several) || pmi && several("SLURM_STEP_NUM_TASKS")
+    sizes.into_iter().find_map(several).or_else(|| several("SLURM_STEP_NUM_TASKS").filter(|_| pmi))
 }
 
 #[cfg(test)]
 mod tests {
     use super::launched;
 
-    fn with(set: &[(&str, &str)]) -> bool {
+    fn with(set: &[(&str, &str)]) -> Option<usize> {
         launched(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
     #[test]
     fn a_launcher_is_known_by_its_environment() {
-        assert!(!with(&[]));
-        assert!(!with(&[("OMPI_COMM_WORLD_SIZE", "1")]));
-        assert!(with(&[("OMPI_COMM_WORLD_SIZE", "4")]));
-        assert!(with(&[("PMI_SIZE", "2")]));
-        assert!(!with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), "a batch script is not a launch");
-        assert!(with(&[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "8")]));
-        assert!(!with(&[("PMI_SIZE", "many")]));
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("OMPI_COMM_WORLD_SIZE", "1")]), None);
+        assert_eq!(with(&[("OMPI_COMM_WORLD_SIZE", "4")]), Some(4));
+        assert_eq!(with(&[("PMI_SIZE", "2")]), Some(2));
+        assert_eq!(with(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None, "a batch script is not a launch");
+        assert_eq!(with(&[("PMIX_RANK", "0"), ("SLURM_STEP_NUM_TASKS", "8")]), Some(8));
+        assert_eq!(with(&[("PMI_SIZE", "many")]), None);
     }
 }

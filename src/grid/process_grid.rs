@@ -43,8 +43,9 @@ impl Grid {
         let largest = |parts: [usize; 2]| {
             // The transform cuts axes 0 and 1 by p0 and axes 1 and 2 by p1, in turn.
             let [p0, p1] = parts.map(|p| p as u64);
-            let real = shape[0].div_ceil(p0) * shape[1].div_ceil(p1) * shape[2];
-            real.max(shape[0] * shape[1].div_ceil(p0) * shape[2].div_ceil(p1))
+            let cells = |sides: [u64; 3]| sides.into_iter().map(u128::from).fold(1, u128::saturating_mul);
+            let real = cells([shape[0].div_ceil(p0), shape[1].div_ceil(p1), shape[2]]);
+            real.max(cells([shape[0], shape[1].div_ceil(p0), shape[2].div_ceil(p1)]))
         };
         let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [ranks / p, p]);
         Grid { parts: grids.min_by_key(|&parts| largest(parts)).unwrap_or([ranks, 1]) }

@@ -233,6 +233,13 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(IoError::NotAFile { path: path.to_path_buf() }),
         Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create(path, path, e)),
+        // A link to a file that is not there yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            let target = fs::read_link(path).map_err(|e| IoError::create(path, path, e))?;
+            destination(&path.parent().unwrap_or(Path::new("")).join(target))
+        }
+        // One that leads back to itself.
+        Err(error) if path.is_symlink() => Err(IoError::create(path, path, error)),
         _ => Ok(path.to_path_buf()),
     }
 }
@@ -328,6 +335,15 @@ mod tests {
         write_whole(&link, b"new").unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
+        // Links to links to a file that is not there yet, and one that leads to itself.
+        let [first, second, circle] = ["first", "second", "circle"].map(|name| scratch.path().join(name));
+        for (to, from) in [("second", &first), ("later", &second), ("circle", &circle)] {
+            std::os::unix::fs::symlink(to, from).unwrap();
+        }
+        write_whole(&first, b"later").unwrap();
+        assert!(first.is_symlink() && second.is_symlink());
+        assert_eq!(fs::read(scratch.path().join("later")).unwrap(), b"later");
+        assert!(write_whole(&circle, b"x").is_err() && circle.is_symlink());
         assert!(matches!(write_whole("/dev/null", b"x"), Err(IoError::NotAFile { .. })));
         assert!(matches!(write_whole(scratch.path(), b"x"), Err(IoError::NotAFile { .. })));
         assert!(matches!(write_whole("-", b"x"), Err(IoError::OutputIsDash)));

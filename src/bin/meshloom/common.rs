@@ -64,6 +64,14 @@ impl Common {
         }
     }
 
+    /// How many ranks there would be: those that the launcher has started, or that were asked for.
+    pub fn ranks(&self) -> usize {
+        match Launch::detect(self.ranks.into()) {
+            Launch::Mpi => meshloom::comm::mpi_ranks().unwrap_or(1),
+            _ => self.ranks.into(),
+        }
+    }
+
     /// Runs `body` on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
     pub fn launch<T: Send>(
         &self,

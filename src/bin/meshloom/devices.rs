@@ -20,9 +20,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let none = DeviceError::NoAdapter { why: "the drivers offer none".into() };
         return Err(Failure::Failed(none.to_string()));
     }
+    // As a run would open it, whatever the adapter.
+    let options = Options::from_env().map_err(|error| Failure::Usage(error.to_string()))?;
     let (mut objects, mut text) = (Vec::new(), String::new());
     for (index, adapter) in adapters().iter().enumerate() {
-        let (object, lines) = describe(index, adapter);
+        let (object, lines) = describe(index, adapter, &options);
         objects.push(object);
         text += &(lines.join("\n   ") + "\n");
     }
@@ -39,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// An adapter as an object and as lines of text.
-fn describe(index: usize, adapter: &Adapter) -> (Value, Vec<String>) {
+fn describe(index: usize, adapter: &Adapter, options: &Options) -> (Value, Vec<String>) {
     let (info, memory) = (adapter.get_info(), memory(adapter));
     let pci = match info.device_pci_bus_id.as_str() {
         "" => String::new(),
@@ -54,7 +56,7 @@ fn describe(index: usize, adapter: &Adapter) -> (Value, Vec<String>) {
         format!("{index}: {} ({:?}, {:?})", info.name, info.device_type, info.backend),
         format!("driver    {} {}{pci}", info.driver, info.driver_info),
     ];
-    let options = Options { adapter: AdapterSelector::Index(index), ..Options::default() };
+    let options = Options { adapter: AdapterSelector::Index(index), ..options.clone() };
     let opened = match unsuitable(adapter) {
         Some(why) => Err(why),
         None => Gpu::open(&options, 0).map_err(|error| error.to_string()),

@@ -28,6 +28,7 @@ mod points;
 mod power;
 mod reconstruct;
 mod search;
+mod seed;
 mod shallow_water;
 mod simulate;
 mod sort;
@@ -100,10 +101,7 @@ fn main() -> ExitCode {
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
     diagnostics.without_time().log_internal_errors(false).init();
     // Under MPI every process has the same wrong arguments: the first prints the message.
-    let first = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .is_none_or(|rank| rank.trim() == "0");
+    let first = terminal::is_first();
     match parse(first).and_then(|program| program.map_or(Ok(()), run)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

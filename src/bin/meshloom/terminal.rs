@@ -11,11 +11,22 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Prints the result of a command.
+/// Whether this is the process that prints: the first of an MPI job, as its launcher says.
+pub fn is_first() -> bool {
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .is_none_or(|rank| rank.trim() == "0")
+}
+
+/// Prints the result of a command. Of the processes of an MPI job the first does, since all may call it.
 ///
 /// # Errors
 /// [`Failure::Failed`] where it cannot be written. A closed pipe is no error: the work is done.
 pub fn print(text: &str) -> Result<(), Failure> {
+    if !is_first() {
+        return Ok(());
+    }
     written(write_all(&mut io::stdout().lock(), &printable(text)))
 }
 
@@ -37,6 +48,9 @@ pub fn print_object(object: &Value) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::Usage`] where it is a terminal; else as [`print()`].
 pub fn write_binary(bytes: &[u8]) -> Result<(), Failure> {
+    if !is_first() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     if out.is_terminal() {
         return Err(Failure::Usage("this is binary and no text for a terminal; name a file with --output".into()));

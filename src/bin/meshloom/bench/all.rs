@@ -135,6 +135,7 @@ enum Outcome {
 pub fn run(arguments: &Suite) -> Result<(), Failure> {
     super::reference::check(arguments.settings.reference)?;
     if let Some(path) = &arguments.save {
+        crate::common::check_files([], [path.as_path()])?;
         crate::common::writable(path)?;
     }
     let measured = arguments.settings.common.launch_together(|context| measure(context, arguments))?;
@@ -163,12 +164,12 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
         };
         object["results"].as_array_mut().into_iter().for_each(|all| all.push(result.clone()));
     }
-    if let Some(path) = &arguments.save {
-        write_whole(path, format!("{object:#}\n").as_bytes())?;
-    }
     match arguments.settings.common.json {
         true => terminal::print_object(&object)?,
         false => terminal::print(text.trim_start())?,
+    }
+    if let Some(path) = &arguments.save {
+        write_whole(path, format!("{object:#}\n").as_bytes())?;
     }
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
 }

@@ -22,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.precision.unwrap_or(Precision::Single);
     let spec = Spec::new(values, cells).precision(precision).fields(options.fields).norm(arguments.norm);
     let spec = if options.natural { spec.natural() } else { spec };
-    let ranks = usize::from(common.ranks);
+    let ranks = common.ranks();
     let grid = match common.grid {
         Some(parts) => Grid::new(parts, ranks).map_err(|e| usage(&format!("--grid: {e}")))?,
         None => Grid::auto(cells, ranks),

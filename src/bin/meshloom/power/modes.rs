@@ -133,6 +133,11 @@ fn point_modes(
     let (comm, grid) = (transform.comms.world().clone(), transform.comms.grid());
     let rows = split(count, comm.size() as u64, comm.rank() as u64);
     let values = file.read_f64(3 * rows.start..3 * rows.end)?;
+    if let Some((at, &value)) = (0..).zip(&values).find(|(_, value)| value.is_finite() && !(**value as f32).is_finite())
+    {
+        let (path, index) = (measurement.path.into(), vec![rows.start + at / 3, at % 3]);
+        return Err(IoError::OutOfRange { path, index, value }.into());
+    }
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);

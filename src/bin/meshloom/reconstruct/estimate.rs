@@ -14,7 +14,7 @@ const VECTORS: u64 = 12;
 
 pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
     let (_, config) = density(parameters)?;
-    let ranks = usize::from(common.ranks);
+    let ranks = common.ranks();
     let groups = parameters.groups.unwrap_or(1);
     if !ranks.is_multiple_of(groups) {
         return Err(Failure::Usage(format!("--sample-groups is {groups}; it must divide the {ranks} rank(s)")));

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::terminal;
 
 pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Failure> {
-    let (common, ranks) = (&arguments.common, arguments.common.ranks.into());
+    let (common, ranks) = (&arguments.common, arguments.common.ranks());
     let speeds = arguments.speeds.speeds();
     let config = parameters.config(common.grid);
     let forecast = config.forecast(ranks, &speeds).map_err(Error::from)?;
