@@ -169,3 +169,28 @@ fn simulations_and_transforms_agree_to_rounding() {
         }
     }
 }
+
+/// Each process works as its device would have it, and all send each other the same messages: pieces of exchanges, and filters in one or in parts.
+#[test]
+fn ranks_of_both_profiles_work_together() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = |name: &str, profiles: [&str; 2]| {
+        let mut launcher = launcher();
+        let out = scratch.word(name);
+        for (number, profile) in profiles.into_iter().enumerate() {
+            launcher.args((number > 0).then_some(":"));
+            launcher.args(["-n", "1", "env", &format!("MESHLOOM_PROFILE={profile}")]).arg(program());
+            let words =
+                format!("simulate --particles 16 --mesh 32 --box 64 --steps 2 --linking-parameter 0 --out {out}");
+            launcher.args(words.split(' '));
+        }
+        launcher.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        run(&mut launcher);
+        fs::read(Path::new(&out).join("positions.npy")).unwrap()
+    };
+    // Transforms are those of software renderers on both ranks; whatever else differs between the profiles rounds nothing.
+    assert!(job("mixed", ["software", "gpu"]) == job("alike", ["software", "software"]));
+}

@@ -2,7 +2,7 @@
 
 use super::{Exchange, ExchangeError};
 use crate::comm::{CommError, Communicator, Op};
-use crate::gpu::{Gpu, Options, Recorder};
+use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::hash::{START, fnv1a};
 
 /// What one rank works with: a communicator, a device, a recorder of its work and an exchange of device data.
@@ -13,7 +13,7 @@ use crate::hash::{START, fnv1a};
 pub struct Context {
     /// All ranks.
     pub comm: Communicator,
-    /// The device of this rank. Ranks that are threads and use the same adapter share it.
+    /// The device of this rank, and what it has in common with those of the others. Ranks that are threads and use the same adapter share it.
     pub gpu: Gpu,
     /// The work of this rank on `gpu`.
     pub recorder: Recorder,
@@ -34,12 +34,16 @@ impl Context {
         Self::new(comm, gpu)
     }
 
-    /// The context of a rank of `comm` that works on `gpu`. All ranks of `comm` call it.
+    /// The context of a rank of `comm` that works on `gpu`. All ranks of `comm` call it, and plan their common work for what all devices have
+    /// ([`Gpu::common`]).
     ///
     /// # Errors
     /// [`ExchangeError`] when the device has no memory left or another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
         let sharing = sharing(&comm, &gpu)?;
+        let mut common = gpu.common().numbers();
+        comm.all_reduce(&mut common, Op::Min)?;
+        let gpu = gpu.among(CommonLimits::from_numbers(common));
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         Ok(Context { comm, gpu, recorder, exchange, sharing })
     }

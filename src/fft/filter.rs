@@ -97,7 +97,7 @@ impl<T: Value> Filter<T> {
             ..spec.clone()
         };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let limits = tuning.limits(gpu.capabilities());
+        let limits = tuning.limits(gpu.common());
         let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, tuning.pieces)?;
         let route = plan.filter(results, limits, tuning.pieces)?;
         Ok((plan, route))

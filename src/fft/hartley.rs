@@ -33,7 +33,7 @@ impl Hartley {
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize, tuning: &TransformTuning) -> Result<Self, FftError> {
         let spec = Spec { values: Values::Complex, precision: Precision::Single, ..spec.clone() };
-        let limits = tuning.limits(gpu.capabilities());
+        let limits = tuning.limits(gpu.common());
         let mut plan = Plan::with_transpose(&spec, grid, rank, limits, tuning.pieces)?;
         (plan.forward, plan.inverse) = (between_reals(plan.forward), between_reals(plan.inverse));
         let (mut tables, callbacks) = (DeviceTables::new(gpu)?, PassCallbacks::default());

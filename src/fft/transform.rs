@@ -129,7 +129,7 @@ impl<T: Value> Transform<T> {
     ) -> Result<Self, FftError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let plan = Plan::new(&spec, grid, rank, tuning.limits(gpu.capabilities()), tuning.pieces)?;
+        let plan = Plan::new(&spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
         let mut tables = DeviceTables::new(gpu)?;
         let there = PassCallbacks {
             load: callbacks.load.clone(),

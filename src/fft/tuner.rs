@@ -121,7 +121,7 @@ impl<'a> Tuner<'a> {
             changes.push((|c, n| c.chunk_bytes = n << 10, &[512, 2048, 8192]));
             changes.push((|c, n| c.depth = n as usize, &[4, 8, 16]));
         }
-        match self.gpu.capabilities().profile {
+        match self.gpu.common().profile {
             Profile::Gpu => {
                 changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
                 changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16]));

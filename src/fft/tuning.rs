@@ -1,7 +1,7 @@
 //! Shapes of kernels and pieces of exchanges, which change speed and not results.
 
 use super::core::Limits;
-use crate::gpu::{Capabilities, Gpu, Profile};
+use crate::gpu::{CommonLimits, Gpu, Profile};
 
 /// Parameters of a transform that change its speed, and its rounding where `points`, `alone`, `shared` or `columns` differ. They must be
 /// the same on all ranks.
@@ -30,9 +30,9 @@ impl TransformTuning {
         }
     }
 
-    /// The tuning for the class of this device.
+    /// The tuning for the class of this device, or of those of all ranks where they have [agreed](Gpu::common) on one.
     pub fn of(gpu: &Gpu) -> Self {
-        Self::profile(gpu.capabilities().profile)
+        Self::profile(gpu.common().profile)
     }
 
     /// The limits that every device of the class has, for plans without a device: where invocations share lines those of
@@ -43,12 +43,12 @@ impl TransformTuning {
         Limits { workgroup_bytes, invocations, points, alone, shared, columns }
     }
 
-    /// The limits that kernels are planned with.
-    pub fn limits(&self, capabilities: &Capabilities) -> Limits {
+    /// The limits that kernels are planned with: what all ranks' devices have, so that all make the same passes and send the same messages.
+    pub fn limits(&self, common: &CommonLimits) -> Limits {
         Limits {
-            workgroup_bytes: u64::from(capabilities.workgroup_bytes),
+            workgroup_bytes: u64::from(common.workgroup_bytes),
             // Where lines take barriers a workgroup is as large as a tile of full sectors wants.
-            invocations: u64::from(capabilities.invocations.min(if self.shared { 1024 } else { 256 })),
+            invocations: u64::from(common.invocations.min(if self.shared { 1024 } else { 256 })),
             points: self.points,
             alone: self.alone,
             shared: self.shared,

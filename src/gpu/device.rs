@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
 use super::capabilities::{ATOMIC_U64, Capabilities};
+use super::common::CommonLimits;
 use super::error::DeviceError;
 use super::open_device::{DeviceOwner, OpenDevice};
 use super::options::Options;
@@ -27,7 +28,7 @@ pub(super) struct Inner {
 /// - Nothing here submits or waits, except [`Recorder`](super::Recorder), which each rank has of its own.
 /// - It is opened by [`Gpu::open`], or made from a caller's own `wgpu::Device` by [`Gpu::from_wgpu`].
 #[derive(Clone)]
-pub struct Gpu(pub(super) Arc<Inner>);
+pub struct Gpu(pub(super) Arc<Inner>, CommonLimits);
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -55,7 +56,7 @@ impl Gpu {
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
         {
-            return Ok(Gpu(inner));
+            return Ok(Self::alone(inner));
         }
         let gpu = Self::request(adapter, options)?;
         open.push((adapter.clone(), options.clone(), Arc::downgrade(&gpu.0)));
@@ -122,7 +123,13 @@ impl Gpu {
 
     fn with(open: OpenDevice, options: &Options, cache: Option<PipelineCache>) -> Gpu {
         let pipelines = Pipelines::new(options, cache);
-        Gpu(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
+        Self::alone(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
+    }
+
+    /// A device that has nothing in common with others yet.
+    fn alone(inner: Arc<Inner>) -> Gpu {
+        let own = CommonLimits::of(&inner.open.capabilities);
+        Gpu(inner, own)
     }
 
     /// Name, driver, kind and backend of the adapter.
@@ -133,6 +140,17 @@ impl Gpu {
     /// What the device allows.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.open.capabilities
+    }
+
+    /// What this device and those of the other ranks have in common, where ranks have agreed on it, as those of a
+    /// [`Context`](crate::Context) have; else what this one has.
+    pub fn common(&self) -> &CommonLimits {
+        &self.1
+    }
+
+    /// A handle on this device for work together with others, which have this in common.
+    pub(crate) fn among(&self, common: CommonLimits) -> Gpu {
+        Gpu(self.0.clone(), common)
     }
 
     /// Shape of elementwise kernels on this device.

@@ -20,10 +20,10 @@ pub(super) struct PlannedFor {
 }
 
 impl PlannedFor {
-    /// This device.
+    /// This device, together with those of the other ranks.
     pub fn device(gpu: &Gpu) -> Self {
         let tuning = TransformTuning::of(gpu);
-        PlannedFor { tuning, limits: tuning.limits(gpu.capabilities()) }
+        PlannedFor { tuning, limits: tuning.limits(gpu.common()) }
     }
 
     /// A GPU of which nothing else is known.

@@ -179,13 +179,15 @@ type Measured = (Value, Vec<(&'static str, Outcome)>);
 /// Measures one subject after the other. All ranks call it and go on or end together.
 fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, Failure>, Error> {
     let (begun, settings) = (Instant::now(), &arguments.settings);
-    let able = context.gpu.capabilities().clone();
-    let sizes = arguments.sizes.unwrap_or(match able.profile {
+    let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
         Profile::Software => Sizes::Small,
     });
-    // A device that is shared has its memory for all; half is left for what the pool keeps.
-    let memory = able.memory.map(|all| all / 2 / context.sharing.max(1) as u64);
+    // A device that is shared has its memory for all; half is left for what the pool keeps. Of several devices the one with the least decides.
+    let own = context.gpu.capabilities().memory.map(|all| all / 2 / context.sharing.max(1) as u64);
+    let mut least = [own.unwrap_or(u64::MAX)];
+    context.comm.all_reduce(&mut least, Op::Min)?;
+    let memory = (least[0] < u64::MAX).then_some(least[0]);
     let mut outcomes = Vec::new();
     for case in &CASES {
         let mut passed = [begun.elapsed().as_secs_f64()];
