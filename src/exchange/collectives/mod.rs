@@ -42,17 +42,27 @@ use crate::exchange::{Exchange, ExchangeError, PendingExchange};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, LONGEST, Recorder};
 use crate::grid::{Cost, Transfers};
 
-/// Bytes of all ranks' data up to which they travel along trees of the host.
+/// Bytes up to which data always travel along trees of the host.
 const SHORT: u64 = 1 << 14;
+/// Bytes of a message that is worth being staged by itself.
+const USEFUL: u64 = 1 << 12;
+/// Bytes from which on data never travel along trees, where they pass each rank up to log2 of the ranks times.
+const LONG: u64 = 1 << 24;
+
+/// Whether so many bytes, of which each rank would send or receive an equal part from every other, travel along trees of the host. Parts of less than
+/// a page cost what their messages cost, two for each other rank; along trees it is two for each level.
+fn are_short(bytes: u64, ranks: usize) -> bool {
+    bytes <= SHORT.max((ranks as u64).saturating_mul(USEFUL).min(LONG))
+}
 
 /// Collectives on device arrays, over the ranks of an [`Exchange`].
 ///
 /// - All ranks call them in the same order. Each begins with an agreement on what is called, along trees, so that calls that do not fit each
 ///   other end with [`CommError::Mismatch`](crate::comm::CommError::Mismatch) on all ranks, in every build; it waits for other ranks to
 ///   come, not for data or the device.
-/// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new array. Data above 16 KiB travel in the chunks of the
-///   exchange, straight to the ranks that need them; shorter ones of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the call
-///   returns.
+/// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new array. Data above 16 KiB, and above 4 KiB for each rank where that is more
+///   (but for 16 MiB at most), travel in the chunks of the exchange, straight to the ranks that need them; shorter ones of `broadcast`, `all_gather` and
+///   `all_reduce` travel along trees of the host, before the call returns.
 /// - Counts are `u64` and messages are cut, so that there is no limit of 2^31 bytes; arrays have [`LONGEST`] elements at most.
 /// - Where several fields lie in an array one after the other (`fields`), each is gathered, scattered and so on by itself.
 /// - Submits what was recorded before, where data leave the rank.
@@ -173,6 +183,15 @@ fn misuse(why: String) -> ExchangeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_less_than_a_page_are_not_sent_one_by_one() {
+        for (ranks, most) in
+            [(1, 16 << 10), (4, 16 << 10), (5, 20 << 10), (32, 128 << 10), (4096, 16 << 20), (10_000, 16 << 20)]
+        {
+            assert!(are_short(0, ranks) && are_short(most, ranks) && !are_short(most + 1, ranks), "{ranks}");
+        }
+    }
 
     #[test]
     fn fields_are_whole_and_arrays_as_long_as_any_may_be() {

@@ -3,7 +3,7 @@
 use super::agreement::{Call, Operation};
 use super::batch::Batch;
 use super::pending::{PendingCollective, Stage};
-use super::{Collectives, SHORT, allowed, misuse, per_field};
+use super::{Collectives, allowed, are_short, misuse, per_field};
 use crate::comm::CommError;
 use crate::exchange::{ExchangeError, short_collectives};
 use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
@@ -42,7 +42,7 @@ impl Collectives {
             Some(array) => array.clone(),
             None => gpu.array_in("collectives::incoming", len, MemoryKind::Incoming)?,
         };
-        if len * T::ELEMENT.bytes() <= SHORT {
+        if are_short(len * T::ELEMENT.bytes(), self.comm().size()) {
             short_collectives::broadcast(recorder, self.comm(), root, &whole, 0..len)?;
             return Ok(PendingCollective::done(whole));
         }
@@ -269,7 +269,7 @@ impl Collectives {
         let len = allowed("all_gather", batch.len())?;
         let incoming = recorder.gpu().array_in("collectives::incoming", len, MemoryKind::Incoming)?;
         let copies = self.copies.clone();
-        if len * T::ELEMENT.bytes() <= SHORT {
+        if are_short(len * T::ELEMENT.bytes(), self.comm().size()) {
             short_collectives::all_gather(recorder, self.comm(), own, &incoming)?;
             let array = batch.unpacked(recorder, &copies, incoming)?;
             return Ok(PendingCollective::done(DeviceParts { array, counts }));

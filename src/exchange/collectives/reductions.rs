@@ -12,7 +12,7 @@ use super::combine::{Blocks, DeviceNumber};
 use super::moves::both;
 use super::pending::{PendingCollective, Stage};
 use super::scan_range::{Order, ScanRange};
-use super::{Collectives, SHORT, misuse, per_field};
+use super::{Collectives, are_short, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
@@ -44,7 +44,7 @@ impl Collectives {
         op: Op,
     ) -> Pending<Array<N::Element>> {
         let call = self.agree_on::<N>(recorder, Operation::AllReduce, array, op, None)?;
-        if array.len() * N::Element::ELEMENT.bytes() <= SHORT {
+        if are_short(array.len() * N::Element::ELEMENT.bytes(), self.comm().size()) {
             return self.all_reduce_short::<N>(recorder, array, op);
         }
         let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
