@@ -370,3 +370,16 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
         Ok(())
     });
 }
+
+/// Data that every rank has, and a model that devices round in their own ways: minimisers go by the energy, and all ranks must go together.
+#[test]
+fn the_energy_of_data_that_every_rank_has_is_that_of_the_first_rank() {
+    let found = ranks([2, 1], |worker| {
+        let leaf = Leaf::vector(3);
+        let data = Data { name: "data", leaf: &leaf, values: &[1.0, -2.0, 0.5], mask: None };
+        let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Each(&[1.0; 3]))?;
+        let x = field(worker, likelihood.domain(), &[worker.comm().rank() as f64; 3])?;
+        likelihood.energy(worker, &x)
+    });
+    assert_eq!(found, [2.625; 2]);
+}

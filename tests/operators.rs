@@ -701,3 +701,26 @@ fn many_sums_at_once_are_those_of_each() {
         });
     }
 }
+
+/// Vectors that every rank has, as two devices would have them, which round in their own ways: loops are left by such sums, and all ranks must leave together.
+#[test]
+fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
+    let found = on_grid([2, 1], &Options::from_env().unwrap(), |worker| {
+        let few = [("few", Leaf::vector(5)), ("host", Leaf::parameters(3))];
+        let leaves = few.clone().into_iter().chain([("many", Leaf::vector(5000))]);
+        let (few, all) = (Space::new(few)?, Space::new(leaves)?);
+        let mut found = Vec::new();
+        for space in [few, all] {
+            let of_rank = |rank: u64| 7 + rank;
+            let own = random_field(worker, &space, of_rank(worker.comm().rank() as u64))?;
+            let first = random_field(worker, &space, of_rank(0))?;
+            found.push(
+                [[(&own, Some(&own)), (&own, None)], [(&first, Some(&first)), (&first, None)]]
+                    .map(|asked| worker.sums(&asked)),
+            );
+        }
+        found.into_iter().flatten().collect::<Result<Vec<_>, _>>()
+    });
+    assert_eq!(found[0], found[1]);
+    assert!(found[1].chunks(2).all(|pair| pair[0] == pair[1] && pair[0].iter().all(|sum| *sum > 0.0)), "{found:?}");
+}

@@ -22,7 +22,7 @@ pub struct Summed<'a> {
     pub y: Option<&'a Array<f32>>,
     /// Terms of all ranks.
     pub total: u64,
-    /// Whether each rank has a part of the terms; otherwise every rank has all.
+    /// Whether each rank has a part of the terms; otherwise every rank has all, and the sum is that of rank 0 on all.
     pub is_distributed: bool,
 }
 
@@ -242,15 +242,14 @@ fn terms<'a>(sums: impl Iterator<Item = &'a Summed<'a>>, arrays: &mut Vec<&'a Ra
     .collect()
 }
 
-/// Adds up the integers of distributed sums over the ranks of `comm`.
+/// Adds up the integers over the ranks of `comm`. Of terms that every rank has only those of rank 0 count, for all: devices round in their own ways,
+/// and ranks that go on by what they find must find the same.
 fn total(comm: &Communicator, sums: &[Summed<'_>], integers: &mut [u64]) -> Result<(), ExchangeError> {
     if comm.size() == 1 || sums.is_empty() {
         return Ok(());
     }
-    let mut parts: Vec<u64> =
-        integers.iter().zip(sums).filter(|(_, sum)| sum.is_distributed).map(|(&integer, _)| integer).collect();
-    comm.all_reduce(&mut parts, Op::Sum)?;
-    let distributed = integers.iter_mut().zip(sums).filter(|(_, sum)| sum.is_distributed);
-    distributed.zip(parts).for_each(|((integer, _), part)| *integer = part);
-    Ok(())
+    if comm.rank() > 0 {
+        integers.iter_mut().zip(sums).filter(|(_, sum)| !sum.is_distributed).for_each(|(integer, _)| *integer = 0);
+    }
+    Ok(comm.all_reduce(integers, Op::Sum)?)
 }

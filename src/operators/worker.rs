@@ -1,6 +1,6 @@
 //! What operators work with on one rank.
 
-use crate::comm::Communicator;
+use crate::comm::{CommError, Communicator};
 use crate::exchange::collectives::Collectives;
 use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, SeveralSums, Summed};
 use crate::gpu::{Array, Gpu, Recorder};
@@ -56,6 +56,13 @@ impl<'a> Worker<'a> {
     /// What sums up, with the recorder and the exchanges.
     pub(crate) fn exact_sum(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
         (&self.sum, &mut self.context.recorder, &self.context.comm)
+    }
+
+    /// Replaces numbers that every rank has by those of rank 0: devices round in their own ways, and ranks that go on by such numbers must go on
+    /// alike. All ranks call it.
+    pub(crate) fn take_from_first(&self, values: &mut [f64]) -> Result<(), CommError> {
+        let comm = self.comm();
+        if comm.size() == 1 { Ok(()) } else { comm.broadcast(0, values) }
     }
 
     /// Collectives of device arrays among all ranks, with the recorder.
@@ -131,9 +138,10 @@ impl<'a> Worker<'a> {
         Ok(self.sums(&[(x, Some(y))])?[0])
     }
 
-    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it. The
+    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it, and get
+    /// the same bits: of vectors that every rank has the sum is that of rank 0. The
     /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves. Small vectors that every rank has come to the
-    /// host with the sums and are summed there, in f64.
+    /// host with the sums and are summed there, in f64; they cost several ranks one broadcast more.
     ///
     /// # Errors
     /// As [`dot`](Self::dot).
@@ -150,16 +158,20 @@ impl<'a> Worker<'a> {
         }
         let (recorder, comm) = (&mut self.context.recorder, &self.context.comm);
         let (large, small) = self.several.make(recorder, comm, &sums.large, &sums.small)?;
+        let value = |(_, term): &(&str, Term)| match term {
+            Term::Large(at) => large[*at],
+            Term::Small(x, None) => small[*x].iter().map(|x| f64::from(x.abs())).sum(),
+            Term::Small(x, Some(y)) => {
+                small[*x].iter().zip(&small[*y]).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+            }
+            Term::Host(value) => *value,
+        };
+        let mut values: Vec<f64> = sums.terms.iter().map(value).collect();
+        if sums.terms.iter().any(|(_, term)| !matches!(term, Term::Large(_))) {
+            self.take_from_first(&mut values)?;
+        }
         let mut found = vec![0.0; fields.len()];
-        for (number, (name, term)) in sums.terms.iter().enumerate() {
-            let value = match term {
-                Term::Large(at) => large[*at],
-                Term::Small(x, None) => small[*x].iter().map(|x| f64::from(x.abs())).sum(),
-                Term::Small(x, Some(y)) => {
-                    small[*x].iter().zip(&small[*y]).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
-                }
-                Term::Host(value) => *value,
-            };
+        for (number, ((name, _), value)) in sums.terms.iter().zip(values).enumerate() {
             if !value.is_finite() {
                 let what = format!("the sum over leaf `{name}`");
                 return Err(OperatorError::NotFinite { operator: "dot".into(), what, value });

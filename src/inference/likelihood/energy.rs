@@ -82,7 +82,10 @@ impl Energy {
         let total = 2 * self.leaf.total();
         let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
         let (sum, recorder, comm) = worker.exact_sum();
-        let found = sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?;
-        InferenceError::finite(&format!("the energy of `{}`", self.name), found)
+        let mut found = [sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?];
+        if !self.leaf.is_distributed() {
+            worker.take_from_first(&mut found)?;
+        }
+        InferenceError::finite(&format!("the energy of `{}`", self.name), found[0])
     }
 }
