@@ -86,7 +86,7 @@ pub enum CommError {
         size: usize,
     },
     /// A tag above [`MAX_TAG`].
-    #[error("rank {rank}: tag {tag} is too large; use 0 to {}, which every MPI library carries", MAX_TAG)]
+    #[error("rank {rank}: tag {tag} is too large; use 0 to {}", MAX_TAG)]
     BadTag {
         /// This rank.
         rank: usize,

@@ -12,7 +12,7 @@ use bytemuck::Zeroable;
 
 use super::call::{Call, HEADER_BYTES};
 use super::communicator::{Communicator, Core};
-use super::lane::{Lane, MAX_TAG};
+use super::lane::{Lane, MAX_TAG, RESERVED_TAGS};
 use super::memory::Span;
 use super::mismatch::{Did, Mismatch};
 use super::sync::locked;
@@ -165,7 +165,7 @@ impl Receiving {
 impl Communicator {
     /// Starts to send a message to a rank, itself included. Not collective; returns without waiting for the receiver.
     ///
-    /// - `tag` is at most [`MAX_TAG`]. Messages to one rank with one tag arrive in the order sent.
+    /// - `tag` is at most [`MAX_TAG`]; those above are for exchanges of device data. Messages to one rank with one tag arrive in the order sent.
     /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no copy is made.
     ///
     /// # Errors
@@ -192,6 +192,11 @@ impl Communicator {
 
     fn user_lane(&self, tag: u32) -> Result<Lane> {
         if tag > MAX_TAG { Err(CommError::BadTag { rank: self.rank(), tag }) } else { Ok(Lane::User(tag)) }
+    }
+
+    /// As [`user_lane`](Self::user_lane), also for the tags that are reserved.
+    fn any_lane(&self, tag: u32) -> Result<Lane> {
+        if RESERVED_TAGS.contains(&tag) { Ok(Lane::User(tag)) } else { self.user_lane(tag) }
     }
 
     /// Starts to send the pieces of a message, which has its header if it is of a collective.
@@ -230,22 +235,22 @@ impl Communicator {
         Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
     }
 
-    /// [`send`](Self::send) straight from memory of others, which must not be written until it is done. The wait returns an empty
+    /// [`send`](Self::send) with any tag straight from memory of others, which must not be written until it is done. The wait returns an empty
     /// vector.
     pub(crate) fn send_from(&self, to: usize, tag: u32, span: &Span) -> Result<Sending> {
         self.valid_rank("the receiver of send", to)?;
-        let lane = self.user_lane(tag)?;
+        let lane = self.any_lane(tag)?;
         let _posting = locked(&self.core.posting);
         let send = |piece| self.core.transport.send(to, lane, Payload::Span(piece));
         let pieces = self.pieces(span).map(send).collect::<Result<_>>()?;
         Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
     }
 
-    /// [`receive`](Self::receive) straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. The
+    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. The
     /// wait returns an empty vector.
     pub(crate) fn receive_into(&self, from: usize, tag: u32, span: &Span) -> Result<Receiving> {
         self.valid_rank("the sender of receive", from)?;
-        let lane = self.user_lane(tag)?;
+        let lane = self.any_lane(tag)?;
         let _posting = locked(&self.core.posting);
         let receive = |piece| self.core.transport.receive(from, lane, Target::Span(piece));
         let pieces = Pieces(self.pieces(span).map(receive).collect::<Result<_>>()?);

@@ -59,6 +59,7 @@ pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
 pub use error::{CommError, Failure, RunError};
 pub use gather::Parts;
 pub use lane::MAX_TAG;
+pub(crate) use lane::RESERVED_TAGS;
 pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};

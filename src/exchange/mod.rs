@@ -46,6 +46,7 @@ mod short_collectives;
 mod wire;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -61,7 +62,7 @@ pub use several_sums::{SeveralSums, Summed};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
-use crate::comm::Communicator;
+use crate::comm::{Communicator, RESERVED_TAGS};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
@@ -104,11 +105,9 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// User tags of exchanges begin here. Messages of one tag arrive in the order they were sent, so each exchange in flight
-/// has a tag of its own.
-const TAG: u32 = 0x6d65;
-/// Exchanges that could be in flight at once.
-const TAGS: u32 = 1 << 12;
+/// Tags of exchanges, which no message of a caller has. Messages of one tag arrive in the order they were sent, so each exchange in flight has a
+/// tag of its own: as many could be in flight at once.
+const TAGS: Range<u32> = RESERVED_TAGS;
 
 impl Exchange {
     /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
@@ -208,7 +207,7 @@ impl Exchange {
 
     /// The tag of the next exchange: all ranks take them in the same order.
     fn next_tag(&self) -> u32 {
-        TAG + self.started.fetch_add(1, Ordering::Relaxed) % TAGS
+        TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS.len() as u32
     }
 
     /// [`start`](Self::start) with a tag that was taken before: of exchanges that begin when others are done, which may be in another order
@@ -294,4 +293,22 @@ impl Exchange {
 
 fn misuse(why: String) -> ExchangeError {
     DeviceError::Misuse { what: "Exchange".into(), why }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::CommError;
+
+    #[test]
+    fn no_message_of_a_caller_has_the_tag_of_an_exchange() {
+        let comm = Communicator::solo();
+        let exchange = Exchange::new(comm.clone());
+        let mut tags: Vec<u32> = (0..5000).map(|_| exchange.next_tag()).collect();
+        for &tag in &tags {
+            assert!(matches!(comm.send(0, tag, vec![]), Err(CommError::BadTag { .. })), "{tag}");
+        }
+        tags[..4096].sort_unstable();
+        assert!(tags[..4096].is_sorted_by(|a, b| a < b), "as many in flight");
+    }
 }

@@ -14,13 +14,13 @@ use super::status::{Status, Stream};
 use super::watchdog::{Reason, Verdict, Watchdog};
 use crate::comm::Result;
 use crate::comm::call::Call;
-use crate::comm::lane::{Lane, MAX_TAG};
+use crate::comm::lane::{Lane, RESERVED_TAGS};
 use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
 
 /// The MPI tag of collectives.
-const TAG_COLLECTIVE: c_int = MAX_TAG as c_int + 1;
+const TAG_COLLECTIVE: c_int = RESERVED_TAGS.end as c_int;
 
 /// The MPI tag of a lane.
 pub(super) fn tag(lane: Lane) -> c_int {
