@@ -108,10 +108,8 @@ impl Message {
             let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
             ok(rank, "MPI_Get_count", code)?;
             self.came = (count.max(0) as usize).min(bytes);
-            if let Buffer::Bytes(buffer) = &mut self.buffer {
-                // SAFETY: MPI has written so many bytes, at most the capacity it was given.
-                unsafe { buffer.set_len(self.came) };
-            }
+            // SAFETY: MPI has written so many bytes, at most the capacity it was given.
+            unsafe { self.buffer.arrived(self.came) };
             if self.is_collective() {
                 self.family.count_received();
             }

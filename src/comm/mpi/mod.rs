@@ -14,6 +14,7 @@ mod create;
 mod errors_return;
 mod family;
 mod message;
+mod reachable;
 mod reduction;
 mod status;
 mod watchdog;
@@ -138,8 +139,9 @@ impl Transport for Mpi {
                 (Buffer::Bytes(data), place, bytes)
             }
             Payload::Span(span) => {
-                let (place, bytes) = (span.place().as_ptr().cast_const(), span.bytes());
-                (Buffer::Span(span), place, bytes)
+                let bytes = span.bytes();
+                let (buffer, place) = Buffer::sent(span);
+                (buffer, place, bytes)
             }
         };
         let _calls = self.family.calls(self.rank)?;
@@ -157,19 +159,23 @@ impl Transport for Mpi {
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
+        let room = |bytes: usize| {
+            let mut buffer: Vec<u8> = Vec::new();
+            let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
+            buffer.try_reserve_exact(bytes).map_err(memory).map(|()| buffer)
+        };
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {
-                let mut buffer: Vec<u8> = Vec::new();
-                let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
-                buffer.try_reserve_exact(bytes).map_err(memory)?;
+                let mut buffer = room(bytes)?;
                 // The header is read even if the message is longer than the buffer, and then MPI does not promise to write it.
                 buffer.resize(bytes.min(HEADER_BYTES), 0);
                 let place = buffer.as_mut_ptr();
                 (Buffer::Bytes(buffer), place, bytes)
             }
             Target::Span(span) => {
-                let (place, bytes) = (span.place().as_ptr(), span.bytes());
-                (Buffer::Span(span), place, bytes)
+                let bytes = span.bytes();
+                let (buffer, place) = Buffer::received(span, || room(bytes))?;
+                (buffer, place, bytes)
             }
         };
         let _calls = self.family.calls(self.rank)?;
