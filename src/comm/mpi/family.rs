@@ -24,6 +24,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 const YIELD_TIME: Duration = Duration::from_secs(2);
 /// The same once a lower rank has announced its failure.
 const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
+/// How long a failing rank at least listens for lower ones before it announces its own failure.
+const LISTEN_TIME: Duration = Duration::from_millis(5);
 
 /// How long the notes of a mismatch may take to leave. A rank that does not take them is stopped, or ends.
 const ANNOUNCE_TIME: Duration = Duration::from_secs(2);
@@ -238,11 +240,11 @@ impl Family {
         }
     }
 
-    /// Announces that this rank fails, and waits for lower ranks that fail too: the lowest one reports its failure and ends
+    /// Announces that this rank fails, unless a lower one has, and waits for lower ranks that fail too: the lowest one reports its failure and ends
     /// all. Returns when this rank is to do so.
     pub fn yield_to_lower_ranks(&self) {
         let rank = self.protocol.rank();
-        let start = Instant::now();
+        let (start, listening) = (Instant::now(), listen_time(rank));
         let mut announced = false;
         let limit = || match rank {
             0 => Duration::ZERO,
@@ -250,16 +252,25 @@ impl Family {
             _ => YIELD_TIME,
         };
         while start.elapsed() < limit() {
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(LISTEN_TIME);
             // Another thread may be stuck inside MPI; this one fails all the same.
             let Some(_calls) = self.try_calls() else { continue };
-            if !std::mem::replace(&mut announced, true) {
+            self.protocol.fail();
+            let _ = self.protocol.poll(|_, _| false);
+            // A lower rank has told all that this one would tell.
+            if !announced && start.elapsed() >= listening && !self.protocol.lower_rank_fails() {
+                announced = true;
                 // If it does not arrive, two ranks may report.
                 let _ = self.protocol.announce_failure();
             }
-            let _ = self.protocol.poll(|_, _| false);
         }
     }
+}
+
+/// How long a failing rank listens for lower ones. Of all ranks that fail together the lowest announce it first, twice as many after each step, so that most
+/// have heard of it before they would tell all those above them.
+fn listen_time(rank: usize) -> Duration {
+    LISTEN_TIME * (usize::BITS - rank.leading_zeros())
 }
 
 impl Drop for Family {
@@ -278,5 +289,17 @@ impl Drop for Family {
             }
             thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lower_ranks_announce_their_failure_before_most_others() {
+        let steps = |rank| listen_time(rank).div_duration_f64(LISTEN_TIME);
+        assert_eq!([0, 1, 2, 3, 4, 7, 8, 10_000].map(steps), [0.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 14.0]);
+        assert!(listen_time(usize::MAX) < YIELD_TIME);
     }
 }

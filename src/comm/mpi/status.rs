@@ -305,10 +305,14 @@ impl StatusProtocol {
         locked(&self.state).phase = Phase::Left;
     }
 
+    /// Notes that this rank fails. The caller holds the lock of MPI calls.
+    pub fn fail(&self) {
+        locked(&self.state).phase = Phase::Failing;
+    }
+
     /// Tells higher ranks that this one fails, so that they let it report first. The caller holds the lock of MPI calls.
     pub fn announce_failure(&self) -> Result<()> {
         let mut state = locked(&self.state);
-        state.phase = Phase::Failing;
         for to in self.rank + 1..self.size {
             self.send(&mut state, to, Note { kind: FAILURE, ..Note::zeroed() })?;
         }
