@@ -424,8 +424,9 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
 fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
     let options = Options::from_env().unwrap();
     // Eight ranks of four planes, with the particles on every fourth.
-    let config = Config { particles: 8, mesh: 32, box_size: 32.0, grid: None, ..golden() };
+    let config = Config { particles: 8, mesh: 32, box_size: 32.0, ..golden() };
     let run = |ranks: usize, shift: f32| {
+        let config = Config { grid: Some([ranks, 1]), ..config.clone() };
         let parts = launch(Launch::Threads(ranks), &options, |mut context| {
             let sites = 512 / ranks;
             let mut state = [0, 1].map(|_| [0, 1, 2].map(|_| vec![0.0f32; sites]));

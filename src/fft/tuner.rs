@@ -150,8 +150,7 @@ impl<'a> Tuner<'a> {
         }
         let ranks = self.comm.size();
         let mut grids = Vec::new();
-        for parts in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [ranks / p, p]) {
-            let grid = Grid::new(parts, ranks)?;
+        for grid in Grid::all(ranks) {
             let forecast = Forecast::new(spec, grid, 0, tuning, &Speeds::default(), 2 << 20)?;
             grids.push((forecast.forward.seconds + forecast.inverse.seconds, grid));
         }

@@ -33,22 +33,29 @@ impl Grid {
         }
     }
 
+    /// All grids for `ranks` ranks, from slabs on.
+    pub fn all(ranks: usize) -> impl Iterator<Item = Self> {
+        (1..=ranks)
+            .filter(move |parts| ranks.is_multiple_of(*parts))
+            .map(move |parts| Grid { parts: [ranks / parts, parts] })
+    }
+
     /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as each rank gets at least two
-    /// planes; else the pencils whose largest part is smallest.
+    /// planes; else the pencils whose largest part is smallest. A mesh with ghost cells may do better with pencils long before: a slab
+    /// has as many of them on any number of ranks.
     pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
         let ranks = ranks.max(1);
         if 2 * ranks as u64 <= shape[0] || ranks == 1 {
             return Grid { parts: [ranks, 1] };
         }
-        let largest = |parts: [usize; 2]| {
+        let largest = |grid: &Self| {
             // The transform cuts axes 0 and 1 by p0 and axes 1 and 2 by p1, in turn.
-            let [p0, p1] = parts.map(|p| p as u64);
+            let [p0, p1] = grid.parts.map(|p| p as u64);
             let cells = |sides: [u64; 3]| sides.into_iter().map(u128::from).fold(1, u128::saturating_mul);
             let real = cells([shape[0].div_ceil(p0), shape[1].div_ceil(p1), shape[2]]);
             real.max(cells([shape[0], shape[1].div_ceil(p0), shape[2].div_ceil(p1)]))
         };
-        let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [ranks / p, p]);
-        Grid { parts: grids.min_by_key(|&parts| largest(parts)).unwrap_or([ranks, 1]) }
+        Self::all(ranks).min_by_key(largest).unwrap_or(Grid { parts: [ranks, 1] })
     }
 
     /// Parts along the first two axes.

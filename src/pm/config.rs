@@ -46,7 +46,7 @@ pub struct Config {
     pub laplacian: LaplacianSymbol,
     /// Scale factors at which snapshots are taken.
     pub snapshots: Vec<f64>,
-    /// The process grid; chosen by [`Grid::auto`] otherwise.
+    /// The process grid; the one with the least forecast otherwise.
     pub grid: Option<[usize; 2]>,
 }
 
@@ -145,14 +145,16 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// The process grid of a run on `ranks` ranks.
+    /// The process grid of a run on `ranks` ranks. Unless it is given it is the one for which [`forecast`](Self::forecast) says the least time with
+    /// the usual [`Speeds`](crate::fft::Speeds): transforms want slabs, and ghost cells pencils where slabs are thin. It depends on nothing but the
+    /// configuration and the number of ranks; thousands of ranks take a fraction of a second.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] when [`Config::grid`](Self) does not fit so many ranks.
     pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
         match self.grid {
             Some(parts) => Grid::new(parts, ranks),
-            None => Ok(Grid::auto(self.cells(), ranks)),
+            None => Ok(self.fastest_grid(ranks)),
         }
     }
 
@@ -165,9 +167,9 @@ impl Config {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }
 
-    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are today, 10 Mpc/h.
+    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are today, 10 Mpc/h, and not beyond the box.
     pub(super) fn typical_ghosts(&self) -> u64 {
-        (10.0 / self.box_size * self.mesh as f64).ceil() as u64
+        (10.0 / self.box_size * self.mesh as f64).ceil().min(self.mesh as f64) as u64
     }
 }
 

@@ -70,8 +70,11 @@ impl Config {
     /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
     pub fn forecast(&self, ranks: usize, speeds: &Speeds) -> Result<RunForecast, SimulationError> {
         self.validate()?;
-        let grid = self.grid(ranks)?;
-        let ops = self.schedule()?;
+        self.forecast_over(self.grid(ranks)?, &self.schedule()?, speeds)
+    }
+
+    /// What the run will take over `grid`, of parameters that are in their ranges and this schedule.
+    fn forecast_over(&self, grid: Grid, ops: &[StepOp], speeds: &Speeds) -> Result<RunForecast, SimulationError> {
         let ghosts = self.typical_ghosts();
         let planned = PlannedFor::any_gpu();
         let (memory, tuning) = (self.memory(grid, &planned)?, planned.tuning);
@@ -88,7 +91,7 @@ impl Config {
         let apart = mesh.forward.device() + 3 * mesh.inverse.device();
         let filter = mesh.plan.filter(3, planned.limits, tuning.pieces)?.as_ref().map_or(apart, Route::traffic);
         let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, 0)));
-        let mut steps = Work { device: Traffic { particles, cells, filter }.schedule(&ops), cost: Cost::default() };
+        let mut steps = Work { device: Traffic { particles, cells, filter }.schedule(ops), cost: Cost::default() };
         for _ in ops.iter().filter(|op| matches!(op, StepOp::Force)) {
             steps.cost += mesh.forward.cost();
             (0..3).for_each(|_| steps.cost += mesh.inverse.cost());
@@ -105,6 +108,21 @@ impl Config {
             seconds: [start.seconds(speeds), steps.seconds(speeds)],
         })
     }
+
+    /// The process grid with the least [forecast](Self::forecast) of all for so many ranks, on a machine with the usual [`Speeds`], so that all
+    /// ranks choose alike. That of parameters out of range is any.
+    pub(super) fn fastest_grid(&self, ranks: usize) -> Grid {
+        let usual = Grid::auto(self.cells(), ranks);
+        let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
+        let seconds = |grid: Grid| {
+            let forecast = self.forecast_over(grid, &ops, &Speeds::default()).ok()?;
+            Some((forecast.seconds.iter().sum::<f64>(), grid))
+        };
+        // Of equal ones the first, which has more of a slab.
+        let fastest = Grid::all(ranks).filter_map(seconds).min_by(|one, other| one.0.total_cmp(&other.0));
+        fastest.map_or(usual, |(_, grid)| grid)
+    }
+
     /// What the largest rank sends and receives for one force: 8 bytes of density and 12 of forces for each ghost cell.
     fn ghost_cost(&self, grid: Grid, ghosts: u64) -> Cost {
         let mut cost = Cost::default();
@@ -113,7 +131,9 @@ impl Config {
             // The second axis takes the ghost cells of the first along.
             let across = if axis == 1 && grid.parts()[0] > 1 { part[0] + 2 * ghosts } else { part[1 - axis] };
             let bytes = 2 * ghosts * across * part[2] * (8 + 12);
-            cost += Cost { sent: bytes, received: bytes, messages: 4 };
+            // They may reach beyond the next rank.
+            let reached = ghosts.div_ceil(part[axis].max(1)).clamp(1, grid.parts()[axis] as u64 - 1);
+            cost += Cost { sent: bytes, received: bytes, messages: 4 * reached };
         }
         cost
     }
@@ -141,5 +161,36 @@ mod tests {
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
         assert_eq!(split.forecast(1, &Speeds::default()).unwrap().steps, 11);
         assert!(Config { grid: Some([2, 2]), ..split }.forecast(3, &Speeds::default()).is_err());
+    }
+
+    #[test]
+    fn ghost_cells_decide_between_slabs_and_pencils() {
+        let grid = |box_size: f64, ranks: usize| {
+            let config = Config { particles: 2048, mesh: 2048, box_size, ..Config::default() };
+            let (chosen, speeds) = (config.grid(ranks).unwrap(), Speeds::default());
+            let seconds = |grid: [usize; 2]| {
+                let config = Config { grid: Some(grid), ..config.clone() };
+                config.forecast(ranks, &speeds).unwrap().seconds.iter().sum::<f64>()
+            };
+            let least = seconds(chosen.parts());
+            assert!(Grid::all(ranks).all(|other| least <= seconds(other.parts())), "{chosen} in {box_size}");
+            chosen.parts()
+        };
+        // 10 Mpc/h are 10 planes of 64 slabs of 32, and 21 of 512 slabs of 4, from six ranks on each side.
+        assert_eq!(grid(2048.0, 64), [64, 1]);
+        let [rows, columns] = grid(1000.0, 512);
+        assert!(rows > 4 && columns > 4, "{rows}x{columns}");
+        assert_eq!(grid(2048.0, 1), [1, 1]);
+        // More ranks than planes, and a prime number of them.
+        assert!(grid(1000.0, 4099).contains(&4099) && grid(1000.0, 4096).iter().all(|parts| *parts <= 1024));
+        // What cannot run has a grid, too.
+        let wrong = Config { box_size: 0.0, ..Config::default() };
+        assert_eq!(wrong.grid(4).unwrap().ranks(), 4);
+    }
+
+    #[test]
+    fn small_boxes_have_no_more_ghost_cells_than_cells() {
+        let config = Config { particles: 1 << 14, mesh: 1 << 14, box_size: 1e-6, ..Config::default() };
+        assert!(config.forecast(64, &Speeds::default()).unwrap().exchange[1].sent > 0);
     }
 }

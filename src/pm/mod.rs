@@ -185,6 +185,8 @@ impl Simulation {
     fn plan(context: &mut Context, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
+        // Chosen once: whoever asks the run's configuration has it without a forecast.
+        let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
         let ops =
             schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;

@@ -27,7 +27,7 @@ pub struct Common {
     /// Adapter: auto, an index, part of a name, or a PCI address (also from MESHLOOM_DEVICE)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many
+    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many or, of a run, ghost cells are
     #[arg(long, value_name = "P0xP1|auto", default_value = "auto", value_parser = grid)]
     pub grid: GridParts,
     /// Print one JSON object about the run on standard output
