@@ -67,7 +67,8 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
     interlace : bool
         Paint points a second time half a cell away, against the strongest aliases.
     shot_noise : bool
-        Subtract the power of as many random points: volume over number.
+        Subtract volume over number. That is the power of as many random points with `interlace` and `deconvolve`; without these the window takes a part
+        of that power at small scales, and so much is too much.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part each. All ranks call it, and all get the spectrum, which does not depend on their number.
 

@@ -30,10 +30,12 @@ pub struct Arguments {
     /// Paint points a second time half a cell away, against the strongest aliases
     #[arg(long)]
     pub interlace: bool,
-    /// Subtract the power of as many random points: volume / number
+    /// Subtract volume / number from the power: that of as many random points, with --interlace --deconvolve; without these the window takes a part of it at
+    /// small scales, and so much is too much. P_cross and correlation are as measured
     #[arg(long)]
     pub shot_noise: bool,
-    /// Another field or points: its power, the cross-spectrum and the correlation follow as P_other, P_cross and correlation
+    /// Another field or points: its power, the cross-spectrum and the correlation (of the powers as measured, with their shot noise; NaN without power) follow as P_other,
+    /// P_cross and correlation
     #[arg(long, value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     pub cross: Option<PathBuf>,
     /// Line of sight: quadrupole and hexadecapole of the power follow as P2 and P4

@@ -134,6 +134,15 @@ impl Table {
 const CROSS: [&str; 3] = ["P_other", "P_cross", "correlation"];
 const MULTIPOLES: [&str; 2] = ["P2", "P4"];
 
+fn powers(bins: &[Bin]) -> Vec<f64> {
+    bins.iter().map(|bin| bin.power).collect()
+}
+
+/// The correlation of two fields in each bin, from their powers and their cross-spectrum; not a number where a field has no power.
+fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
+    one.iter().zip(other).zip(cross).map(|((p, q), r)| r / (p.power * q.power).sqrt()).collect()
+}
+
 /// The spectra, the same on all ranks, and the bytes that this rank sent to distribute points.
 fn spectra(
     transform: &mut MeshTransform,
@@ -152,20 +161,24 @@ fn spectra(
         found.iter().map(|of| Modes { modes: &of.modes, shifted: of.shifted.as_ref(), window }).collect();
     let (binner, recorder, comm) = (ModeBinner::default(), &mut *transform.recorder, transform.comms.world());
     let mut autos = Vec::new();
-    for (&modes, (_, input)) in modes.iter().zip(&inputs.0) {
-        let mut bins = binner.measure(recorder, comm, &geometry, modes)?;
+    for &modes in &modes {
+        autos.push(binner.measure(recorder, comm, &geometry, modes)?);
+    }
+    let mut common = None;
+    if let [one, other] = modes[..] {
+        let cross = powers(&binner.cross(recorder, comm, &geometry, [one, other])?);
+        // Before powers lose their shot noise, which may leave nothing or less of them.
+        let correlation = correlation(&autos[0], &autos[1], &cross);
+        common = Some([cross, correlation]);
+    }
+    for (bins, (_, input)) in autos.iter_mut().zip(&inputs.0) {
         if let (&Content::Points(count), true) = (input, arguments.shot_noise) {
             bins.iter_mut().for_each(|bin| bin.power -= measurements[0].volume() / count as f64);
         }
-        autos.push(bins);
     }
     let mut columns = Vec::new();
-    if let [one, other] = modes[..] {
-        let cross = binner.cross(recorder, comm, &geometry, [one, other])?;
-        let powers = |bins: &[Bin]| bins.iter().map(|bin| bin.power).collect::<Vec<f64>>();
-        let [p, q, r] = [powers(&autos[0]), powers(&autos[1]), powers(&cross)];
-        let correlation = p.iter().zip(&q).zip(&r).map(|((p, q), r)| r / (p * q).sqrt()).collect();
-        columns.extend(CROSS.into_iter().zip([q, r, correlation]));
+    if let Some([cross, correlation]) = common {
+        columns.extend(CROSS.into_iter().zip([powers(&autos[1]), cross, correlation]));
     }
     if let Some(axis) = &arguments.multipoles {
         let axis = ["x", "y", "z"].iter().position(|name| name == axis).unwrap_or(2);
