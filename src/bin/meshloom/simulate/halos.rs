@@ -12,7 +12,7 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use super::mass_function::MassFunction;
+use super::mass_function::{MassFunction, OF_GROUPS};
 use super::outputs::Outputs;
 use crate::catalogue;
 use crate::spheres::Spheres;
@@ -77,7 +77,8 @@ impl Halos {
         let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
         if let Some(masses) = comm.gather_v(0, &masses)? {
             let (power, a) = (simulation.linear_power(), simulation.scale_factor());
-            let table = MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, a)?;
+            let table =
+                MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, (a, OF_GROUPS))?;
             let [csv, png] = ["mass_function.csv", "mass_function.png"].map(|name| directory.join(name));
             files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
             files.push(seal_whole(&png, &table.png(&png)?)?);
@@ -86,7 +87,14 @@ impl Halos {
             let masses: Vec<f32> = mass.iter().filter(|mass| **mass > 0.0).map(|&mass| mass as f32).collect();
             if let Some(masses) = comm.gather_v(0, &masses)? {
                 let (power, a) = (simulation.linear_power(), simulation.scale_factor());
-                let table = MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, a)?;
+                let table = MassFunction::new(
+                    masses.data(),
+                    side,
+                    self.mass,
+                    self.selection.min_members,
+                    power,
+                    (a, *density),
+                )?;
                 let csv = directory.join(format!("mass_function_{density}.csv"));
                 files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
             }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, measured_mass_function};
+use meshloom::cosmology::{
+    CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, Overdensity, measured_mass_function,
+};
 use meshloom::io::{Column, ErrorPoints, IoError, LogAxis, LogPlot, PlotCurve, csv_text, log_plot_png_bytes};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
@@ -11,7 +13,13 @@ const BINS_PER_DECADE: u32 = 5;
 /// Points of a curve per factor of 10 in mass.
 const CURVE_PER_DECADE: f64 = 20.0;
 
-/// The models, and the names and colours of their curves.
+/// Densities over the mean that Tinker's fit has.
+const TINKER_RANGE: [f64; 2] = [200.0, 3200.0];
+
+/// The density of halos that groups of friends of friends are compared with.
+pub const OF_GROUPS: Overdensity = Overdensity::Mean(200.0);
+
+/// The models beside groups, and the names and colours of their curves.
 const MODELS: [Multiplicity; 3] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN, Multiplicity::Watson];
 const NAMES: [&str; 3] = ["Sheth & Tormen", "Tinker et al., 200 × mean density", "Watson et al., friends of friends"];
 const COLORS: [[u8; 3]; 3] = [[226, 118, 62], [40, 90, 160], [46, 139, 87]];
@@ -28,21 +36,27 @@ pub struct MassFunction<'a> {
 
 impl<'a> MassFunction<'a> {
     /// Bins `masses` (Msun/h) of groups of at least `min_members` particles of `particle_mass` (Msun/h), found in a
-    /// cube of side `box_size` (Mpc/h) at scale factor `a`. The bins follow from the other arguments, never from the
-    /// masses.
+    /// cube of side `box_size` (Mpc/h) at scale factor `a`, beside Tinker's halos of `density`, where his fit has it, and not a number elsewhere. The bins
+    /// follow from the other arguments, never from the masses.
     pub fn new(
         masses: &[f32],
         box_size: f64,
         particle_mass: f64,
         min_members: u64,
         power: &'a LinearPower,
-        a: f64,
+        (a, density): (f64, Overdensity),
     ) -> Result<Self, CosmologyError> {
         let particles = (power.cosmology().matter_density() * box_size.powi(3) / particle_mass).round();
         // A run of fewer particles than a group needs gets one bin.
         let particles = (particles as u64).max(min_members);
         let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
-        let expected = bins.expected(power, &MODELS, a)?;
+        let wanted = density.over_mean(power.cosmology().matter_fraction(a));
+        let overdensity = wanted.clamp(TINKER_RANGE[0], TINKER_RANGE[1]);
+        let [groups, _, linked] = MODELS;
+        let mut expected = bins.expected(power, &[groups, Multiplicity::Tinker { overdensity }, linked], a)?;
+        if overdensity != wanted {
+            expected[1].fill(f64::NAN);
+        }
         Ok(Self { power, a, bins: measured_mass_function(masses, box_size, &bins)?, expected })
     }
 
@@ -148,7 +162,7 @@ mod tests {
         let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
         let particle = particle_mass(&power);
         let masses = [20.0, 25.0, 300.0].map(|n| (n * particle) as f32);
-        let table = MassFunction::new(&masses, 128.0, particle, 20, &power, 1.0).unwrap();
+        let table = MassFunction::new(&masses, 128.0, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
         let text = table.csv(Path::new("mass_function.csv")).unwrap();
         let rows: Vec<Vec<f64>> =
             text.lines().skip(1).map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
@@ -161,13 +175,31 @@ mod tests {
         let first = rows[0].clone();
         // All particles in one halo are in the last bin of all, and without halos there is one row.
         let rows = |masses: &[f32]| {
-            let table = MassFunction::new(masses, 128.0, particle, 20, &power, 1.0).unwrap();
+            let table = MassFunction::new(masses, 128.0, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
             (table.csv(Path::new("mass_function.csv")).unwrap().lines().count() - 1, table.bins.len())
         };
         let (all, bins) = rows(&[(64f64.powi(3) * particle) as f32]);
         assert_eq!((all, rows(&[]).0), (bins, 1));
         // A group of at least 20 particles is 1.4e13 Msun/h: about one in (15 Mpc/h)^3.
         assert!(first[6..].iter().all(|model| (1e-4..1e-3).contains(model)), "{first:?}");
+    }
+
+    #[test]
+    fn tinker_is_of_the_density_that_masses_are_of() {
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        let particle = particle_mass(&power);
+        let tinker = |density: &str, a: f64| {
+            let table = MassFunction::new(&[], 128.0, particle, 20, &power, (a, density.parse().unwrap())).unwrap();
+            table.expected[1][0]
+        };
+        // Of the density of the time: 500 times critical are 1607 times the mean today, and 640 at z = 1.
+        let (today, early) = (500.0 / 0.3111, 500.0 / power.cosmology().matter_fraction(0.5));
+        for (overdensity, a) in [(today, 1.0), (early, 0.5)] {
+            assert_eq!(tinker("500c", a), tinker(&format!("{overdensity}m"), a), "{a}");
+        }
+        // The same halo has less mass within a denser sphere.
+        assert!(tinker("500c", 1.0) < tinker("vir", 1.0) && tinker("vir", 1.0) < tinker("200m", 1.0));
+        assert!(tinker("2500c", 1.0).is_nan() && tinker("100m", 1.0).is_nan());
     }
 
     #[test]
@@ -179,7 +211,7 @@ mod tests {
             if possible {
                 let particle = power.cosmology().particle_mass(side, 512);
                 let all = (512.0 * particle) as f32;
-                let table = MassFunction::new(&[all], side, particle, 20, &power, 1.0).unwrap();
+                let table = MassFunction::new(&[all], side, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
                 table.png(Path::new("mass_function.png")).unwrap();
             }
         }
@@ -191,7 +223,7 @@ mod tests {
         let particle = particle_mass(&power);
         let all = (64f64.powi(3) * particle) as f32;
         for (masses, a) in [(vec![], 1.0), (vec![], 0.02), (vec![(30.0 * particle) as f32], 0.5), (vec![all], 1.0)] {
-            let table = MassFunction::new(&masses, 128.0, particle, 20, &power, a).unwrap();
+            let table = MassFunction::new(&masses, 128.0, particle, 20, &power, (a, OF_GROUPS)).unwrap();
             assert!(table.png(Path::new("mass_function.png")).unwrap().starts_with(b"\x89PNG"));
         }
     }
