@@ -210,7 +210,7 @@ class Cosmology:
         t_cmb: float = ...,
         w0: float = ...,
         wa: float = ...,
-        radiation: Optional[float] = None,
+        radiation: Optional[float] = ...,
     ) -> None: ...
     def particle_mass(self, box: float, particles: int) -> float: ...
 

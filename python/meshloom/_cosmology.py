@@ -9,9 +9,13 @@ from . import _native
 from ._arrays import real_array
 
 
+_OMEGA_M, _OMEGA_B, _H, _N_S, _A_S, _, _T_CMB, _W0, _WA, _RADIATION = _native.usual_cosmology()
+
+
 @dataclass(frozen=True)
 class Cosmology:
-    """A flat universe of matter and dark energy; Planck 2018 unless said otherwise.
+    """A flat universe of matter and dark energy, and radiation in the expansion; `planck18` of the program unless said otherwise: Planck 2018 with
+    ``sigma8 = 0.8102``.
 
     Attributes
     ----------
@@ -30,7 +34,7 @@ class Cosmology:
     w0, wa : float
         Dark energy: ``w(a) = w0 + wa (1 - a)``; a cosmological constant unless given.
     radiation : float, optional
-        Relativistic neutrino species; photons and they then take part in the expansion.
+        Relativistic neutrino species, 3.046 unless given: photons and they take part in the expansion. None: the expansion has no radiation.
 
     Examples
     --------
@@ -39,16 +43,16 @@ class Cosmology:
     6.91
     """
 
-    omega_m: float = 0.3111
-    omega_b: float = 0.04897
-    h: float = 0.6766
-    n_s: float = 0.9665
-    A_s: float = 2.105e-9
+    omega_m: float = _OMEGA_M
+    omega_b: float = _OMEGA_B
+    h: float = _H
+    n_s: float = _N_S
+    A_s: float = _A_S
     sigma8: Optional[float] = None
-    t_cmb: float = 2.7255
-    w0: float = -1.0
-    wa: float = 0.0
-    radiation: Optional[float] = None
+    t_cmb: float = _T_CMB
+    w0: float = _W0
+    wa: float = _WA
+    radiation: Optional[float] = _RADIATION
 
     def particle_mass(self, box, particles):
         """The mass in Msun/h of each of ``particles**3`` particles in a box of this side in Mpc/h."""

@@ -1,6 +1,7 @@
 //! Cosmologies, linear power and mass functions.
 
 use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, Multiplicity, Parameters, TransferKind};
+use meshloom::pm::Config;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,6 +19,18 @@ pub fn cosmology(parameters: CosmologyTuple) -> PyResult<Cosmology> {
     let amplitude = if is_sigma8 { Amplitude::Sigma8(amplitude) } else { Amplitude::Primordial(amplitude) };
     let parameters = Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation };
     Ok(Cosmology::new(parameters).map_err(Failure::from)?)
+}
+
+/// The cosmology that a run has unless it is told otherwise, as the program's.
+#[pyfunction]
+pub fn usual_cosmology() -> CosmologyTuple {
+    let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation } =
+        Config::default().cosmology.parameters();
+    let (amplitude, is_sigma8) = match amplitude {
+        Amplitude::Primordial(a_s) => (a_s, false),
+        Amplitude::Sigma8(sigma8) => (sigma8, true),
+    };
+    (omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb, w0, wa, radiation)
 }
 
 fn linear(parameters: CosmologyTuple) -> PyResult<LinearPower> {

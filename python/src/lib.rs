@@ -41,7 +41,7 @@ mod _native {
     #[pymodule_export]
     use crate::correlated_field::{NativeCorrelatedField, correlated_field};
     #[pymodule_export]
-    use crate::cosmology::{halo_mass_function, linear_power, particle_mass};
+    use crate::cosmology::{halo_mass_function, linear_power, particle_mass, usual_cosmology};
     #[pymodule_export]
     use crate::device_array::DeviceArray;
     #[pymodule_export]

@@ -56,6 +56,15 @@ def test_errors_of_callbacks_and_parameters_come_through():
         meshloom.simulate(8, noise=np.full((8, 8, 8), np.nan))
 
 
+def test_the_universe_is_that_of_the_program():
+    usual = meshloom.Cosmology()
+    # planck18: the published sigma8, and radiation.
+    assert (usual.A_s, usual.radiation, usual.omega_m, usual.h) == (1.996492182025e-9, 3.046, 0.3111, 0.6766)
+    k = np.logspace(-3, 1, 50)
+    of_sigma8 = meshloom.linear_power(k, cosmology=meshloom.Cosmology(sigma8=0.8102))
+    assert np.abs(meshloom.linear_power(k) / of_sigma8 - 1).max() < 1e-9
+
+
 def test_models():
     assert abs(np.log(meshloom.halo_mass_function(1e14, model="press-schechter") / meshloom.halo_mass_function(1e14))) < 1
     assert meshloom.halo_mass_function([[1e13, 1e14]], model="tinker").shape == (1, 2)

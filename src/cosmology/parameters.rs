@@ -36,7 +36,8 @@ impl Amplitude {
 
 /// What [`Cosmology::new`] is made from: plain numbers, not yet checked.
 ///
-/// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no radiation in the expansion.
+/// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no radiation in the expansion. The program's universe, that of a
+/// default run, is another: `Cosmology::planck18().parameters()`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// Strength of the initial fluctuations.
