@@ -1071,6 +1071,30 @@ fn an_estimate_needs_neither_device_nor_directory() {
 }
 
 #[test]
+fn what_spoils_a_run_is_said_once_and_written_down() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let words = ["--particles", "12", "--mesh", "16", "--box", "30", "--ranks", "2"];
+    let outcome = Call::simulate(&out, &words).run();
+    assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+    assert!(
+        outcome.stderr.starts_with("meshloom: warning: --mesh 16") && outcome.stderr.contains("--mesh 24"),
+        "{outcome:#?}"
+    );
+    let written = json(&out.join("run.json"))["warnings"].clone();
+    assert_eq!(written.as_array().map(Vec::len), Some(1));
+    let said = written[0].as_str().unwrap();
+    assert!(outcome.stderr.contains(said) && said.contains("a false wave of 4 times"), "{said}");
+    let quiet = Call::simulate(&out, &[&words[..], &["--quiet"]].concat()).run();
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:#?}");
+    for (word, json) in [("--print-config", false), ("--estimate", false), ("--estimate", true)] {
+        let call = Call::new(&["simulate", word, "--particles", "96", "--box", "96"]);
+        let call = if json { call.words(&["--json"]) } else { call };
+        assert!(call.succeeds().stdout.contains("false wave of 32 times"), "{word}");
+    }
+}
+
+#[test]
 fn shells_and_manuals_know_the_words() {
     for shell in ["bash", "zsh", "fish"] {
         let script = Call::new(&["completions", shell]).succeeds().stdout;

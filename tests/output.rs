@@ -114,7 +114,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     }
     if cfg!(feature = "hdf5") {
         // Positions and velocities fit, the snapshot does not.
-        let call = Call::simulate(&scratch.join("run"), &["--hdf5", "one"]).on(Ranks::Threads(2));
+        let call = Call::simulate(&scratch.join("run"), &["--hdf5", "one", "--quiet"]).on(Ranks::Threads(2));
         let outcome = call.before("ulimit -f 24").run();
         outcome.is_error("simulate", 1, &["snapshot.hdf5", "ulimit -f"]);
         assert!(outcome.stderr.lines().count() == 1 && !outcome.stderr.contains(".part"), "{outcome:#?}");

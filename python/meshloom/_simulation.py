@@ -100,7 +100,8 @@ def simulate(
     particles : int
         Particles along each axis.
     mesh : int, optional
-        Cells of the force mesh along each axis; twice the particles unless given.
+        Cells of the force mesh along each axis; twice the particles unless given. On a mesh that is no whole multiple of them the lattice of particles makes
+        a false wave.
     box : float
         Side of the periodic box in Mpc/h.
     cosmology : Cosmology, optional
@@ -117,7 +118,7 @@ def simulate(
     scheme : {"bullfrog", "fastpm"}
         Integrator.
     window : {"cic", "tsc", "pcs"}
-        Window of painting and readout.
+        Window of painting and readout; "tsc" where displacements at the start are small beside a cell (large boxes, early starts).
     snapshots : sequence of float
         Scale factors at which the particles are kept, too.
     progress : callable or tqdm bar, optional

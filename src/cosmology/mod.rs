@@ -48,6 +48,7 @@
 
 mod amplitude;
 mod background;
+mod displacement;
 mod distance;
 mod error;
 mod growth;

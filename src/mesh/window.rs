@@ -5,7 +5,8 @@
 /// `prod_i sinc(w_i / 2)^p` with `w = k h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Cloud in cell: order 2, two nodes per axis.
+    /// Cloud in cell: order 2, two nodes per axis. It has a kink at the nodes: forces on a lattice of particles that has hardly left them (a large box, an
+    /// early start) are off by some 10 %, which [`Tsc`](Self::Tsc) is not (`docs/accuracy.md`).
     #[default]
     Cic,
     /// Triangular shaped cloud: order 3, three nodes per axis.

@@ -16,7 +16,8 @@ use super::{NoiseBy, SimulationError};
 pub struct Config {
     /// Particles along each axis.
     pub particles: u64,
-    /// Cells of the force mesh along each axis.
+    /// Cells of the force mesh along each axis: a whole multiple of the particles, twice as many where memory allows. On another mesh the lattice
+    /// itself makes a [false wave](Self::false_wave).
     pub mesh: u64,
     /// Side of the periodic box.
     pub box_size: f64,
@@ -38,7 +39,8 @@ pub struct Config {
     pub steps: usize,
     /// Integrator.
     pub scheme: Scheme,
-    /// Mass assignment window, of painting and readout.
+    /// Mass assignment window, of painting and readout. [`Window::Cic`] makes structure grow too fast where displacements are
+    /// [small beside a cell](Self::grows_off_nodes) at the start.
     pub window: Window,
     /// Transfer function of the derivative of the potential.
     pub gradient: GradientSymbol,

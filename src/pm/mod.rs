@@ -10,6 +10,7 @@
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
+//! | `discreteness` | what a run owes to its lattice: false waves, growth from displacements that are small beside a cell |
 //! | `footprint` | what the arrays of a run take of a device |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
@@ -26,6 +27,7 @@
 //! which rank has it, painting adds integers, and sums for spectra are exact.
 
 mod config;
+mod discreteness;
 mod error;
 mod footprint;
 mod force;

@@ -233,11 +233,11 @@ impl Call {
         self.start().wait(TIMEOUT)
     }
 
-    /// Runs it, and it must succeed without a word.
+    /// Runs it, and it must succeed without a word but what is wrong with so small a run.
     pub fn succeeds(&self) -> Outcome {
         let outcome = self.run();
         assert!(outcome.status.success(), "{outcome:#?}");
-        assert!(outcome.stderr.is_empty(), "{outcome:#?}");
+        assert!(outcome.stderr.lines().all(|line| line.starts_with(EARLY)), "{outcome:#?}");
         outcome
     }
 }
@@ -340,6 +340,9 @@ impl Drop for Running {
 }
 
 /// What came of a call.
+/// What runs of so few particles in the usual box are told: their first displacements are small beside a cell.
+const EARLY: &str = "meshloom: warning: particles move by";
+
 #[derive(Debug)]
 pub struct Outcome {
     pub call: Call,
@@ -358,7 +361,8 @@ impl Outcome {
             assert!(self.stderr.contains(word), "{name}: `{word}` is missing: {self:#?}");
         }
         let heads = ["meshloom: ", "error: ", "rank "];
-        let heads = self.stderr.lines().filter(|line| heads.iter().any(|head| line.starts_with(head))).count();
+        let said = self.stderr.lines().filter(|line| !line.starts_with(EARLY));
+        let heads = said.filter(|line| heads.iter().any(|head| line.starts_with(head))).count();
         assert_eq!(heads, 1, "{name}: one message: {self:#?}");
         for trace in ["panicked", "RUST_BACKTRACE", "stack backtrace", "unwrap"] {
             assert!(!self.stderr.contains(trace), "{name}: {self:#?}");

@@ -27,7 +27,8 @@ pub struct EvolutionOptions {
     /// How particles are moved [default: bullfrog]
     #[arg(long, value_name = "bullfrog|fastpm")]
     pub scheme: Option<String>,
-    /// Window that particles are painted with [default: cic]
+    /// Window that particles are painted with; tsc for large boxes and early starts, where particles move by less than 0.15 cells before the first step and
+    /// cic makes structure grow too fast [default: cic]
     #[arg(long, value_name = "cic|tsc")]
     pub window: Option<String>,
 }

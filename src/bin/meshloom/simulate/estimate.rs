@@ -21,11 +21,13 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     let cone = cone.transpose().map_err(Error::from)?;
     if common.json {
         let mut said = object(&forecast, ranks);
+        said["warnings"] = parameters.warnings.clone().into();
         said["light_cone"] = cone.map(|cone| cone_object(&cone, &speeds)).into();
         return terminal::print_object(&said);
     }
     let mut lines = table(&forecast, ranks, &speeds);
     lines.extend(cone.map(|cone| cone_line(&cone, &speeds)));
+    lines.extend(parameters.warnings.iter().map(|said| format!("warning: {said}")));
     lines.push("without compiling kernels, files, groups and spectra".into());
     terminal::print(&(lines.join("\n") + "\n"))
 }

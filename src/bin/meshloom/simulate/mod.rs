@@ -8,6 +8,7 @@ mod options;
 mod outputs;
 mod parameters;
 mod snapshots;
+mod warnings;
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = RunOptions::gather(arguments)?;
     let parameters = RunParameters::new(arguments.out(), options.clone())?;
     if arguments.print_config {
-        return terminal::print(&options.text()?);
+        let warnings: String = parameters.warnings.iter().map(|said| format!("# warning: {said}\n")).collect();
+        return terminal::print(&(warnings + &options.text()?));
     }
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
@@ -89,6 +91,9 @@ fn simulate(
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
     phases.done("start");
+    if context.comm.rank() == 0 && !common.quiet {
+        parameters.warnings.iter().for_each(|said| terminal::complain(&format!("meshloom: warning: {said}")));
+    }
 
     let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");
     let ended = simulation.run(context, |simulation, context, reached| {
@@ -221,6 +226,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
         "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
         "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
+        "warnings": parameters.warnings,
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "velocities": parameters.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.hdf5,

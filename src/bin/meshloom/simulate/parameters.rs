@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
+use super::warnings::warnings;
 use crate::evolution::{Evolution, count};
 use crate::failure::Failure;
 use crate::spheres;
@@ -37,6 +38,8 @@ pub struct RunParameters {
     pub overdensities: Vec<Overdensity>,
     pub light_cone: Option<Cone>,
     pub hdf5: Option<Hdf5>,
+    /// What is wrong with the run, which goes ahead.
+    pub warnings: Vec<String>,
 }
 
 /// What `velocities.npy` holds.
@@ -193,7 +196,7 @@ impl RunParameters {
             "site" => NoiseBy::Site,
             other => return Err(usage(format!("--noise-by is `{other}`; it must be mode or site"))),
         };
-        let parameters = RunParameters {
+        let mut parameters = RunParameters {
             out: out.into(),
             particles: count("particles", options.particles)?,
             mesh: count("mesh", options.mesh)?,
@@ -211,6 +214,7 @@ impl RunParameters {
             overdensities,
             light_cone,
             hdf5: hdf5(options.hdf5)?,
+            warnings: Vec::new(),
         };
         let config = parameters.config(None);
         config.validate().map_err(Error::from)?;
@@ -221,6 +225,7 @@ impl RunParameters {
         if parameters.linking.is_some() {
             parameters.halos_are_possible(&power)?;
         }
+        parameters.warnings = warnings(&config, &power).map_err(Error::from)?;
         Ok(parameters)
     }
 
