@@ -22,7 +22,7 @@ pub mod fof;
 pub mod ghosts;
 pub mod neighbors;
 pub(crate) mod partition;
-mod rows;
+pub(crate) mod rows;
 pub mod sort;
 pub mod tree;
 pub(crate) mod u64_array;

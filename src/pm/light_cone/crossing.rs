@@ -6,11 +6,14 @@ use super::particles::{ConeParticles, ROW};
 use super::shell::Shell;
 use super::state::State;
 use crate::Context;
+use crate::comm::Op;
 use crate::gpu::primitives::{Count, Scan};
-use crate::gpu::{Array, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
 use crate::grid::{Box3, extent, volume};
 use crate::pm::{Config, Simulation, SimulationError};
+use crate::points::rows::upload_u32;
 use crate::points::sort::route_by_key;
+use std::ops::Range;
 
 crate::gpu::kernel_params! {
     struct LightConeParams {
@@ -161,8 +164,7 @@ impl LightCone {
             recorder.each(&self.kernel, &arrays, &LightConeParams { images: part, ..params }, count)?;
             self.scan.exclusive(recorder, &counts, &offsets, Count::All)?;
             let found = recorder.download(&offsets, count, 1)?[0];
-            // Rows are written in pieces no longer than there are particles.
-            let piece = u32::try_from(count.max(1 << 16)).unwrap_or(u32::MAX);
+            let piece = rows_at_once(count) as u32;
             let mut written = 0;
             while written < found {
                 let rows = piece.min(found - written);
@@ -218,18 +220,47 @@ impl LightCone {
     /// # Errors
     /// [`SimulationError`] of the device and the ranks.
     pub fn particles(&self, context: &mut Context) -> Result<ConeParticles, SimulationError> {
-        let word = |number: usize| self.rows.iter().skip(number).step_by(ROW).copied().collect::<Vec<u32>>();
-        let mut uploaded = |words: &[u32]| {
-            let array = context.gpu.array::<u32>("pm::cone_rows", words.len() as u64)?;
-            context.recorder.upload(&array, 0, words)?;
-            Ok::<_, SimulationError>(array)
-        };
-        let (high, low, rows) = (uploaded(&word(8))?, uploaded(&word(7))?, uploaded(&self.rows)?);
-        let route = route_by_key(context, [&high, &low])?;
-        let sorted = route.forward(context, &rows, ROW as u64)?;
-        let words = context.recorder.download(&sorted, 0, sorted.len())?;
-        ConeParticles::new(&context.comm, words)
+        self.in_order(context, AT_ONCE)
     }
+
+    /// The same; arrays of rows have so many words at most, where one word of each row is no more.
+    fn in_order(&self, context: &mut Context, most: u64) -> Result<ConeParticles, SimulationError> {
+        let words = |part: Range<usize>| -> Vec<u32> {
+            self.rows.chunks_exact(ROW).flat_map(|row| &row[part.clone()]).copied().collect()
+        };
+        let [high, low] = [8, 7].map(|word| upload_u32(&mut context.recorder, &words(word..word + 1)));
+        let route = route_by_key(context, [&high?, &low?])?;
+        // All ranks send the same words of their rows.
+        let mut rows = [(self.rows.len() / ROW) as u64];
+        context.comm.all_reduce(&mut rows, Op::Max)?;
+        let width = words_at_once(rows[0], most);
+        let mut sorted = Vec::new();
+        for first in (0..ROW).step_by(width) {
+            let part = first..(first + width).min(ROW);
+            let array = upload_u32(&mut context.recorder, &words(part.clone()))?;
+            let moved = route.forward(context, &array, part.len() as u64)?;
+            drop(array);
+            let moved = context.recorder.download(&moved, 0, moved.len())?;
+            sorted.resize(moved.len() / part.len() * ROW, 0);
+            for (row, moved) in sorted.chunks_exact_mut(ROW).zip(moved.chunks_exact(part.len())) {
+                row[part.clone()].copy_from_slice(moved);
+            }
+        }
+        ConeParticles::new(&context.comm, sorted)
+    }
+}
+
+/// Rows that a pass over `count` particles writes at a time: no more than there are particles, nor than an array holds.
+pub(super) fn rows_at_once(count: u64) -> u64 {
+    count.clamp(1 << 16, LONGEST / ROW as u64)
+}
+
+/// Words of an array of rows that are sorted, about: 4 GiB of device memory.
+pub(super) const AT_ONCE: u64 = 1 << 30;
+
+/// Words of each of `rows` rows that are sorted at a time, in arrays of `most` words.
+pub(super) fn words_at_once(rows: u64, most: u64) -> usize {
+    (most / rows.max(1)).clamp(1, ROW as u64) as usize
 }
 
 #[cfg(test)]
@@ -240,6 +271,7 @@ mod tests {
     use crate::grid::Grid;
     use crate::mesh::Lattice;
     use crate::pm::light_cone::ConeParticle;
+    use crate::{Error, Launch, launch};
 
     /// The integral of da / (a^3 E) from `a` to 1, which free particles move by in units of their momentum: the midpoint rule with 20,000 points, of
     /// which h^2/24 times a change of slope of some 100 is left, 1e-8.
@@ -253,6 +285,37 @@ mod tests {
         let slope = |a: f64| -(a1 - a0) / (a.powi(3) * cosmology.expansion_rate(a));
         let (v0, v1, d) = (slope(a0), slope(a1), x1 - x0);
         x0 + s * (v0 + s * (3.0 * d - 2.0 * v0 - v1 + s * (v0 + v1 - 2.0 * d)))
+    }
+
+    #[test]
+    fn no_array_of_rows_is_longer_than_arrays_are() {
+        let row = ROW as u64;
+        for rows in [1, 1 << 16, 1 << 20, LONGEST / row, LONGEST / row + 1, LONGEST / 2, LONGEST] {
+            assert!(rows_at_once(rows) * row <= LONGEST, "{rows}");
+            assert!(rows * words_at_once(rows, AT_ONCE) as u64 <= LONGEST, "{rows}");
+        }
+        assert_eq!([0, 1000, LONGEST].map(|rows| words_at_once(rows, AT_ONCE)), [ROW, ROW, 1]);
+    }
+
+    #[test]
+    fn rows_in_parts_of_their_words_are_the_same_rows() {
+        let config = Config { particles: 2, ..Config::default() };
+        let cone = Cone { observer: [0.0; 3], distance: 100.0, opening: None };
+        for ranks in [1, 3] {
+            launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+                let mut light = LightCone::new(&config, cone.clone())?;
+                // Keys descend; ranks have different numbers of rows.
+                let rows = 20 * (context.comm.rank() as u32 + 1);
+                light.rows = (0..rows).rev().flat_map(|row| (0..9).map(move |word| row * 16 + word)).collect();
+                let whole = light.in_order(&mut context, AT_ONCE)?;
+                for most in [1, 100, 240] {
+                    assert!(light.in_order(&mut context, most)? == whole, "{ranks} {most}");
+                }
+                assert!(!whole.is_empty() && whole.iter().is_sorted_by_key(|particle| particle.id));
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        }
     }
 
     /// Particles that move freely from where they are today, found by bisection in f64 on their true paths, in a box that the cone spans

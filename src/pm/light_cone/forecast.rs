@@ -1,10 +1,12 @@
 //! What a light cone will hold and cost. Pure.
 
 use super::cone::Cone;
+use super::crossing::{AT_ONCE, rows_at_once, words_at_once};
 use super::images::{images, images_at_once};
 use super::particles::ROW;
 use super::shell::Shell;
 use crate::cosmology::StepOp;
+use crate::gpu::LONGEST;
 use crate::grid::volume;
 use crate::pm::{Config, SimulationError};
 
@@ -14,8 +16,10 @@ use crate::pm::{Config, SimulationError};
 pub struct ConeForecast {
     /// Particles of all ranks.
     pub particles: u64,
-    /// Bytes of device memory beside the run's.
+    /// Bytes of device memory beside the particles of the run while others cross, with the force mesh free, or while those that have are sorted.
     pub device_memory: u64,
+    /// Bytes of device memory for the state at the beginning of a step, beside its force mesh.
+    pub state_memory: u64,
     /// Bytes of the host's memory for particles that have crossed.
     pub host_memory: u64,
     /// Bytes of device memory that are read and written by all steps.
@@ -28,13 +32,16 @@ impl Cone {
     /// What this cone of a run on `ranks` ranks will hold and cost.
     ///
     /// # Errors
-    /// As [`validate`](Self::validate), and those of the configuration.
+    /// As [`validate`](Self::validate), those of the configuration, and [`SimulationError::OutOfRange`] for more particles than a rank can number.
     pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
         self.validate(config)?;
         let own = config.grid(ranks)?.part(config.sites(), 0);
         let (count, near) = (volume(&own), config.cosmology.comoving_distance(config.a_end)?);
         let density = (config.particles as f64 / config.box_size).powi(3);
         let particles = (density * self.volume([near, self.distance])) as u64;
+        let crossed = particles.div_ceil(ranks as u64);
+        few_enough("particles of a rank beside a light cone", count, LONGEST / 3)?;
+        few_enough("particles of a light cone on a rank", crossed, LONGEST)?;
         let epoch = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let epochs: Vec<f64> = config.schedule()?.iter().filter_map(epoch).collect();
         let (mut device, mut steps) = (0, 0);
@@ -53,13 +60,32 @@ impl Cone {
         }
         let rows = ROW as u64 * 4;
         device += particles / ranks as u64 * (2 * rows + 48);
+        let crossing = count * (2 * 24 + 8) + rows_at_once(count) * rows;
         Ok(ConeForecast {
             particles,
-            device_memory: count * (2 * 24 + 8 + rows),
-            host_memory: particles.div_ceil(ranks as u64) * rows,
+            device_memory: crossing.max(sorting(crossed, ranks)),
+            state_memory: count * 24,
+            host_memory: crossed * rows,
             device,
             steps,
         })
+    }
+}
+
+/// Bytes of device memory for sorting so many rows of a rank: keys and their order, twice where there are other ranks; then rows, or some words of
+/// each, where they are and where they go, and with others on the way.
+fn sorting(rows: u64, ranks: usize) -> u64 {
+    let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };
+    let moving = 8 + 4 * arrays * words_at_once(rows, AT_ONCE) as u64;
+    rows * moving.max(ordering)
+}
+
+fn few_enough(what: &'static str, count: u64, most: u64) -> Result<(), SimulationError> {
+    let allowed = || format!("at most {most}; use more ranks");
+    if count <= most {
+        Ok(())
+    } else {
+        Err(SimulationError::OutOfRange { what, value: count.to_string(), allowed: allowed() })
     }
 }
 
@@ -82,5 +108,16 @@ mod tests {
         assert!(half.particles.abs_diff(whole.particles / 2) <= 1 && half.device_memory < whole.device_memory);
         // 400 Mpc/h are a = 0.88: the last of four steps from 0.5.
         assert_eq!((whole.steps, half.steps), (1, 1));
+    }
+
+    #[test]
+    fn a_cone_that_no_rank_can_number_is_refused_before_the_run() {
+        let config = Config { particles: 1024, mesh: 1024, box_size: 1024.0, a_start: 0.1, ..Config::default() };
+        // 1.4e11 particles.
+        let cone = Cone { observer: [0.0; 3], distance: 3200.0, opening: None };
+        let refused = cone.forecast(&config, 16).unwrap_err().to_string();
+        assert!(refused.contains("on a rank") && refused.contains("more ranks"), "{refused}");
+        let many = cone.forecast(&config, 64).unwrap();
+        assert!(many.device_memory > many.particles / 64 * 31 && many.state_memory == 24 << 24);
     }
 }
