@@ -103,6 +103,27 @@ fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
     }
 }
 
+/// Lists of 1024 queries that each see 1024 points: what was said of an entry is what it takes.
+#[test]
+fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
+    let mut numbers = Numbers(23);
+    let points: Vec<f32> = (0..3 * 1024).map(|_| (5.0 + 0.01 * numbers.next()) as f32).collect();
+    // A device of its own, whose memory nobody else uses.
+    let options = Options { kernels: 420, ..Options::from_env().unwrap() };
+    launch(Launch::Threads(1), &options, |mut context| {
+        let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let before = context.gpu.most_used();
+        // The clump fills a sphere of radius 1, which holds it whole.
+        let query = OverdensityQuery { densities: vec![1024.0 * 0.75 / std::f64::consts::PI], least: 10 };
+        assert_eq!(search.overdense(&mut context, &cloud, &query)?, [1024; 1024]);
+        let each = (context.gpu.most_used() - before) as f64 / f64::from(1 << 20);
+        assert!(each < 50.0, "{each} bytes an entry");
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}
+
 /// Points of a singular isothermal sphere, M(r) proportional to r, at their expected radii: the mean density falls with 1/r^2, so that
 /// N = sqrt(n_1 / n) with n_1 the mean density that a sphere of the first point has.
 #[test]

@@ -101,8 +101,13 @@ impl ListOrder {
         sources: u64,
     ) -> Result<NeighborLists, NeighborError> {
         if longest > SHORT {
-            let index = lists.index.clone();
-            return self.by_word(recorder, lists, rows, (&index, bits(sources)));
+            let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
+            let order = self.order_by(recorder, &lists.offset, rows, (&lists.index, bits(sources)))?;
+            let index = gpu.array("neighbors::index", entries)?;
+            let distance = gpu.array("neighbors::distance", entries)?;
+            self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
+            self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
+            return Ok(NeighborLists { offset: lists.offset, index, distance });
         }
         let arrays = [lists.offset.raw(), lists.index.raw(), lists.distance.raw()];
         let groups = rows.div_ceil(u64::from(SORT_ROWS));
@@ -110,39 +115,42 @@ impl ListOrder {
         Ok(lists)
     }
 
-    /// Lists with their `rows` in ascending order of the distance. Recorded only.
-    pub fn by_distance(
+    /// The distances alone of lists with so many `rows`, ascending in each row. Submits, so that memory of the sort is free after it: 37 bytes an
+    /// entry while it lasts, the distances given and those returned among them.
+    pub fn distances(
         &self,
         recorder: &mut Recorder,
         lists: NeighborLists,
         rows: u64,
-    ) -> Result<NeighborLists, NeighborError> {
+    ) -> Result<(Array<u32>, Array<f32>), NeighborError> {
+        let NeighborLists { offset, index, distance } = lists;
+        drop(index);
+        recorder.submit()?;
         // The bits of reals from 0 on ascend as they do.
-        let distance = lists.distance.cast::<u32>()?;
-        self.by_word(recorder, lists, rows, (&distance, u32::BITS))
+        let order = self.order_by(recorder, &offset, rows, (&distance.cast()?, u32::BITS))?;
+        let sorted = recorder.gpu().array("neighbors::distance", distance.len())?;
+        self.permute.gather(recorder, &distance, &order, &sorted, 1, Count::All)?;
+        recorder.submit()?;
+        Ok((offset, sorted))
     }
 
-    /// Lists with their `rows` in ascending order of a word of so many bits an entry: one sort of all entries.
-    fn by_word(
+    /// The order of all entries by (row, word), for a word of so many bits an entry: one sort. Recorded only.
+    fn order_by(
         &self,
         recorder: &mut Recorder,
-        lists: NeighborLists,
+        offset: &Array<u32>,
         rows: u64,
         (word, word_bits): (&Array<u32>, u32),
-    ) -> Result<NeighborLists, NeighborError> {
-        let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
+    ) -> Result<Array<u32>, NeighborError> {
+        let (gpu, entries) = (recorder.gpu().clone(), word.len());
         let array = |label: &str| gpu.array::<u32>(label, entries);
         let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
         let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: word_bits };
-        let arrays = [lists.offset.raw(), word.raw(), high.raw(), low.raw()];
+        let arrays = [offset.raw(), word.raw(), high.raw(), low.raw()];
         recorder.each(&self.entry_keys, &arrays, &params, entries)?;
         let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + word_bits);
         self.sort.order(recorder, keys, &order, Count::All)?;
-        let index = gpu.array("neighbors::index", entries)?;
-        let distance = gpu.array("neighbors::distance", entries)?;
-        self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
-        self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
-        Ok(NeighborLists { offset: lists.offset, index, distance })
+        Ok(order)
     }
 }
 

@@ -3,11 +3,13 @@
 use super::distributed::DistributedSearch;
 use super::error::NeighborError;
 use super::query::{RadiusQuery, RowOrder};
+use super::targets::Queries;
 use crate::comm::Op;
 use crate::exchange::Context;
 use crate::gpu::primitives::Count;
-use crate::gpu::{Array, Kernel, KernelSource};
+use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::points::Cloud;
+use std::ops::Range;
 
 /// What spheres about queries are looked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +48,25 @@ pub(super) fn kernels() -> [KernelSource; 2] {
     ]
 }
 
+/// Entries of lists that are sorted at a time.
+const ENTRIES: u64 = 1 << 26;
+
+/// Queries one after another, of which each takes with those that follow as long lists as `most` entries hold, or its own.
+fn turns(lengths: &[u32], most: u64) -> Vec<Range<u64>> {
+    let (mut turns, mut entries) = (Vec::<Range<u64>>::new(), 0);
+    for (query, &length) in (0..).zip(lengths) {
+        entries += u64::from(length);
+        match turns.last_mut() {
+            Some(turn) if entries <= most => turn.end = query + 1,
+            _ => {
+                turns.push(query..query + 1);
+                entries = length.into();
+            }
+        }
+    }
+    turns
+}
+
 /// No sphere was found within the radius.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -77,8 +98,9 @@ impl DistributedSearch {
     /// that spheres longer than a periodic side mean nothing. Waits. All ranks call it.
     ///
     /// All queries are searched within a small radius; those whose spheres reach farther again, within one and a half times as much, until
-    /// none is left. A search lists and sorts the points about each query that is left: 20 bytes of device memory each; so the lists
-    /// of a round are about as long as the spheres that are larger than those before.
+    /// none is left. A search lists and sorts the points about each query that is left, so the lists of a round are about as long as the spheres that
+    /// are larger than those before: 37 bytes of device memory an entry. Queries with 2^26 entries take turns, so that lists take 2.5 GB at most,
+    /// unless a single one is longer.
     ///
     /// ```
     /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -107,6 +129,17 @@ impl DistributedSearch {
         queries: &Cloud,
         spheres: &OverdensityQuery,
     ) -> Result<Vec<u64>, NeighborError> {
+        self.overdense_by(context, queries, spheres, ENTRIES)
+    }
+
+    /// The same with lists of so many entries at a time, or of one query.
+    fn overdense_by(
+        &self,
+        context: &mut Context,
+        queries: &Cloud,
+        spheres: &OverdensityQuery,
+        most: u64,
+    ) -> Result<Vec<u64>, NeighborError> {
         spheres.check()?;
         let (dims, width) = (queries.domain().dims(), spheres.densities.len());
         let positions = context.recorder.download(queries.positions(), 0, queries.positions().len())?;
@@ -122,7 +155,7 @@ impl DistributedSearch {
             }
             let at: Vec<f32> = left.iter().flat_map(|&row| positions[row * dims..(row + 1) * dims].to_vec()).collect();
             let cloud = Cloud::from_host(&mut context.recorder, queries.domain(), &at)?;
-            let within = self.first_within(context, &cloud, spheres, radius as f32)?;
+            let within = self.first_within(context, &cloud, spheres, (radius as f32, most))?;
             let mut next = Vec::new();
             for (number, &row) in left.iter().enumerate() {
                 for (which, counts) in within.iter().enumerate() {
@@ -142,7 +175,7 @@ impl DistributedSearch {
         context: &mut Context,
         queries: &Cloud,
         spheres: &OverdensityQuery,
-        radius: f32,
+        (radius, most): (f32, u64),
     ) -> Result<Vec<Vec<u32>>, NeighborError> {
         let local = self.arrange_queries(context, Some(queries))?;
         let joint = self.points_within(context, &local, radius)?;
@@ -150,26 +183,40 @@ impl DistributedSearch {
         let recorder = &mut context.recorder;
         let rows = targets.len(&points.tree);
         let within = RadiusQuery { rows: RowOrder::Curve, ..RadiusQuery::radius(radius) };
-        let lists = self.radius.lists(recorder, &points.tree, targets, &within)?;
-        let lists = self.radius.order.by_distance(recorder, lists, rows)?;
-        let numbers = self.numbers(&local);
-        let dims = queries.domain().dims();
+        let array = |recorder: &Recorder, rows: u64| recorder.gpu().array::<u32>("neighbors::first_sparse", rows);
+        let along_curve = spheres.densities.iter().map(|_| array(recorder, rows)).collect::<Result<Vec<_>, _>>()?;
         let [of_rows, of_entries] = kernels().map(Kernel::trusted);
+        let dims = queries.domain().dims();
+        let counts = self.radius.counts(recorder, &points.tree, targets, &within)?;
+        let lengths = recorder.download(&counts, 0, rows)?;
+        for part in turns(&lengths, most) {
+            let rows = part.end - part.start;
+            let counts_of_part = array(recorder, rows)?;
+            recorder.copy(&counts, part.start, &counts_of_part, 0, rows)?;
+            let targets = targets.part(recorder, &points.tree, part.clone())?;
+            let queries = Queries::At(&targets);
+            let (lists, _) = self.radius.unordered(recorder, &points.tree, queries, &within, counts_of_part)?;
+            let (offset, distance) = self.radius.order.distances(recorder, lists, rows)?;
+            for (density, first) in spheres.densities.iter().zip(&along_curve) {
+                let of_part = array(recorder, rows)?;
+                let params = SparseParams {
+                    entries: distance.len() as u32,
+                    rows: rows as u32,
+                    least: spheres.least.max(1),
+                    dims: dims as u32,
+                    points: (unit_volume(dims) * density) as f32,
+                    radius,
+                };
+                recorder.each(&of_rows, &[offset.raw(), of_part.raw()], &params, rows)?;
+                let arrays = [offset.raw(), distance.raw(), of_part.raw()];
+                recorder.each(&of_entries, &arrays, &params, distance.len())?;
+                recorder.copy(&of_part, 0, first, part.start, rows)?;
+            }
+        }
+        let numbers = self.numbers(&local);
         let mut first = Vec::new();
-        for density in &spheres.densities {
-            let counts = recorder.gpu().array::<u32>("neighbors::first_sparse", rows)?;
-            let params = SparseParams {
-                entries: lists.distance.len() as u32,
-                rows: rows as u32,
-                least: spheres.least.max(1),
-                dims: dims as u32,
-                points: (unit_volume(dims) * density) as f32,
-                radius,
-            };
-            recorder.each(&of_rows, &[lists.offset.raw(), counts.raw()], &params, rows)?;
-            let arrays = [lists.offset.raw(), lists.distance.raw(), counts.raw()];
-            recorder.each(&of_entries, &arrays, &params, lists.distance.len())?;
-            let in_rows = recorder.gpu().array::<u32>("neighbors::first_sparse", rows)?;
+        for counts in along_curve {
+            let in_rows = array(recorder, rows)?;
             self.points.permute.scatter(recorder, &counts, numbers, &in_rows, 1, Count::All)?;
             first.push(in_rows);
         }
@@ -181,5 +228,45 @@ impl DistributedSearch {
         let first: Vec<Array<u32>> = first.into_iter().map(home).collect::<Result<_, _>>()?;
         let recorder = &mut context.recorder;
         Ok(first.iter().map(|counts| recorder.download(counts, 0, counts.len())).collect::<Result<_, _>>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Options;
+    use crate::points::Domain;
+    use crate::{Error, Launch, launch};
+
+    #[test]
+    fn queries_take_turns_by_their_lists() {
+        for (lengths, most, want) in [
+            (vec![], 4, vec![]),
+            (vec![0, 0], 0, vec![[0, 2]]),
+            (vec![2, 2, 1, 9, 0, 3], 4, vec![[0, 2], [2, 3], [3, 4], [4, 6]]),
+            (vec![u32::MAX; 3], 1 << 33, vec![[0, 2], [2, 3]]),
+        ] {
+            let found: Vec<[u64; 2]> = turns(&lengths, most).iter().map(|turn| [turn.start, turn.end]).collect();
+            assert_eq!(found, want, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn spheres_do_not_depend_on_turns() {
+        launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
+            let domain = Domain::new(&[0.0, 0.0])?;
+            let points: Vec<f32> =
+                (0..150).flat_map(|i| [0.1 * (i * i % 97) as f32, 0.1 * (i * 7 % 83) as f32]).collect();
+            let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
+            let search = DistributedSearch::new(&mut context, &cloud)?;
+            let spheres = OverdensityQuery { densities: vec![3.0, 1.0], least: 2 };
+            let at_once = search.overdense(&mut context, &cloud, &spheres)?;
+            assert!(at_once.iter().any(|&count| count > 0));
+            for most in [1, 1000] {
+                assert_eq!(search.overdense_by(&mut context, &cloud, &spheres, most)?, at_once, "{most}");
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
     }
 }

@@ -128,15 +128,30 @@ impl Radius {
         queries: Queries<'_>,
         within: &RadiusQuery,
     ) -> Result<NeighborLists, NeighborError> {
-        let rows = queries.len(tree);
         let counts = self.counts(recorder, tree, queries, within)?;
+        let (lists, longest) = self.unordered(recorder, tree, queries, within, counts)?;
+        self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
+    }
+
+    /// The neighbours of queries that have so many, in no order, and the length of the longest list. Waits once.
+    ///
+    /// # Errors
+    /// As [`lists`](Self::lists).
+    pub(super) fn unordered(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        within: &RadiusQuery,
+        counts: Array<u32>,
+    ) -> Result<(NeighborLists, u32), NeighborError> {
         let (lists, longest) = self.order.allocate(recorder, &counts)?;
         // The place of the next entry of each row; the counts are no longer needed.
         let next = counts;
-        recorder.copy(&lists.offset, 0, &next, 0, rows)?;
+        recorder.copy(&lists.offset, 0, &next, 0, next.len())?;
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
         self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
-        self.order.by_index(recorder, lists, (rows, longest), tree.len())
+        Ok((lists, longest))
     }
 
     /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.

@@ -111,6 +111,25 @@ impl<'a> Queries<'a> {
         }
     }
 
+    /// Those at `part` along the curve, as queries of their own. Recorded only.
+    pub(super) fn part(
+        &self,
+        recorder: &mut Recorder,
+        tree: &'a Tree,
+        part: Range<u64>,
+    ) -> Result<Targets, NeighborError> {
+        let (all, extent) = match self {
+            Queries::Own => (tree.positions(), tree.extent()),
+            Queries::At(targets) => (&targets.positions, targets.extent),
+        };
+        let (gpu, dims, count) = (recorder.gpu().clone(), tree.domain().dims() as u64, part.end - part.start);
+        let positions = gpu.array("neighbors::targets", dims * count)?;
+        recorder.copy(all, dims * part.start, &positions, 0, dims * count)?;
+        let numbers = gpu.array("neighbors::targets", count)?;
+        recorder.copy(self.numbers(tree), part.start, &numbers, 0, count)?;
+        Ok(Targets { domain: *tree.domain(), positions, numbers, extent })
+    }
+
     /// How large and how small coordinates are, those of the tree among them.
     pub(super) fn extent(&self, tree: &Tree) -> Extent {
         match self {
