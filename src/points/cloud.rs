@@ -6,7 +6,7 @@ use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
 #[derive(Clone)]
@@ -109,8 +109,7 @@ impl Attribute {
 ///
 /// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
 ///   they lie in `[0, side)`.
-/// - Fewer than 2^31 points per rank, and no more coordinates than [`LONGEST`](crate::gpu::LONGEST): in three dimensions a third of
-///   that many points. No points are legal.
+/// - No more coordinates per rank than [`LONGEST`](crate::gpu::LONGEST): 2^31 - 2^16 points in two dimensions, a third of 2^32 - 2^17 in three. No points are legal.
 /// - A clone is another handle on the same arrays.
 ///
 /// ```
@@ -173,7 +172,7 @@ impl Cloud {
             let (have, want) = (positions.len(), count.saturating_add(1) * dims);
             return Err(ParticleError::Shape { name: "positions".into(), have, want });
         }
-        few_enough(count)?;
+        Self::check_count(count, domain)?;
         let mut cloud = Cloud {
             domain: *domain,
             positions,
@@ -210,7 +209,7 @@ impl Cloud {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn from_host(recorder: &mut Recorder, domain: &Domain, positions: &[f32]) -> Result<Cloud, ParticleError> {
-        few_enough(positions.len() as u64 / domain.dims() as u64)?;
+        Self::check_count(positions.len() as u64 / domain.dims() as u64, domain)?;
         let array = recorder.gpu().array("points::positions", positions.len() as u64)?;
         recorder.upload(&array, 0, positions)?;
         Self::new(recorder, domain, array)
@@ -223,6 +222,16 @@ impl Cloud {
     /// hold.
     pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
+    }
+
+    /// Checks that a rank can hold so many points: that it numbers them, and that an array holds their coordinates.
+    ///
+    /// # Errors
+    /// [`ParticleError::TooMany`].
+    pub fn check_count(count: u64, domain: &Domain) -> Result<(), ParticleError> {
+        let dims = domain.dims();
+        let most = ((1 << 31) - 1).min(LONGEST / dims as u64);
+        if count <= most { Ok(()) } else { Err(ParticleError::TooMany { count, most, dims }) }
     }
 
     /// Makes an error of one rank's points an error of all ranks: each passes the result of [`new`](Self::new) for its own part of the
@@ -327,7 +336,7 @@ impl Cloud {
         permute: &Permute,
         index: &Array<u32>,
     ) -> Result<Cloud, ParticleError> {
-        few_enough(index.len())?;
+        Self::check_count(index.len(), &self.domain)?;
         let mut moved = |label: &str, words: &Array<u32>, width: u64| {
             let target = recorder.gpu().array::<u32>(label, index.len() * width)?;
             permute.gather(recorder, words, index, &target, width, Count::All)?;
@@ -345,13 +354,19 @@ impl Cloud {
     }
 }
 
-fn few_enough(count: u64) -> Result<(), ParticleError> {
-    if count < 1 << 31 { Ok(()) } else { Err(ParticleError::TooMany { count }) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rank_holds_points_whose_coordinates_an_array_holds() {
+        let [plane, space] = [2, 3].map(|dims| Domain::open(dims).unwrap());
+        for (domain, most) in [(plane, (1 << 31) - (1 << 16)), (space, 1_431_612_074)] {
+            assert_eq!(Cloud::check_count(most, &domain), Ok(()));
+            let error = Cloud::check_count(most + 1, &domain).unwrap_err();
+            assert!(error.to_string().contains(&format!("{most} of {} axes", domain.dims())), "{error}");
+        }
+    }
 
     #[test]
     fn images_keep_the_order_of_reals() {

@@ -56,10 +56,14 @@ pub enum ParticleError {
         found: usize,
     },
     /// More points than one rank can number.
-    #[error("{count} points on one rank, which numbers fewer than 2^31; use more ranks")]
+    #[error("{count} points on one rank, which holds {most} of {dims} axes at most; use more ranks")]
     TooMany {
         /// The points of the rank.
         count: u64,
+        /// How many it can hold.
+        most: u64,
+        /// Their axes.
+        dims: usize,
     },
     /// An array of another length than the points and the width ask for.
     #[error("`{name}` has {have} values, but {want} are needed: its width for every point")]

@@ -195,9 +195,7 @@ impl PointFile {
     ) -> Result<Cloud, Error> {
         let dims = self.dims as u64;
         let len = (rows.end - rows.start) * dims;
-        if len > 1 << 32 {
-            return Err(ParticleError::TooMany { count: len / dims }.into());
-        }
+        Cloud::check_count(rows.end - rows.start, domain)?;
         let positions = recorder.gpu().array::<f32>("points", len)?;
         let step = PIECE / dims;
         for first in rows.clone().step_by(step as usize) {
@@ -227,7 +225,6 @@ impl PointFile {
             ParticleError::OutOfRange { index, axis, value } => {
                 IoError::OutOfRange { path, index: vec![index, axis as u64], value }.into()
             }
-            ParticleError::TooMany { count } => IoError::Memory { path, bytes: count * self.dims as u64 * 4 }.into(),
             error => error.into(),
         }
     }
