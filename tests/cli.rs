@@ -254,7 +254,11 @@ fn a_mesh_beyond_the_devices_memory_is_refused_with_both_sizes() {
         println!("skipped: the device's memory is large or unknown");
         return;
     }
-    all_fail(&[row("memory", "--mesh 1024", 1, &["the run needs", "GiB of device memory", "there are"]).mpi()]);
+    all_fail(&[
+        row("memory", "--mesh 1024", 1, &["the run needs", "GiB of device memory", "there are"]).mpi(),
+        // Before the steps, not after them.
+        row("groups", "--particles 1024 --mesh 1024 --box 1000", 1, &["to find groups", "--linking-length 0"]),
+    ]);
 }
 
 #[test]
@@ -1054,6 +1058,7 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert!(["8 rank(s)", "10 steps", "memory", "start", "seconds"].iter().all(|word| text.contains(word)), "{text}");
     let object: Value = serde_json::from_str(&Call::new(&words).words(&["--json"]).succeeds().stdout).unwrap();
     assert_eq!(object["memory"]["particles"], 6 * 4 * 512u64.pow(3) / 8);
+    assert!(object["memory"]["groups"].as_u64() > Some(60 * 512u64.pow(3) / 8) && text.contains("groups: memory"));
     assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
     if has_mpi() {

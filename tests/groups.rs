@@ -7,9 +7,9 @@ mod clouds;
 use clouds::{Kind, distance, points, uniform};
 use meshloom::comm::{Failure, run_threads};
 use meshloom::gpu::{Gpu, Options};
-use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection};
+use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection, device_memory};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Context, Error, Launch, launch};
 
 /// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
 fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
@@ -243,6 +243,43 @@ fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64
         Ok::<_, Error>(())
     })
     .map_or_else(|error| error.failure, |_| panic!("nothing is wrong"))
+}
+
+/// Groups take the device memory that was said before there were points; half of those here are members.
+#[test]
+fn groups_take_the_memory_that_was_said() {
+    let (count, side) = (1u64 << 17, 8.0f32);
+    // A dense part of the box with half of the points, and one that is nearly empty.
+    let place = |i: u64| {
+        let narrow = i.is_multiple_of(3) && (i / 3).is_multiple_of(2);
+        side * uniform(1, i) as f32 * if narrow { 0.05 } else { 1.0 }
+    };
+    let points: Vec<f32> = (0..3 * count).map(place).collect();
+    // A device of its own, whose memory nobody else uses.
+    let options = Options { kernels: 401, ..Options::from_env().unwrap() };
+    launch(Launch::Threads(1), &options, |mut context| {
+        // Uploaded in pieces, so that what they pass through is little.
+        let mut array = |name: &str| {
+            let array = context.gpu.array::<f32>(name, 3 * count)?;
+            for (piece, at) in points.chunks(1 << 13).zip((0..).step_by(1 << 13)) {
+                context.recorder.upload(&array, at, piece)?;
+                context.recorder.wait()?;
+            }
+            Ok::<_, Error>(array)
+        };
+        let (positions, velocity) = (array("positions")?, array("velocity")?);
+        let mut cloud = Cloud::new(&mut context.recorder, &Domain::new(&[f64::from(side); 3])?, positions)?;
+        cloud.set("velocity", velocity, 3)?;
+        let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.55))?;
+        let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
+        let (taken, said, members) = (context.gpu.most_used(), device_memory(count, count), catalogue.members_total);
+        assert!((count / 3..count * 2 / 3).contains(&members), "{members} of {count}");
+        // Small arrays and what results pass through on their way to the host come on top.
+        let ratio = taken as f64 / said as f64;
+        assert!((0.75..1.3).contains(&ratio), "{taken} bytes were taken, {said} said: {ratio:.3}");
+        Ok::<_, Error>(())
+    })
+    .unwrap();
 }
 
 #[test]

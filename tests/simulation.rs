@@ -378,6 +378,31 @@ fn small() -> Config {
     Config { particles: 8, mesh: 16, box_size: 16.0, steps: 3, ..golden() }
 }
 
+/// What is done with the device's memory while particles are on the host changes nothing, also between two kicks by one force.
+#[test]
+fn particles_come_back_as_they_were() {
+    let config = Config { snapshots: vec![0.5], ..small() };
+    launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
+        let end = |context: &mut Context, releases: bool| {
+            let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
+            simulation.run(context, |simulation, context, reached| {
+                if !(releases && reached.snapshot) {
+                    return Ok(());
+                }
+                let state = simulation.phase_space(context)?;
+                simulation.release(context)?;
+                let without = simulation.power(context).unwrap_err();
+                assert!(without.to_string().contains("released"), "{without}");
+                simulation.upload(context, &state)
+            })?;
+            simulation.phase_space(context)
+        };
+        assert_eq!(end(&mut context, true)?, end(&mut context, false)?);
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     let options = Options::from_env().unwrap();

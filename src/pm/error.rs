@@ -27,7 +27,7 @@ pub enum SimulationError {
     /// The device has too little memory.
     #[error(
         "the run needs {} of device memory on each rank ({detail}), and there are {} for each of the {sharing} rank(s) on \
-         this device; use a smaller mesh or more ranks on more devices",
+         this device; use a smaller mesh, fewer particles or more ranks on more devices",
         crate::gpu::bytes(*needed), crate::gpu::bytes(*available)
     )]
     Memory {

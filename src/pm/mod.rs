@@ -171,16 +171,50 @@ impl Simulation {
         step: usize,
         state: &[[Vec<f32>; 3]; 2],
     ) -> Result<Self, SimulationError> {
-        let simulation = Self::plan(context, config, step)?;
-        for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
-            values.iter().try_for_each(|values| simulation.check_length(what, values.len() as u64))?;
-            simulation.check_finite(what, &values.each_ref().map(Vec::as_slice))?;
-        }
-        for axis in 0..3 {
-            context.recorder.upload(&simulation.displacement[axis], 0, &state[0][axis])?;
-            context.recorder.upload(&simulation.momentum[axis], 0, &state[1][axis])?;
-        }
+        let mut simulation = Self::plan(context, config, step)?;
+        simulation.upload(context, state)?;
         Ok(simulation)
+    }
+
+    /// Gives back the device memory of the particles, 24 bytes each, for other work; until [`upload`](Self::upload) brings them back, methods
+    /// that look at particles are a [`DeviceError::Misuse`]. [`phase_space`](Self::phase_space) has taken them to the host before. Local to this rank.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of the device.
+    pub fn release(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        self.settle(context)?;
+        // A buffer is free when what was recorded with it has been submitted.
+        context.recorder.submit()?;
+        for array in self.displacement.iter_mut().chain(&mut self.momentum) {
+            *array = context.gpu.array("pm::released", 0)?;
+        }
+        Ok(())
+    }
+
+    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has. Where
+    /// they were [released](Self::release), they are to be the same: the force of where they are is not computed anew. All ranks call it.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of the state and the device.
+    pub fn upload(&mut self, context: &mut Context, state: &[[Vec<f32>; 3]; 2]) -> Result<(), SimulationError> {
+        for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
+            values.iter().try_for_each(|values| self.check_length(what, values.len() as u64))?;
+            self.check_finite(what, &values.each_ref().map(Vec::as_slice))?;
+        }
+        if self.is_released() {
+            [self.displacement, self.momentum] = particles(context, &self.lattice)?;
+        }
+        for (arrays, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
+            for (array, values) in arrays.iter().zip(values) {
+                context.recorder.upload(array, 0, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether its particles are not on the device.
+    fn is_released(&self) -> bool {
+        self.displacement[0].len() != self.lattice.len()
     }
 
     /// A run that begins after step `step`, without the values of its particles.
@@ -207,11 +241,10 @@ impl Simulation {
         let comms = GridComms::new(&context.comm, grid)?;
         let lattice = Lattice::new(config.sites(), grid, context.comm.rank());
         let force = Force::new(&config, &mut context.recorder, &comms)?;
-        let field = |what: &str| context.gpu.array::<f32>(what, lattice.len());
-        let three = |what: &str| Ok::<_, SimulationError>([field(what)?, field(what)?, field(what)?]);
+        let [displacement, momentum] = particles(context, &lattice)?;
         Ok(Simulation {
-            displacement: three("pm::displacement")?,
-            momentum: three("pm::momentum")?,
+            displacement,
+            momentum,
             push: Push::default(),
             binner: ModeBinner::default(),
             done: 0,
@@ -398,6 +431,10 @@ impl Simulation {
 
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
     fn settle(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+        if self.is_released() {
+            let why = "its particles were released, and what was called needs them; upload them first".into();
+            return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
+        }
         let push = std::mem::take(&mut self.push);
         self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
@@ -500,6 +537,13 @@ impl Simulation {
     pub fn scale_factor(&self) -> f64 {
         self.scale_factor
     }
+}
+
+/// Arrays for the displacements and the momenta of a rank's particles.
+fn particles(context: &Context, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], DeviceError> {
+    let field = |what: &str| context.gpu.array::<f32>(what, lattice.len());
+    let three = |what: &str| Ok::<_, DeviceError>([field(what)?, field(what)?, field(what)?]);
+    Ok([three("pm::displacement")?, three("pm::momentum")?])
 }
 
 /// The particles of `lattice` with these displacements.

@@ -93,6 +93,8 @@ impl Decomposition {
             let (cloud, total) = (cloud.clone(), cloud.len());
             let frame = Frame::new(cloud.domain(), cloud.bounds());
             let tree = builder.build(&mut context.recorder, &cloud, &frame)?;
+            // The memory of the sort is for what follows.
+            context.recorder.submit()?;
             let own = LocalPoints { cloud, ids: None, tree };
             let (region, route, splitters) = (None, None, Vec::new());
             return Ok(Self { comm, builder, permute, frame, own, region, route, total, splitters });

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalogue |
 //! | [`Linking`] | the linking length, absolute or in mean separations |
+//! | [`device_memory`] | what finding groups takes of a device |
 //! | [`catalogue`] (feature `catalogue`, on by default) | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
 //!
 //! The groups of one device's points alone are [`Components`](crate::points::neighbors::Components).
@@ -13,6 +14,7 @@ mod catalogue;
 #[cfg(feature = "catalogue")]
 mod device_members;
 mod error;
+mod footprint;
 mod groups;
 mod linking;
 mod links;
@@ -21,6 +23,7 @@ mod resolve;
 #[cfg(feature = "catalogue")]
 pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};
 pub use error::FofError;
+pub use footprint::device_memory;
 pub use groups::Groups;
 pub use linking::Linking;
 

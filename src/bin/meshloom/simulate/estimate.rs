@@ -7,6 +7,7 @@ use meshloom::grid::Cost;
 use meshloom::pm::{ConeForecast, RunForecast};
 use serde_json::{Value, json};
 
+use super::memory::Forecast;
 use super::options::Arguments;
 use super::parameters::RunParameters;
 use crate::failure::Failure;
@@ -16,19 +17,23 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     let (common, ranks) = (&arguments.common, arguments.common.ranks());
     let speeds = arguments.speeds.speeds();
     let config = parameters.config(common.grid);
-    let forecast = config.forecast(ranks, &speeds).map_err(Error::from)?;
-    let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(&config, ranks));
-    let cone = cone.transpose().map_err(Error::from)?;
+    let whole = Forecast::new(parameters, &config, ranks, &speeds).map_err(Error::from)?;
+    let Forecast { run, cone, groups } = &whole;
     if common.json {
-        let mut said = object(&forecast, ranks);
+        let mut said = object(run, ranks);
         said["warnings"] = parameters.warnings.clone().into();
+        said["memory"]["groups"] = (*groups).into();
+        said["memory"]["with_light_cone"] = cone.map(|_| whole.run_memory()).into();
         said["light_cone"] = cone.map(|cone| cone_object(&cone, &speeds)).into();
         return terminal::print_object(&said);
     }
-    let mut lines = table(&forecast, ranks, &speeds);
-    lines.extend(cone.map(|cone| cone_line(&cone, &speeds)));
+    let mut lines = table(run, ranks, &speeds);
+    lines.extend(cone.map(|cone| cone_line(&cone, &speeds, whole.run_memory())));
+    lines.extend(
+        groups.map(|groups| format!("groups: memory {}, after the steps and in place of theirs", bytes(groups))),
+    );
     lines.extend(parameters.warnings.iter().map(|said| format!("warning: {said}")));
-    lines.push("without compiling kernels, files, groups and spectra".into());
+    lines.push("seconds without compiling kernels, files, groups and spectra".into());
     terminal::print(&(lines.join("\n") + "\n"))
 }
 
@@ -62,12 +67,13 @@ fn cone_seconds(cone: &ConeForecast, speeds: &Speeds) -> f64 {
     cone.device as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
 }
 
-fn cone_line(cone: &ConeForecast, speeds: &Speeds) -> String {
+/// `memory` is that of the device, with the run's.
+fn cone_line(cone: &ConeForecast, speeds: &Speeds, memory: u64) -> String {
     format!(
-        "light cone: {} particles from {} steps, {} more on the device and {} on the host, {} moved, {:.4} seconds",
+        "light cone: {} particles from {} steps, memory {} with the run's and {} on the host, {} moved, {:.4} seconds",
         cone.particles,
         cone.steps,
-        bytes(cone.device_memory),
+        bytes(memory),
         bytes(cone.host_memory),
         bytes(cone.device),
         cone_seconds(cone, speeds)

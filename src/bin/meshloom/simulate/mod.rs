@@ -4,6 +4,7 @@ mod estimate;
 mod halos;
 mod light_cone;
 mod mass_function;
+mod memory;
 mod options;
 mod outputs;
 mod parameters;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
+use meshloom::fft::Speeds;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationError};
@@ -24,7 +26,8 @@ use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
-use halos::{Halos, Particles};
+use halos::Halos;
+use memory::Forecast;
 pub use options::Arguments;
 use options::RunOptions;
 use outputs::Outputs;
@@ -84,6 +87,7 @@ fn simulate(
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
     let config = parameters.config(common.grid);
+    Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
     let directory = if context.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
     context.comm.barrier()?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
@@ -109,7 +113,9 @@ fn simulate(
             phases.done("output");
         }
         if let Some(signal) = asked_to_stop(&stop, context)? {
-            snapshots::write_checkpoint(&outputs, context, simulation, light_cone.as_ref(), reached)?;
+            let state = simulation.phase_space(context)?;
+            let state = state.each_ref();
+            snapshots::write_checkpoint(&outputs, context, simulation, state, light_cone.as_ref(), reached)?;
             return Err(Ended::stopped(signal, simulation, reached));
         }
         Ok(())
@@ -140,21 +146,42 @@ fn finish(
     (mut phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Error> {
     let (parameters, comm) = (outputs.parameters, context.comm.clone());
-    let (mut files, particles) = fields_and_particles(context, outputs, simulation)?;
+    let [displacement, momentum] = simulation.phase_space(context)?;
+    let positions = simulation.positions(&displacement);
+    let mut files = fields_and_particles(context, outputs, simulation, [&positions, &momentum])?;
     phases.done("output");
     let mut report = report(context, outputs, simulation)?;
     report["resumed_from_step"] = resumed.into();
-    if let Some(linking) = parameters.linking {
-        let halos = Halos::find(context, simulation, particles, linking, &parameters.overdensities)?;
+    // The particles of the run are on the host, and have no more steps.
+    simulation.release(context)?;
+    let (simulation, light_cone) = (&*simulation, light_cone.as_ref());
+    let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
+    let (momentum, of_phases) = (&momentum, &mut phases);
+    let keep = move |context: &mut Context| {
+        snapshots::write_checkpoint(outputs, context, simulation, [&displacement, momentum], light_cone, end)
+    };
+    let find = move |context: &mut Context| {
+        let of_linking = |linking| {
+            let particles = [&positions, momentum];
+            Halos::find(context, simulation, particles, linking, &parameters.overdensities)
+        };
+        let halos = parameters.linking.map(of_linking).transpose()?;
+        halos.iter().for_each(|_| of_phases.done("groups"));
+        let cone =
+            light_cone.map(|light_cone| light_cone::seal(context, outputs, simulation, light_cone)).transpose()?;
+        cone.iter().for_each(|_| of_phases.done("light_cone"));
+        Ok((halos, cone))
+    };
+    let others = parameters.linking.is_some() && comm.size() > 1;
+    let (halos, cone) = snapshots::keeping(context, others, keep, find)?;
+    if let Some(halos) = halos {
         files.extend(halos.seal(&comm, outputs, simulation, &parameters.out)?);
         report["halos"] = halos.report(&comm)?;
         phases.done("groups");
     }
-    if let Some(light_cone) = light_cone {
-        let (sealed, said) = light_cone::seal(context, outputs, simulation, &light_cone)?;
+    if let Some((sealed, said)) = cone {
         files.extend(sealed);
         report["light_cone"] = said;
-        phases.done("light_cone");
     }
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
@@ -196,16 +223,15 @@ fn fields_and_particles(
     context: &mut Context,
     outputs: &Outputs,
     simulation: &mut Simulation,
-) -> Result<(Vec<Sealed>, Particles), Error> {
-    let [displacement, momentum] = simulation.phase_space(context)?;
-    let positions = simulation.positions(&displacement);
-    drop(displacement);
-    let velocities = outputs.velocities(&momentum, simulation.scale_factor());
+    [positions, momentum]: [&[Vec<f32>; 3]; 2],
+) -> Result<Vec<Sealed>, Error> {
+    let velocities = outputs.velocities(momentum, simulation.scale_factor());
     let mut files = vec![
-        simulation.seal_points(&outputs.path("positions.npy"), &positions)?,
-        simulation.seal_points(&outputs.path("velocities.npy"), velocities.as_ref().unwrap_or(&momentum))?,
+        simulation.seal_points(&outputs.path("positions.npy"), positions)?,
+        simulation.seal_points(&outputs.path("velocities.npy"), velocities.as_ref().unwrap_or(momentum))?,
     ];
-    files.extend(outputs.hdf5(simulation, &outputs.parameters.out, &positions, &momentum)?);
+    drop(velocities);
+    files.extend(outputs.hdf5(simulation, &outputs.parameters.out, positions, momentum)?);
     if outputs.parameters.save_density {
         let (own, density) = simulation.density(context)?;
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
@@ -213,7 +239,7 @@ fn fields_and_particles(
     let columns = simulation.projected_density(context)?;
     files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);
     files.extend(outputs.spectrum(context, simulation, &outputs.parameters.out)?);
-    Ok((files, [positions, momentum]))
+    Ok(files)
 }
 
 /// The content of `run.json`, but for halos and seconds per phase. All ranks call it.

@@ -17,6 +17,9 @@ use crate::described::{self, difference};
 /// Displacements and momenta by axis.
 pub type State = [[Vec<f32>; 3]; 2];
 
+/// A [`State`] of somebody else's.
+type StateOf<'a> = [&'a [Vec<f32>; 3]; 2];
+
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
@@ -43,7 +46,7 @@ fn fingerprints(
     context: &Context,
     outputs: &Outputs,
     config: &Config,
-    state: &State,
+    state: StateOf<'_>,
     crossed: Option<&ConeParticles>,
 ) -> Result<Value, Error> {
     let mut marks = Vec::new();
@@ -85,11 +88,14 @@ pub fn write(
     let [displacement, momentum] = &state;
     let positions = simulation.positions(displacement);
     let velocities = outputs.velocities(momentum, reached.a);
-    let halos = outputs.parameters.linking.map(|linking| {
-        let particles = [positions.clone(), momentum.clone()];
-        Halos::find(context, simulation, particles, linking, &outputs.parameters.overdensities)
-    });
-    let halos = halos.transpose()?;
+    let mut halos = None;
+    if let Some(linking) = outputs.parameters.linking {
+        // Groups need the memory of the particles, which are here.
+        simulation.release(context)?;
+        let overdensities = &outputs.parameters.overdensities;
+        halos = Some(Halos::find(context, simulation, [&positions, momentum], linking, overdensities)?);
+        simulation.upload(context, &state)?;
+    }
     let comm = context.comm.clone();
     for name in names {
         let directory = directory(outputs, name);
@@ -97,7 +103,7 @@ pub fn write(
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = place.create(context)?;
         let spectrum = outputs.spectrum(context, simulation, &directory)?;
-        place.write(context, simulation, &state, |files| {
+        place.write(context, simulation, state.each_ref(), |files| {
             files.push(simulation.seal_points(&directory.join("positions.npy"), &positions)?);
             if let Some(velocities) = &velocities {
                 files.push(simulation.seal_points(&directory.join("velocities.npy"), velocities)?);
@@ -114,22 +120,40 @@ pub fn write(
     Ok(())
 }
 
-/// Writes the state of a run that is stopped. All ranks call it.
+/// Writes the `state` of a run that is stopped, or that may fail in what follows. All ranks call it.
 pub fn write_checkpoint(
     outputs: &Outputs,
     context: &mut Context,
-    simulation: &mut Simulation,
+    simulation: &Simulation,
+    state: StateOf<'_>,
     light_cone: Option<&LightCone>,
     reached: Reached,
 ) -> Result<(), Error> {
-    let state = simulation.phase_space(context)?;
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let directory = outputs.path(CHECKPOINT);
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
     let made = place.create(context)?;
-    place.write(context, simulation, &state, |_| Ok(()))?;
+    place.write(context, simulation, state, |_| Ok(()))?;
     drop(made);
     Ok(())
+}
+
+/// Does `work` that comes after the steps such that they are not lost where it fails: `keep` writes what the run is resumed from. Of one rank it does when
+/// the work has failed; among `others` it does before, since those that wait for a rank that has failed can do nothing together any more.
+pub fn keeping<C, T>(
+    context: &mut C,
+    others: bool,
+    keep: impl FnOnce(&mut C) -> Result<(), Error>,
+    work: impl FnOnce(&mut C) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if others {
+        keep(context)?;
+        return work(context);
+    }
+    work(context).or_else(|failed| {
+        keep(context)?;
+        Err(failed)
+    })
 }
 
 /// Removes the checkpoint of a run that has ended, as far as it can be removed.
@@ -164,7 +188,7 @@ impl StatePlace<'_> {
         &self,
         context: &Context,
         simulation: &Simulation,
-        state: &State,
+        state: StateOf<'_>,
         more: impl FnOnce(&mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StatePlace { outputs, directory, reached, halos, crossed } = self;
@@ -241,7 +265,7 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
         ),
         None => None,
     };
-    let have = fingerprints(context, outputs, config, &state, crossed.as_ref())?;
+    let have = fingerprints(context, outputs, config, state.each_ref(), crossed.as_ref())?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
@@ -274,4 +298,31 @@ fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
         }
     }
     Ok(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_kept_where_what_follows_fails() {
+        let failed = || Err::<(), Error>(resume("no memory".into()));
+        // What is done, and in which order.
+        let done = |others: bool, work: &dyn Fn() -> Result<(), Error>| {
+            let mut done = Vec::new();
+            let keep = |done: &mut Vec<&str>| {
+                done.push("keep");
+                Ok(())
+            };
+            let result = keeping(&mut done, others, keep, |done| {
+                done.push("work");
+                work()
+            });
+            (done, result.is_ok())
+        };
+        assert_eq!(done(false, &|| Ok(())), (vec!["work"], true));
+        assert_eq!(done(false, &failed), (vec!["work", "keep"], false));
+        assert_eq!(done(true, &|| Ok(())), (vec!["keep", "work"], true));
+        assert_eq!(done(true, &failed), (vec!["keep", "work"], false));
+    }
 }

@@ -1,0 +1,112 @@
+//! What a run takes of a device with its light cone and its groups, which come after the steps: known before there are any.
+
+use meshloom::cosmology::Scheme;
+use meshloom::fft::Speeds;
+use meshloom::gpu::bytes;
+use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
+use meshloom::points::fof;
+use meshloom::{Context, Error};
+
+use super::parameters::RunParameters;
+
+/// A run with its light cone, before there is one.
+pub struct Forecast {
+    pub run: RunForecast,
+    pub cone: Option<ConeForecast>,
+    /// Bytes of device memory of the largest rank while groups are looked for: without the particles of the run, which are on the host then.
+    pub groups: Option<u64>,
+}
+
+impl Forecast {
+    /// Of `config`, which is that of `parameters`, on `ranks` ranks.
+    ///
+    /// # Errors
+    /// [`SimulationError`] of parameters out of range.
+    pub fn new(
+        parameters: &RunParameters,
+        config: &Config,
+        ranks: usize,
+        speeds: &Speeds,
+    ) -> Result<Self, SimulationError> {
+        let run = config.forecast(ranks, speeds)?;
+        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(config, ranks)).transpose()?;
+        let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), ranks as u64));
+        Ok(Forecast { run, cone, groups })
+    }
+
+    /// The most bytes of device memory before groups are looked for, with the light cone.
+    pub fn run_memory(&self) -> u64 {
+        let RunForecast { particle_memory, start_memory, mesh_memory, .. } = self.run;
+        let (state, crossing) = self.cone.map_or((0, 0), |cone| (cone.state_memory, cone.device_memory));
+        particle_memory + start_memory.max(mesh_memory + state).max(crossing)
+    }
+
+    /// Refuses a run that could not end on the device of `context`: what comes after the steps would fail.
+    ///
+    /// # Errors
+    /// [`SimulationError::Memory`].
+    pub fn check(&self, context: &Context) -> Result<(), Error> {
+        let sharing = context.sharing;
+        let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64) else { return Ok(()) };
+        let groups = "to find groups after the steps; without them, with --linking-length 0, it needs less".to_string();
+        let cone =
+            self.cone.map(|cone| (self.run_memory(), format!("{} for the light cone", bytes(cone.device_memory))));
+        let needs = self.groups.map(|needed| (needed, groups)).into_iter().chain(cone);
+        match needs.max_by_key(|(needed, _)| *needed).filter(|(needed, _)| *needed > available) {
+            Some((needed, detail)) => Err(SimulationError::Memory { needed, detail, available, sharing }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of device memory for the groups of a run's particles, and of those on its light cone.
+fn groups(config: &Config, cone: Option<&ConeForecast>, ranks: u64) -> u64 {
+    let total = config.particles.pow(3);
+    // What a run holds for its next step at a snapshot: the force, where that begins with a kick, and the beginning of the light cone's step.
+    let force = if config.scheme == Scheme::FastPm { 12 * config.mesh.pow(3).div_ceil(ranks) } else { 0 };
+    let held = if config.snapshots.is_empty() { 0 } else { force + cone.map_or(0, |cone| cone.state_memory) };
+    let in_box = held + fof::device_memory(total.div_ceil(ranks), total);
+    // Points of the cone have scale factors, too.
+    let on_cone = cone.map_or(0, |cone| {
+        let points = cone.particles.div_ceil(ranks);
+        fof::device_memory(points, cone.particles) + 8 * points
+    });
+    in_box.max(on_cone)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::simulate::options::{Arguments, RunOptions};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn forecast(words: &[&str], ranks: usize) -> Forecast {
+        let line = Line::parse_from([&["simulate", "--out", "out"], words].concat());
+        let parameters =
+            RunOptions::gather(&line.arguments).and_then(|options| RunParameters::new(line.arguments.out(), options));
+        let Ok(parameters) = parameters else { panic!("{words:?}") };
+        Forecast::new(&parameters, &parameters.config(None), ranks, &Speeds::default()).unwrap()
+    }
+
+    /// A run of 1024^3 particles on a mesh of as many cells fits a card of 80 GB, groups and all.
+    #[test]
+    fn groups_are_counted_and_fit_where_the_run_does() {
+        let run = ["--particles", "1024", "--mesh", "1024", "--box", "1000"];
+        let one = forecast(&run, 1);
+        let (groups, sites) = (one.groups.unwrap(), 1024u64.pow(3));
+        assert!((55 * sites..72 * sites).contains(&groups), "{groups}");
+        assert!(one.run_memory() < 79 << 30 && one.run_memory() == one.run.memory());
+        assert_eq!(forecast(&[&run[..], &["--linking-length", "0"]].concat(), 1).groups, None);
+        // Several ranks hold what they gave and what they got.
+        assert!(forecast(&run, 2).groups.unwrap() > groups * 3 / 4);
+        let early = [&run[..], &["--snapshots", "0.5", "--scheme", "fastpm"]].concat();
+        assert_eq!(forecast(&early, 1).groups, Some(groups + 12 * sites));
+    }
+}
