@@ -483,6 +483,21 @@ fn the_evidence_of_a_linear_problem_is_known() {
     assert!(few.directions == 10 && few.log_determinant < log && few.log_determinant + few.rest > log, "{few:?}");
 }
 
+#[test]
+fn curvatures_that_several_directions_have_all_count_for_the_evidence() {
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let place = Samples::none(vec![0.0; 6]);
+    // Data say nothing of a weight of 0. A small curvature between equal large ones is no sign that none is left.
+    for weights in [[3.0; 6], [3.0, 3.0, 0.0, 2.0, 2.0, 2.0], [3.0, 3.0, 3.0, 1e-4, 1e-4, 0.0], [0.0; 6]] {
+        let row = |i: usize| (0..6).map(|j| if i == j { weights[i] } else { 0.0 }).collect();
+        let forward = Box::new(linear((0..6).map(row).collect()));
+        let problem = Problem { noise: Noise::Gaussian { std: 1.0 }, data: vec![0.0; 6], latent: 6, forward };
+        let log: f64 = weights.iter().map(|weight| (weight * weight).ln_1p()).sum();
+        let found = evidence_bound(&mut host, &problem, &groups, &place, 64, 1e-6).unwrap();
+        assert!((found.log_determinant - log).abs() < 1e-6 && found.rest < 1e-6, "{weights:?}: {found:?}, {log}");
+    }
+}
+
 /// The matrix Wiener problem of the page: 4 data of 3 latent values.
 fn small_wiener_problem() -> Problem {
     let rows = white(12, 1).chunks(3).map(<[f64]>::to_vec).collect();

@@ -4,12 +4,16 @@
 //! ```text
 //! ln p(data) >= n / 2 - mean H(x_s) - ln det(M) / 2          (up to the constants that E leaves out)
 //! ```
-//! which is an equality for linear models with Gaussian noise. Lanczos' method writes `M - 1` in an orthonormal basis of the directions that data say
-//! most of, as a tridiagonal matrix `T`. By interlacing `ln det(1 + T)` is `ln det(M)` or less; it grows by the logarithm of one pivot a step.
+//! which is an equality for linear models with Gaussian noise.
+//!
+//! Lanczos' method makes an orthonormal basis `Q` of the directions that data say most of. By interlacing `ln det(1 + Q^T (M - 1) Q)` is `ln det(M)` or
+//! less, whatever the basis; it grows by the logarithm of one pivot a direction. From one vector the method finds each curvature once, however many
+//! directions have it (all modes of one wavenumber, all cells of one noise). Where it has no more to add it goes on from new noise, beside all directions that there
+//! are, and ends only if that adds nothing either.
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::LogLikelihood;
+use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
 use super::vector_space::{Reduction, Stream, VectorSpace};
 
@@ -24,12 +28,13 @@ pub struct EvidenceBound {
     pub log_determinant: f64,
     /// What directions that were not looked at may add to `ln det(M)`, if none adds more than the last one: the bound may be lower by half of that.
     pub rest: f64,
-    /// Directions that were looked at: applications of the metric.
+    /// Directions that were looked at: an application of the metric each, and one more for each new beginning.
     pub directions: u64,
 }
 
-/// A bound of the evidence from the samples of a fit and the metric at its position. At most `directions` directions are looked at, whose vectors are all kept,
-/// and none after one that adds less than `tolerance` for all that are left. All ranks of all groups call it.
+/// A bound of the evidence from the samples of a fit and the metric at its position. At most `directions`
+/// directions are looked at, whose vectors are all kept, and none after a new beginning that adds less than `tolerance` for all that are left. All ranks of all
+/// groups call it.
 ///
 /// # Errors
 /// [`InferenceError::NotFinite`], [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
@@ -52,11 +57,7 @@ pub fn evidence_bound<S: VectorSpace>(
     let square = energies.iter().map(|energy| (energy - mean).powi(2)).sum::<f64>() / (terms - 1.0).max(1.0);
     let latent = space.len(&samples.position);
     let found = log_determinant(space, likelihood, &samples.position, directions, tolerance)?;
-    Ok(EvidenceBound {
-        value: latent as f64 / 2.0 - mean - found.log_determinant / 2.0,
-        error: (square / terms).sqrt(),
-        ..found
-    })
+    Ok(EvidenceBound { value: latent as f64 / 2.0 - mean - found.log_determinant / 2.0, error: (square / terms).sqrt(), ..found })
 }
 
 /// `ln det(M)` at a position.
@@ -70,47 +71,111 @@ fn log_determinant<S: VectorSpace>(
     let at = likelihood.at(space, position)?;
     // More directions than there are data, or latent values, have no curvature but the prior's.
     let most = likelihood.degrees_of_freedom().min(space.len(position));
-    let (mut noise, mut next) = (space.like(position)?, space.like(position)?);
-    space.white_noise(Stream::new(0, u32::MAX, 0, 0), &mut noise)?;
-    // Nothing of directions that the data say nothing of.
-    at.metric(space, &noise, &mut next)?;
     let mut found = EvidenceBound { value: 0.0, error: 0.0, log_determinant: 0.0, rest: 0.0, directions: 0 };
-    let mut basis: Vec<S::Vector> = Vec::new();
-    let (mut pivot, mut scale) = (1.0, 0.0_f64);
+    let (mut basis, mut pivots): (Vec<S::Vector>, _) = (Vec::new(), Pivots::default());
+    let (mut next, mut length) = beginning(space, &*at, position, &basis)?;
+    let (mut begins, mut scale) = (true, 0.0_f64);
     while found.directions < directions.min(most) {
-        // Twice orthogonal to all before is orthogonal to rounding.
-        for _ in 0..2 {
-            remove(space, &basis, &mut next)?;
-        }
-        let length = space.dot(&next, &next)?.sqrt();
-        if length <= 16.0 * space.epsilon() * scale {
+        if begins && length == 0.0 {
+            // New noise has no curvature: no direction is left that has any.
             found.rest = 0.0;
-            return Ok(found);
+            break;
         }
-        let coupling = if basis.is_empty() { 0.0 } else { length };
+        if !begins && (length <= 16.0 * space.epsilon() * scale || found.rest < tolerance) {
+            (next, length) = beginning(space, &*at, position, &basis)?;
+            begins = true;
+            continue;
+        }
         let mut direction = space.like(&next)?;
         space.axpby(1.0 / length, &next, 0.0, &mut direction)?;
         at.metric(space, &direction, &mut next)?;
-        let curvature = space.dot(&direction, &next)?;
-        scale = scale.max(curvature);
-        pivot = 1.0 + curvature - coupling * coupling / pivot;
+        basis.push(direction);
+        // The metric between this direction and all others, and its own.
+        let column;
+        (column, length) = orthogonal(space, &basis, &mut next)?;
+        scale = column.last().map_or(scale, |&own| scale.max(own));
+        let pivot = pivots.add(&column);
         if pivot <= 0.0 {
             return Err(InferenceError::NotPositive { what: "the metric, for the evidence".into(), curvature: pivot });
         }
         found.directions += 1;
         found.log_determinant += pivot.ln();
         found.rest = pivot.ln().max(0.0) * most.saturating_sub(found.directions) as f64;
-        basis.push(direction);
-        if found.rest < tolerance && found.directions > 1 {
+        if begins && found.rest < tolerance {
             break;
         }
+        begins = false;
     }
     Ok(found)
 }
 
-/// Takes what `x` has along an orthonormal basis from it.
-fn remove<S: VectorSpace>(space: &mut S, basis: &[S::Vector], x: &mut S::Vector) -> Result<(), InferenceError> {
+/// The metric times new noise beside a basis, and its length: nothing of directions that are in it, or that the data say nothing of.
+fn beginning<S: VectorSpace>(
+    space: &mut S,
+    at: &dyn LogLikelihoodAt<S>,
+    like: &S::Vector,
+    basis: &[S::Vector],
+) -> Result<(S::Vector, f64), InferenceError> {
+    let (mut noise, mut next) = (space.like(like)?, space.like(like)?);
+    // Other noise for each number of directions.
+    space.white_noise(Stream::new(0, u32::MAX, basis.len() as u32, 0), &mut noise)?;
+    orthogonal(space, basis, &mut noise)?;
+    at.metric(space, &noise, &mut next)?;
+    let (_, length) = orthogonal(space, basis, &mut next)?;
+    Ok((next, length))
+}
+
+/// Makes `x` orthogonal to an orthonormal basis; returns what it had along that, and its length then.
+fn orthogonal<S: VectorSpace>(
+    space: &mut S,
+    basis: &[S::Vector],
+    x: &mut S::Vector,
+) -> Result<(Vec<f64>, f64), InferenceError> {
+    let column = remove(space, basis, x)?;
+    // Twice orthogonal is orthogonal to rounding, unless the second time takes most of what was left: then that was rounding, and nothing is left.
+    let again: f64 = remove(space, basis, x)?.iter().map(|product| product * product).sum();
+    let square = space.dot(x, x)?;
+    Ok((column, if again > square { 0.0 } else { square.sqrt() }))
+}
+
+/// Takes what `x` has along an orthonormal basis from it; returns how much that was.
+fn remove<S: VectorSpace>(space: &mut S, basis: &[S::Vector], x: &mut S::Vector) -> Result<Vec<f64>, InferenceError> {
     let products: Vec<_> = basis.iter().map(|direction| Reduction::Dot(direction, &*x)).collect();
     let products = space.reduce(&products)?;
-    basis.iter().zip(products).try_for_each(|(direction, product)| space.axpby(-product, direction, 1.0, x))
+    basis.iter().zip(&products).try_for_each(|(direction, product)| space.axpby(-product, direction, 1.0, x))?;
+    Ok(products)
+}
+
+/// The Cholesky factor of `1 + A`, of which rows are known one after the other.
+#[derive(Default)]
+struct Pivots {
+    rows: Vec<Vec<f64>>,
+}
+
+impl Pivots {
+    /// Adds a row of `A`, up to its diagonal; returns what it multiplies the determinant by.
+    fn add(&mut self, column: &[f64]) -> f64 {
+        let mut row: Vec<f64> = Vec::with_capacity(column.len());
+        for (above, own) in self.rows.iter().zip(column) {
+            let before: f64 = above.iter().zip(&row).map(|(a, b)| a * b).sum();
+            row.push((own - before) / above[row.len()]);
+        }
+        let pivot = 1.0 + column[row.len()] - row.iter().map(|a| a * a).sum::<f64>();
+        row.push(pivot.max(0.0).sqrt());
+        self.rows.push(row);
+        pivot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pivots_multiply_to_the_determinant() {
+        // 1 + A = [4 2 1; 2 3 1; 1 1 5], whose determinant is 37.
+        let mut pivots = Pivots::default();
+        let found: Vec<f64> = [&[3.0][..], &[2.0, 2.0], &[1.0, 1.0, 4.0]].map(|row| pivots.add(row)).into();
+        assert!((found.iter().product::<f64>() - 37.0).abs() < 1e-12 && found[0] == 4.0, "{found:?}");
+    }
 }
