@@ -3,8 +3,9 @@
 //! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution with the metric `M`
 //! ```text
 //! ln p(data) >= n / 2 - mean H(x_s) - ln det(M) / 2          (up to the constants that E leaves out)
+//! ln p(data) ~          -     H(x)   - ln det(M) / 2          (Laplace's approximation, of the most probable place without samples)
 //! ```
-//! which is an equality for linear models with Gaussian noise.
+//! Both are equalities for linear models with Gaussian noise: there samples have on average `n / 2` more energy than their mean.
 //!
 //! Lanczos' method makes an orthonormal basis `Q` of the directions that data say most of. By interlacing `ln det(1 + Q^T (M - 1) Q)` is `ln det(M)` or
 //! less, whatever the basis; it grows by the logarithm of one pivot a direction. From one vector the method finds each curvature once, however many
@@ -32,9 +33,11 @@ pub struct EvidenceBound {
     pub directions: u64,
 }
 
-/// A bound of the evidence from the samples of a fit and the metric at its position. At most `directions`
+/// A bound of the evidence from the samples of a fit and the metric at its position; of a fit without samples Laplace's approximation. At most `directions`
 /// directions are looked at, whose vectors are all kept, and none after a new beginning that adds less than `tolerance` for all that are left. All ranks of all
 /// groups call it.
+///
+/// Latent values that were point estimates of samples are taken as if these varied them: the value is too large then by up to half of their number.
 ///
 /// # Errors
 /// [`InferenceError::NotFinite`], [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
@@ -55,9 +58,10 @@ pub fn evidence_bound<S: VectorSpace>(
     let terms = energies.len() as f64;
     let mean = crate::map::tree::tree_sum(&energies) / terms;
     let square = energies.iter().map(|energy| (energy - mean).powi(2)).sum::<f64>() / (terms - 1.0).max(1.0);
-    let latent = space.len(&samples.position);
+    // What samples have more than their mean.
+    let above = if samples.count() > 0 { space.len(&samples.position) as f64 / 2.0 } else { 0.0 };
     let found = log_determinant(space, likelihood, &samples.position, directions, tolerance)?;
-    Ok(EvidenceBound { value: latent as f64 / 2.0 - mean - found.log_determinant / 2.0, error: (square / terms).sqrt(), ..found })
+    Ok(EvidenceBound { value: above - mean - found.log_determinant / 2.0, error: (square / terms).sqrt(), ..found })
 }
 
 /// `ln det(M)` at a position.
