@@ -8,8 +8,8 @@ use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitations, FieldPrior, InferenceError,
-    IterationOptions, Likelihood, MaternScale, NewtonOptions, NoiseLevel, OptimizeKl, Prior, SampleGroups, Sampling,
-    Spectrum, check_metric,
+    IterationOptions, Likelihood, MaternScale, NewtonOptions, NoiseLevel, OptimizeKl, Prior, SampleGroups, Samples,
+    Sampling, Spectrum, check_metric, evidence_bound,
 };
 use meshloom::operators::{
     Field, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Worker, check_adjoint, check_derivative,
@@ -958,6 +958,22 @@ fn what_is_masked_does_not_count() {
                 }
             }
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn each_number_that_a_model_says_of_a_datum_counts_for_the_evidence() {
+    ranks([1, 1], |worker| {
+        let (leaf, values) = (six_points(worker), [0.5, -1.0, 2.0, 0.25, 0.0, 1.0]);
+        let data = six(worker, &values, &leaf);
+        let likelihood = Likelihood::gaussian_inferred(worker, &data)?;
+        // Means of 0 and inverse deviations of 1, where curvatures are 1 and 2.
+        let place = field(worker, likelihood.domain(), &[[0.0; 6], [1.0; 6]].concat())?;
+        let groups = SampleGroups::one(&Communicator::solo());
+        let found = evidence_bound(worker, &likelihood, &groups, &Samples::none(place), 64, 1e-3)?;
+        let wanted = 6.0 * (2.0_f64.ln() + 3.0_f64.ln());
+        assert!((found.log_determinant - wanted).abs() < 1e-4 && found.directions == 12, "{found:?} {wanted}");
         Ok(())
     });
 }

@@ -73,8 +73,9 @@ fn log_determinant<S: VectorSpace>(
     tolerance: f64,
 ) -> Result<EvidenceBound, InferenceError> {
     let at = likelihood.at(space, position)?;
-    // More directions than there are data, or latent values, have no curvature but the prior's.
-    let most = likelihood.degrees_of_freedom().min(space.len(position));
+    // More directions than the data are numbers of a model, or latent values, have no curvature but the prior's.
+    let data = likelihood.data(space)?;
+    let most = space.len(&data).min(space.len(position));
     let mut found = EvidenceBound { value: 0.0, error: 0.0, log_determinant: 0.0, rest: 0.0, directions: 0 };
     let (mut basis, mut pivots): (Vec<S::Vector>, _) = (Vec::new(), Pivots::default());
     let (mut next, mut length) = beginning(space, &*at, position, &basis)?;
