@@ -57,8 +57,10 @@ fn bytes(out: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<(String, Vec<u8>)> =
         names.map(|name| (name.to_string(), fs::read(out.join(name)).unwrap())).into();
     let iterations = fs::read_to_string(out.join("iterations.csv")).unwrap();
-    let without_seconds: String =
-        iterations.lines().map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect();
+    let without_seconds = |line: &str| {
+        line.split(',').enumerate().filter(|(at, _)| *at != 5).fold(String::new(), |all, (_, one)| all + one + ",")
+    };
+    let without_seconds: String = iterations.lines().map(|line| without_seconds(line) + "\n").collect();
     all.push(("iterations.csv".into(), without_seconds.into_bytes()));
     all
 }
@@ -126,7 +128,10 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     assert_eq!((bytes("samples_of_a_group"), bytes("samples_that_keep_derivatives")), (4, 4));
     assert!(bytes("iteration") > 4 * (2 * bytes("latent_vector") + bytes("derivatives_of_a_sample")), "{report:#}");
     assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
-    assert_eq!(head("iterations.csv"), "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds");
+    assert_eq!(
+        head("iterations.csv"),
+        "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds,sample_cg_steps,unconverged_samples"
+    );
     assert!(out.join("state").is_dir());
 }
 
@@ -153,6 +158,21 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
     assert!((mean[20] - truth[20]).abs() < 1.0, "{}", mean[20]);
     assert!(!scratch.join("wild/std.npy").exists() && !scratch.join("wild/samples.npy").exists());
     assert_eq!(report(&scratch.join("wild"))["field_shape"], serde_json::json!([1, 1, 48]));
+}
+
+#[test]
+fn samples_that_have_not_converged_are_told_of() {
+    let scratch = Scratch::new();
+    let data = write(&scratch, "line.npy", &[48], &normal(48, 9));
+    let words = "--noise 0.1 --samples 1 --iterations 1 --periodic --set flexibility=none --sample-steps 2";
+    let outcome = call(&data, &scratch.word("cut"), words).run();
+    assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+    let wanted = "meshloom: warning: conjugate gradients have not converged after 2 steps for 2 of the 2 samples";
+    assert!(outcome.stderr.starts_with(wanted) && outcome.stderr.contains("--sample-steps"), "{outcome:#?}");
+    let report = report(&scratch.join("cut"));
+    assert_eq!((&report["sample_cg_steps"], &report["unconverged_samples"]), (&2.into(), &2.into()));
+    let iterations = fs::read_to_string(scratch.join("cut/iterations.csv")).unwrap();
+    assert!(iterations.lines().nth(1).unwrap().ends_with(",2,2"), "{iterations}");
 }
 
 #[test]
@@ -257,6 +277,7 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, "--distances 1,2,3".into(), 2, "--distances has 3 numbers"),
         (&counts, "--samples -1".into(), 2, "--samples is -1"),
         (&counts, "--iterations 0".into(), 2, "--iterations is 0"),
+        (&counts, "--sample-steps 0".into(), 2, "--sample-steps is 0"),
         (&counts, format!("--config {unknown}"), 1, "sloep"),
         (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 1, "groups"),
         (&counts, "--ranks 3 --sample-groups 2".into(), 1, "divides the ranks"),
@@ -278,7 +299,14 @@ fn a_printed_configuration_is_the_call() {
     let text = printed(words);
     let file = scratch.file("model.toml", &text);
     assert_eq!(printed(&format!("--config {file}")), text);
-    for line in ["iterations = 8", "samples = 2", "pad = 1.5", "flexibility = \"none\"", "slope = [-2.5, 0.1]"] {
+    for line in [
+        "iterations = 8",
+        "samples = 2",
+        "sample_steps = 100",
+        "pad = 1.5",
+        "flexibility = \"none\"",
+        "slope = [-2.5, 0.1]",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     // Without padding, and of other words in place of the file's.

@@ -6,9 +6,9 @@ mod host_models;
 use host_models::{Line, Noise, Problem, dot, linear};
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, CgStop, Draw, Excitation, Excitations, Excited, Expansion, Fit, FitEnd, Host, InferenceError,
-    IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective, ObjectiveAt, OptimizeKl,
-    Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence_bound, newton_cg,
+    CgOptions, CgStop, Convergence, Draw, Excitation, Excitations, Excited, Expansion, Fit, FitEnd, Host,
+    InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective, ObjectiveAt,
+    OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence_bound, newton_cg,
     wiener_filter,
 };
 use serde_json::Value;
@@ -149,7 +149,7 @@ fn samples_are_those_of_the_reference() {
         for (rules, suffix, bound) in
             [(CgOptions::resnorm(1e-10), "", 1e-8), (CgOptions::default(), "_default_stop", 1e-6)]
         {
-            let linear = expansion.linear(&mut host, &excitations, [0, 0], &rules).unwrap();
+            let linear = expansion.linear(&mut host, &excitations, [0, 0], &rules).unwrap().x;
             let wanted = numbers(&golden[format!("mgvi_residual{suffix}")]);
             assert!(apart(&linear, &wanted) < bound, "{name}{suffix}: {}", apart(&linear, &wanted));
             for (sign, sample) in [(1.0, "plus"), (-1.0, "minus")] {
@@ -285,7 +285,7 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
     let tight = NewtonOptions { xtol: 1e-14, cg: Some(CgOptions::resnorm(1e-13)), ..NewtonOptions::default() };
     let (mut straight, mut curved) = (Vec::new(), Vec::new());
     for sample in 0..2 {
-        let residual = expansion.linear(&mut host, &excitations, [0, sample], &CgOptions::resnorm(1e-12)).unwrap();
+        let residual = expansion.linear(&mut host, &excitations, [0, sample], &CgOptions::resnorm(1e-12)).unwrap().x;
         for sign in [1.0, -1.0] {
             let start: Vec<f64> = residual.iter().map(|r| sign * r).collect();
             curved.push(expansion.curve(&mut host, &excitations, [0, sample], sign, &start, &tight).unwrap().x);
@@ -419,7 +419,9 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
     let excitations = golden_excitation(&golden);
     for start in [vec![0.0; 64], white(64, 5)] {
-        let found = wiener_filter(&mut host, &problem, &groups, &start, (1, &excitations), &rules).unwrap();
+        let (found, convergence) =
+            wiener_filter(&mut host, &problem, &groups, &start, (1, &excitations), &rules).unwrap();
+        assert!(convergence.unconverged == 0 && (7..1000).contains(&convergence.steps), "{convergence:?}");
         assert!(apart(&found.position, &numbers(&golden["latent_mean"])) < 1e-9);
         assert!(apart(found.residual(0).unwrap(), &numbers(&golden["mgvi_residual"])) < 1e-9);
         // A curved sample of a linear model is a straight one, and the minimum of any mirrored samples is the mean.
@@ -432,6 +434,37 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
         let minimum = newton_cg(&mut host, &kl, start, &NewtonOptions::default(), &mut |_| {}).unwrap();
         assert!(apart(&minimum.x, &found.position) < 1e-4);
     }
+}
+
+#[test]
+fn samples_that_are_no_solutions_are_told_of() {
+    let (problem, _) = wiener_problem();
+    // Two steps of the twenty or so that they take; six samples of three pairs, on groups that share a pair.
+    let cut = CgOptions { maxiter: Some(2), ..CgOptions::resnorm(1e-11) };
+    let run = |groups: usize| {
+        let ranks = run_threads(groups, |comm| {
+            let (groups, _) = SampleGroups::split(&comm, groups)?;
+            let mut host = Host::default();
+            let options = |iteration| IterationOptions {
+                pairs: 3,
+                linear: if iteration == 0 { cut } else { CgOptions::default() },
+                sampling: if iteration == 2 { Sampling::Update } else { Sampling::Linear(Draw::New) },
+                curve: NewtonOptions::default().steps(1),
+                position: NewtonOptions::default().steps(1),
+                ..IterationOptions::default()
+            };
+            let fit = OptimizeKl::new(&problem, &groups, 3).options(options).run(&mut host, &vec![0.0; 64])?;
+            let seed = Excitations::Seed(1);
+            let (_, filter) = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (3, &seed), &cut)?;
+            Ok::<_, InferenceError>((fit.history.iter().map(|report| report.sampling).collect::<Vec<_>>(), filter))
+        });
+        ranks.unwrap().remove(0)
+    };
+    let (fit, filter) = run(1);
+    assert_eq!([fit[0], filter].map(|found| (found.steps, found.unconverged)), [(2, 6), (2, 7)]);
+    assert!(fit[1].steps > 6 && fit[1].unconverged == 0, "{fit:?}");
+    assert_eq!(fit[2], Convergence::default());
+    assert_eq!(run(4), (fit, filter));
 }
 
 /// `ln det` of a symmetric positive matrix, and `b.A^-1 b`.
@@ -470,7 +503,7 @@ fn the_evidence_of_a_linear_problem_is_known() {
     let [log, form] = determinant_and_form(covariance, data);
 
     let excitations = Excitations::Seed(3);
-    let samples = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap();
+    let (samples, _) = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap();
     let found = evidence_bound(&mut host, &problem, &groups, &samples, 64, 1e-9).unwrap();
     assert!((found.log_determinant - log).abs() < 1e-6, "{found:?} {log}");
     // The mean of H is known to its standard error; at the mean it is H + n / 2 exactly.
@@ -513,13 +546,13 @@ fn samples_have_the_analytic_covariance() {
     let groups = SampleGroups::one(&Communicator::solo());
     let rules = CgOptions::resnorm(1e-12);
     let start = vec![0.0; 3];
-    let one = wiener_filter(&mut host, &problem, &groups, &start, (1, &given(0, 3)), &rules).unwrap();
+    let (one, _) = wiener_filter(&mut host, &problem, &groups, &start, (1, &given(0, 3)), &rules).unwrap();
     assert!(apart(&one.position, &[0.4897747937, -0.0663342657, -0.3057771876]) < 1e-9);
     assert!(apart(one.residual(0).unwrap(), &[0.6059006143, 0.3960062719, -0.5915585819]) < 1e-9);
     let expansion = Expansion::new(&mut host, &problem, &start, &[]).unwrap();
     let mut sums = [[0.0; 3]; 3];
     for sample in 0..PAIRS {
-        let r = expansion.linear(&mut host, &Excitations::Seed(17), [0, sample], &rules).unwrap();
+        let r = expansion.linear(&mut host, &Excitations::Seed(17), [0, sample], &rules).unwrap().x;
         sums.iter_mut()
             .enumerate()
             .for_each(|(i, row)| row.iter_mut().enumerate().for_each(|(j, sum)| *sum += r[i] * r[j]));

@@ -118,7 +118,7 @@ fn samples_and_energies_are_those_of_the_reference() {
                     },
                 );
             let expansion = Expansion::new(worker, &likelihood, &position, &[])?;
-            let linear = expansion.linear(worker, &given, [0, 0], &CgOptions::resnorm(1e-4))?;
+            let linear = expansion.linear(worker, &given, [0, 0], &CgOptions::resnorm(1e-4))?.x;
             close(&format!("{name} straight"), &host(worker, &linear)?, &numbers(&golden["mgvi_residual"]));
             let mut residuals = vec![linear.clone(), field(worker, likelihood.domain(), &[0.0; 35])?];
             worker.axpby(-1.0, &linear, 0.0, &mut residuals[1])?;

@@ -1,6 +1,7 @@
 """The loop of an inference: samples about a position, then a better position for these samples, and again."""
 
 import os
+import warnings
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -48,7 +49,8 @@ def sample_groups(comm, count):
 
 class IterationReport(NamedTuple):
     """An iteration of a fit: the energy averaged over samples, steps of the position and applications of the metric for them, reduced chi-squared of the data and
-    of the latent values (1 is to be expected), the time."""
+    of the latent values (1 is to be expected), the time, the steps of conjugate gradients of the sample that took the most, and how many samples had not
+    converged when no more steps were allowed."""
 
     iteration: int
     n_samples: int
@@ -58,6 +60,8 @@ class IterationReport(NamedTuple):
     reduced_chi_squared: Optional[float]
     latent_chi_squared: Optional[float]
     seconds: float
+    sample_steps: int
+    unconverged_samples: int
 
 
 class Evidence(NamedTuple):
@@ -154,6 +158,14 @@ def _likelihood_of(likelihood):
     return likelihood
 
 
+def _warn_of(sampling, what):
+    """Warns of what conjugate gradients have not solved for."""
+    steps, unconverged = sampling
+    if unconverged:
+        text = f"conjugate gradients have not converged after {steps} steps for {unconverged} of {what}, whose deviations may be many times too large"
+        warnings.warn(f"{text}; give more maxiter in the cg_kwargs of draw_linear_kwargs", RuntimeWarning, stacklevel=3)
+
+
 def _start(likelihood, position, seed):
     position = likelihood.random(seed, 0.1) if position is None else position
     return given(likelihood._native.domain, position, likelihood._comm)
@@ -211,7 +223,8 @@ def optimize_kl(
     constants, point_estimates : sequence of str
         Latent values, or branches of them, that keep their place; that are fitted, but taken as known by samples.
     draw_linear_kwargs : dict, optional
-        ``cg_kwargs``: `absdelta`, `resnorm`, `norm_ord`, `miniter`, `maxiter` of the conjugate gradients that draw a straight sample.
+        ``cg_kwargs``: `absdelta`, `resnorm`, `norm_ord`, `miniter`, `maxiter` of the conjugate gradients that draw a straight sample. Where `maxiter` ends
+        them before they have converged there is a `RuntimeWarning`: deviations may be many times too large.
     nonlinearly_update_kwargs, kl_kwargs : dict, optional
         ``minimize_kwargs``: `xtol`, `absdelta`, `miniter`, `maxiter`, `energy_reduction_factor` and `cg_kwargs` of Newton's method, which bends samples and
         moves the position.
@@ -277,6 +290,7 @@ def optimize_kl(
     while True:
         samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
         if reports:
+            _warn_of(fit.sampling, f"{len(samples)} samples")
             done(reports[-1].iteration)
             if callback is not None and callback(samples, reports[-1]):
                 break
@@ -289,6 +303,8 @@ def optimize_kl(
 def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear_kwargs=None):
     """The posterior of a model that is linear about `position` and of Gaussian noise: its mean and `n_samples` mirrored pairs of samples.
 
+    Where conjugate gradients reach `maxiter` before they have converged there is a `RuntimeWarning`: neither mean nor deviations are right then.
+
     Returns
     -------
     Samples
@@ -298,7 +314,9 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     start = given(likelihood._native.domain, zeros, likelihood._comm)
     pairs = whole_number(n_samples, "n_samples")
     native = _native.NativeFit.wiener_filter(likelihood._native, start, pairs, whole_number(seed, "seed"), _linear(draw_linear_kwargs))
-    return Samples(native, likelihood)
+    samples = Samples(native, likelihood)
+    _warn_of(native.sampling, f"the mean and {len(samples)} samples")
+    return samples
 
 
 def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):

@@ -23,6 +23,8 @@ class IterationReport(NamedTuple):
     reduced_chi_squared: Optional[float]
     latent_chi_squared: Optional[float]
     seconds: float
+    sample_steps: int
+    unconverged_samples: int
 
 class Evidence(NamedTuple):
     value: float

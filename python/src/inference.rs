@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use meshloom::inference::{
-    CgOptions, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport, Likelihood,
-    NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, evidence_bound,
-    wiener_filter,
+    CgOptions, Convergence, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport,
+    Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace,
+    evidence_bound, wiener_filter,
 };
 use meshloom::operators::{Field, Worker};
 use pyo3::exceptions::PyValueError;
@@ -28,14 +28,16 @@ struct KeptFit {
     /// Samples of all groups, and the residuals of this group's.
     count: usize,
     residuals: Vec<Field>,
+    /// Whether these are solved well enough.
+    sampling: Convergence,
     history: Vec<IterationReport>,
     drawn_in: u32,
 }
 
 impl KeptFit {
-    fn of(samples: &Samples<Worker<'_>>, history: Vec<IterationReport>, drawn_in: u32) -> Self {
+    fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, history: Vec<IterationReport>, drawn_in: u32) -> Self {
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
-        KeptFit { position: samples.position.clone(), count: samples.count(), residuals, history, drawn_in }
+        KeptFit { position: samples.position.clone(), count: samples.count(), residuals, sampling, history, drawn_in }
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
@@ -113,14 +115,23 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<IterationOptions> {
     Ok(options)
 }
 
-/// A report: iteration, samples, energy, steps, applications, reduced chi-squared of data and of latent values, seconds.
-type Report = (u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64);
+/// A report: iteration, samples, energy, steps, applications, reduced chi-squared of data and of latent values, seconds, steps of a sample, samples that have not
+/// converged.
+type Report = (u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64, u64, u64);
 
 fn reported(report: &IterationReport) -> Report {
     let IterationReport {
-        iteration, samples, energy, steps, applications, chi_squared: [data, latent], seconds, ..
+        iteration,
+        samples,
+        sampling: Convergence { steps: most, unconverged },
+        energy,
+        steps,
+        applications,
+        chi_squared: [data, latent],
+        seconds,
+        ..
     } = report;
-    (*iteration, *samples, *energy, *steps, *applications, *data, *latent, *seconds)
+    (*iteration, *samples, *energy, *steps, *applications, *data, *latent, *seconds, *most, *unconverged)
 }
 
 /// What is told within an iteration, and the first exception of who is told.
@@ -152,6 +163,9 @@ pub struct NativeFit {
     /// Samples, both signs of each.
     #[pyo3(get)]
     count: usize,
+    /// Steps of the sample that took the most, and samples that have not converged.
+    #[pyo3(get)]
+    sampling: (u64, u64),
     history: Vec<Report>,
 }
 
@@ -167,14 +181,15 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let cut = likelihood.handle.cut;
         let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
-        let (handle, (count, history)) = likelihood.handle.derive(py, move |work, likelihood| {
+        let (handle, (count, sampling, history)) = likelihood.handle.derive(py, move |work, likelihood| {
             let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
             let groups = work.groups.clone();
             let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
-            let about = (fit.count, fit.history.iter().map(reported).collect());
+            let sampling = (fit.sampling.steps, fit.sampling.unconverged);
+            let about = (fit.count, sampling, fit.history.iter().map(reported).collect());
             Ok((fit, about))
         })?;
-        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, history })
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, history })
     }
 
     /// Works with the samples, and with something else.
@@ -235,9 +250,10 @@ impl NativeFit {
                 None => fit,
             };
             let found = fit.run(worker, &start)?;
+            let sampling = found.history.last().map_or_else(Convergence::default, |last| last.sampling);
             match teller.failed.into_inner() {
                 Some(error) => Err(error.into()),
-                None => Ok(KeptFit::of(&found.samples, found.history, found.drawn_in)),
+                None => Ok(KeptFit::of(&found.samples, sampling, found.history, found.drawn_in)),
             }
         })
     }
@@ -255,8 +271,8 @@ impl NativeFit {
         let (position, cg) = (given(&likelihood.handle.session, position)?, cg_options(cg)?);
         Self::make(py, likelihood, None, move |worker, likelihood, groups, _| {
             let (position, seed) = (field(likelihood.domain(), position)?, Excitations::Seed(seed));
-            let samples = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
-            Ok(KeptFit::of(&samples, Vec::new(), 0))
+            let (samples, sampling) = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
+            Ok(KeptFit::of(&samples, sampling, Vec::new(), 0))
         })
     }
 

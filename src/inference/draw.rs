@@ -1,6 +1,6 @@
 //! The samples of an iteration.
 
-use super::conjugate_gradient::CgOptions;
+use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop};
 use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::groups::SampleGroups;
@@ -53,34 +53,40 @@ pub(super) struct Drawing<'a, S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Drawing<'_, S> {
-    /// Draws this group's samples about the position of `before`; `told` hears of each. Groups do not meet.
+    /// Draws this group's samples about the position of `before`, with the steps of conjugate gradients that each took and why they ended; `told` hears of each.
+    /// Groups do not meet.
     pub fn samples(
         &self,
         space: &mut S,
         before: Samples<S>,
         told: &mut dyn FnMut(usize),
-    ) -> Result<Samples<S>, InferenceError> {
+    ) -> Result<(Samples<S>, Vec<(u64, CgStop)>), InferenceError> {
         let count = 2 * self.pairs;
         if count == 0 {
-            return Ok(Samples::none(before.position));
+            return Ok((Samples::none(before.position), Vec::new()));
         }
         let expansion = Expansion::new(space, self.likelihood, &before.position, self.point_estimates)?;
         let moves = self.sampling == Sampling::Update && before.count() == count;
-        let mut residuals = Vec::new();
+        let (mut residuals, mut solved) = (Vec::new(), Vec::new());
         // The straight residual of the positive sign of a pair serves both.
-        let mut straight: Option<(usize, S::Vector)> = None;
+        let mut straight: Option<(usize, CgOutcome<S::Vector>)> = None;
         for sample in self.groups.block(count) {
             let (pair, sign) = (sample / 2, if sample % 2 == 0 { 1.0 } else { -1.0 });
             let key = [self.drawn_in, pair as u32];
             let mut residual = space.like(&before.position)?;
             match before.residual(sample) {
-                Some(own) if moves => space.axpby(1.0, own, 0.0, &mut residual)?,
+                Some(own) if moves => {
+                    space.axpby(1.0, own, 0.0, &mut residual)?;
+                    // It was solved for when it was drawn.
+                    solved.push((0, CgStop::Residual));
+                }
                 _ => {
                     let positive = match straight.take() {
                         Some((of, positive)) if of == pair => positive,
                         _ => expansion.linear(space, self.excitations, key, &self.linear)?,
                     };
-                    space.axpby(sign, &positive, 0.0, &mut residual)?;
+                    space.axpby(sign, &positive.x, 0.0, &mut residual)?;
+                    solved.push((positive.iterations, positive.stop));
                     straight = Some((pair, positive));
                 }
             }
@@ -90,6 +96,6 @@ impl<S: VectorSpace> Drawing<'_, S> {
             residuals.push(residual);
             told(sample);
         }
-        Samples::new(before.position, self.groups, count, residuals)
+        Ok((Samples::new(before.position, self.groups, count, residuals)?, solved))
     }
 }

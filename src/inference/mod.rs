@@ -14,12 +14,14 @@
 //! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
+//! | [`Convergence`] | whether samples are solved well enough |
 //! | [`Footprint`] | the memory that a fit takes, known before it runs |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
 //! | [`newton_cg`], [`conjugate_gradient`] | minimisers |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
 
 mod conjugate_gradient;
+mod convergence;
 mod correlated_field;
 mod draw;
 mod error;
@@ -44,6 +46,7 @@ mod vector_space;
 mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
+pub use convergence::Convergence;
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::conjugate_gradient::CgOptions;
+use super::convergence::Convergence;
 use super::draw::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
 use super::excitation::Excitations;
@@ -287,7 +288,9 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             }
             let Some(report) = saved.history.last() else { break };
             if self.groups.all().rank() == 0 {
-                tracing::info!("{report}");
+                // Its line says so.
+                let unconverged = report.sampling.unconverged > 0;
+                if unconverged { tracing::warn!("{report}") } else { tracing::info!("{report}") }
             }
             if (self.callback)(space, &saved.samples, report)?.is_break() {
                 end = FitEnd::Callback;
@@ -364,7 +367,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         };
         let kept = self.kept(footprint, (2 * options.pairs).max(1))?;
         let (progress, of) = (&mut self.progress, 2 * options.pairs);
-        let mut samples = drawing
+        let (mut samples, solved) = drawing
             .samples(space, before.samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
             let kl = Kl { likelihood, samples: &samples, groups: self.groups, constants: &constants, kept };
@@ -379,6 +382,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         history.push(IterationReport {
             iteration,
             samples: samples.count(),
+            sampling: Convergence::over(self.groups, &solved)?,
             energy: value,
             steps,
             applications,

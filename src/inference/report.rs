@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::convergence::Convergence;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
@@ -15,6 +16,8 @@ pub struct IterationReport {
     pub iteration: u32,
     /// Samples, both signs of each pair.
     pub samples: usize,
+    /// Whether conjugate gradients converged that drew them.
+    pub sampling: Convergence,
     /// The energy, averaged over samples: a bound of `-ln p(data)`, up to constants.
     pub energy: f64,
     /// Steps of the position.
@@ -31,7 +34,8 @@ pub struct IterationReport {
 
 impl fmt::Display for IterationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let IterationReport { iteration, samples, energy, steps, applications, chi_squared, seconds, idle } = self;
+        let IterationReport { iteration, samples, sampling, energy, steps, applications, chi_squared, seconds, idle } =
+            self;
         write!(
             f,
             "iteration {iteration}: energy {energy:.6e}, {samples} samples, {steps} steps, {applications} metrics"
@@ -42,6 +46,9 @@ impl fmt::Display for IterationReport {
             }
         }
         write!(f, ", {seconds:.2} s")?;
+        if sampling.unconverged > 0 {
+            write!(f, ", {} samples not converged after {} steps", sampling.unconverged, sampling.steps)?;
+        }
         if *idle > 0 { write!(f, ", {idle} groups idle") } else { Ok(()) }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Parts of latent values that are point estimates have residual 0: they are left out of `eta_p`, `L` and `M`.
 
-use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, conjugate_gradient};
 use super::error::InferenceError;
 use super::excitation::{Excitation, Excitations, Excited};
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
@@ -96,7 +96,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     }
 
     /// The residual of the positive sign of a linear sample; the other is its mirror image. Conjugate gradients start with the sample of the prior, which
-    /// is right already where data say nothing.
+    /// is right already where data say nothing. A solution that ended with [`CgStop::Iterations`] is none yet.
     ///
     /// # Errors
     /// [`InferenceError::NotPositive`]; what the likelihood fails with.
@@ -106,7 +106,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         excitations: &Excitations<S>,
         [iteration, sample]: [u32; 2],
         options: &CgOptions,
-    ) -> Result<S::Vector, InferenceError> {
+    ) -> Result<CgOutcome<S::Vector>, InferenceError> {
         let (t, prior) = self.metric_sample(space, excitations, [iteration, sample])?;
         let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
             self.at.metric(space, v, out)?;
@@ -118,7 +118,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
             CgStop::NotPositive(curvature) => {
                 Err(InferenceError::NotPositive { what: format!("the metric, for sample {sample}"), curvature })
             }
-            _ => Ok(found.x),
+            _ => Ok(found),
         }
     }
 

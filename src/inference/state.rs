@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::convergence::Convergence;
 use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::groups::SampleGroups;
@@ -28,8 +29,8 @@ pub(super) struct Saved<S: VectorSpace> {
 }
 
 /// The version of the file, and the numbers of a report.
-const VERSION: i64 = 2;
-const REPORT: usize = 8;
+const VERSION: i64 = 3;
+const REPORT: usize = 10;
 
 /// The file of a fit's state.
 pub(super) struct StateFile {
@@ -192,16 +193,20 @@ impl StateFile {
 }
 
 fn numbers(report: &IterationReport) -> [f64; REPORT] {
-    let IterationReport { iteration, samples, energy, steps, applications, chi_squared, seconds, idle: _ } = report;
+    let IterationReport { iteration, samples, sampling, energy, steps, applications, chi_squared, seconds, idle: _ } =
+        report;
+    let Convergence { steps: most, unconverged } = *sampling;
     let [data, latent] = chi_squared.map(|chi_squared| chi_squared.unwrap_or(-1.0));
-    [f64::from(*iteration), *samples as f64, *energy, *steps as f64, *applications as f64, data, latent, *seconds]
+    let [steps, applications, most, unconverged] = [*steps, *applications, most, unconverged].map(|count| count as f64);
+    [f64::from(*iteration), *samples as f64, *energy, steps, applications, data, latent, *seconds, most, unconverged]
 }
 
 fn report(numbers: &[f64; REPORT]) -> IterationReport {
-    let &[iteration, samples, energy, steps, applications, data, latent, seconds] = numbers;
+    let &[iteration, samples, energy, steps, applications, data, latent, seconds, most, unconverged] = numbers;
     IterationReport {
         iteration: iteration as u32,
         samples: samples as usize,
+        sampling: Convergence { steps: most as u64, unconverged: unconverged as u64 },
         energy,
         steps: steps as u64,
         applications: applications as u64,

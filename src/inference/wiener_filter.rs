@@ -1,6 +1,7 @@
 //! The posterior of data that depend linearly on latent values, with Gaussian noise: in closed form, up to conjugate gradients.
 
 use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
+use super::convergence::Convergence;
 use super::draw::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
 use super::excitation::Excitations;
@@ -15,6 +16,8 @@ use super::vector_space::VectorSpace;
 /// With the energy `H` the mean is `x - D H'(x)` for any `x`, with `D = (M + 1)^-1`; samples have covariance `D`. Of other models it is the posterior of the model
 /// linearised at `position`, and samples are drawn about the mean. All ranks of all groups call it.
 ///
+/// With it comes whether conjugate gradients converged, of the samples and, as one more, of the mean: what did not is neither.
+///
 /// # Errors
 /// [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
 pub fn wiener_filter<S: VectorSpace>(
@@ -24,7 +27,7 @@ pub fn wiener_filter<S: VectorSpace>(
     position: &S::Vector,
     (pairs, excitations): (usize, &Excitations<S>),
     options: &CgOptions,
-) -> Result<Samples<S>, InferenceError> {
+) -> Result<(Samples<S>, Convergence), InferenceError> {
     let at = likelihood.at(space, position)?;
     let mut gradient = space.like(position)?;
     at.gradient(space, &mut gradient)?;
@@ -51,5 +54,6 @@ pub fn wiener_filter<S: VectorSpace>(
         curve: NewtonOptions::default(),
         point_estimates: &[],
     };
-    drawing.samples(space, Samples::none(mean), &mut |_| ())
+    let (samples, solved) = drawing.samples(space, Samples::none(mean), &mut |_| ())?;
+    Ok((samples, Convergence::over(groups, &solved)?.and(step.iterations, step.stop)))
 }

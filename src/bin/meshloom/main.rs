@@ -6,6 +6,7 @@ mod chatter;
 mod common;
 mod completions;
 mod config_file;
+mod convergence;
 mod coordinates;
 mod described;
 mod devices;

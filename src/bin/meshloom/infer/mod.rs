@@ -20,6 +20,7 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::{Common, check_files};
+use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, State};
 use crate::phases::Phases;
@@ -51,7 +52,7 @@ fn options(parameters: &RunParameters, iteration: u32, numbers: u64) -> Iteratio
         pairs: parameters.pairs,
         // Bent samples are worth their time once the position is near.
         sampling: if parameters.geovi && iteration > 1 { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
-        linear: CgOptions { maxiter: Some(100), ..CgOptions::absdelta(1e-5 * numbers as f64) },
+        linear: CgOptions { maxiter: Some(parameters.sample_steps), ..CgOptions::absdelta(1e-5 * numbers as f64) },
         curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(5) },
         position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(35) },
         ..IterationOptions::default()
@@ -115,8 +116,15 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history.last().map(|last| last.energy).into();
     report["iterations_done"] = fit.history.len().into();
+    let last = fit.history.last();
+    report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
+    report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
     report["seconds"] = json!(phases.finish());
     publish(&all, parameters, &report, files)?;
+    let warning = convergence::warning(last, "give more --sample-steps");
+    if let Some(warning) = warning.filter(|_| all.rank() == 0) {
+        terminal::complain(&warning);
+    }
     drop(directory);
     Ok(Ok(report))
 }

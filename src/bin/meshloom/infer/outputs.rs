@@ -194,6 +194,7 @@ impl<'w> Outputs<'_, 'w> {
         let whole = |of: &dyn Fn(&IterationReport) -> u64| history.iter().map(of).collect::<Vec<u64>>();
         let real = |of: &dyn Fn(&IterationReport) -> f64| history.iter().map(of).collect::<Vec<f64>>();
         let (iteration, cg, newton) = (whole(&|r| r.iteration.into()), whole(&|r| r.applications), whole(&|r| r.steps));
+        let (steps, unconverged) = (whole(&|r| r.sampling.steps), whole(&|r| r.sampling.unconverged));
         let (energy, seconds) = (real(&|r| r.energy), real(&|r| r.seconds));
         let chi = real(&|r| r.chi_squared[0].unwrap_or(f64::NAN));
         let columns = [
@@ -203,6 +204,8 @@ impl<'w> Outputs<'_, 'w> {
             ("cg_steps", Column::U64(&cg)),
             ("newton_steps", Column::U64(&newton)),
             ("seconds", Column::F64(&seconds)),
+            ("sample_cg_steps", Column::U64(&steps)),
+            ("unconverged_samples", Column::U64(&unconverged)),
         ];
         let path = self.path("iterations.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))

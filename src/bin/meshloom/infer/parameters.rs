@@ -85,6 +85,9 @@ struct RunOptions {
     /// Straight samples, or bent ones from the third iteration on [default: mgvi]
     #[arg(long, value_name = "mgvi|geovi")]
     mode: Option<String>,
+    /// Steps of conjugate gradients for a sample at most [default: 100]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    sample_steps: Option<i64>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
     #[arg(long, value_name = "G|auto")]
     sample_groups: Option<Groups>,
@@ -185,6 +188,8 @@ pub struct RunParameters {
     pub pairs: usize,
     pub iterations: u32,
     pub geovi: bool,
+    /// Steps of conjugate gradients for a sample.
+    pub sample_steps: u64,
     /// None: as many as ranks and samples allow.
     pub groups: Option<usize>,
     /// Bytes of device memory; none: as many as it takes.
@@ -230,6 +235,7 @@ impl Arguments {
             samples: line.samples.or(file.samples),
             iterations: line.iterations.or(file.iterations),
             mode: line.mode.or(file.mode),
+            sample_steps: line.sample_steps.or(file.sample_steps),
             sample_groups: line.sample_groups.or(file.sample_groups),
             memory: line.memory.or(file.memory),
             seed: line.seed.or(file.seed),
@@ -277,6 +283,7 @@ impl RunOptions {
             samples: self.samples.or(Some(4)),
             iterations: self.iterations.or(Some(8)),
             mode: self.mode.or(Some("mgvi".into())),
+            sample_steps: self.sample_steps.or(Some(100)),
             sample_groups: self.sample_groups.or(Some(Groups::Word("auto".into()))),
             seed: self.seed.or(Some(1)),
             ..self
@@ -422,6 +429,7 @@ impl RunParameters {
             pairs: count("samples", options.samples, 0)? as usize,
             iterations: count("iterations", options.iterations, 1)?,
             geovi: either("mode", options.mode.as_deref(), ["geovi", "mgvi"])?.unwrap_or(false),
+            sample_steps: count("sample-steps", options.sample_steps, 1)?.into(),
             groups,
             memory: options.memory,
             seed: options.seed.unwrap_or_default(),
@@ -466,6 +474,7 @@ impl RunParameters {
         object["noise"] = json!(self.noise);
         object["samples"] = self.pairs.into();
         object["iterations"] = self.iterations.into();
+        object["sample_steps"] = self.sample_steps.into();
         object["mode"] = if self.geovi { "geovi" } else { "mgvi" }.into();
         object
     }

@@ -18,6 +18,7 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::common::check_files;
+use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, State};
 use crate::phases::Phases;
@@ -86,6 +87,11 @@ fn reconstruct(
     report["host_seconds"] = phases.host_seconds(&outputs.all)?.into();
     report["seconds"] = json!(phases.finish());
     outputs.publish(&report, files)?;
+    let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
+    let warning = convergence::warning(fitted.fit.history.last(), advice);
+    if let Some(warning) = warning.filter(|_| outputs.all.rank() == 0) {
+        terminal::complain(&warning);
+    }
     drop(directory);
     Ok(Ok(report))
 }

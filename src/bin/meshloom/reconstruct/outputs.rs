@@ -211,6 +211,7 @@ impl Outputs<'_> {
         let (energy, chi) = (of(&|it| it.energy), of(&|it| it.chi_squared[0].unwrap_or(f64::NAN)));
         let (numbers, samples) = (count(&|it| it.iteration.into()), count(&|it| it.samples as u64));
         let (metrics, steps) = (count(&|it| it.applications), count(&|it| it.steps));
+        let (sample_steps, unconverged) = (count(&|it| it.sampling.steps), count(&|it| it.sampling.unconverged));
         let temperature = of(&|it| temperature(it.iteration));
         self.table(
             "iterations.csv",
@@ -222,6 +223,8 @@ impl Outputs<'_> {
                 ("cg_steps", Column::U64(&metrics)),
                 ("newton_steps", Column::U64(&steps)),
                 ("samples", Column::U64(&samples)),
+                ("sample_cg_steps", Column::U64(&sample_steps)),
+                ("unconverged_samples", Column::U64(&unconverged)),
             ],
         )
     }

@@ -174,6 +174,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_
             "iteration": it.iteration, "temperature": fitted.temperature(it.iteration), "samples": it.samples,
             "energy": it.energy, "newton_steps": it.steps, "cg_steps": it.applications,
             "reduced_chi_squared": it.chi_squared[0], "seconds": it.seconds,
+            "sample_cg_steps": it.sampling.steps, "unconverged_samples": it.sampling.unconverged,
         })
     });
     Ok(json!({
