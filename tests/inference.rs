@@ -840,6 +840,12 @@ fn a_broken_state_is_an_error_and_stays() {
     of_state(run(2, &problem, 6), "seed 1");
     let other = Problem { data: vec![1.0; 4], ..small_wiener_problem() };
     of_state(run(1, &other, 3), "another likelihood");
+    // As many data of the same noise, but others; and another model of the same data.
+    let mut data = problem.data.clone();
+    data[3] += 2.0;
+    of_state(run(1, &Problem { data, ..matrix_problem() }, 6), "other data or another model");
+    let twice = |x: &[_]| (matrix_problem().forward)(x).iter().map(|y| y * 1.5).collect();
+    of_state(run(1, &Problem { forward: Box::new(twice), ..matrix_problem() }, 6), "other data or another model");
     let file = scratch.0.join("state.npz");
     let bytes = std::fs::read(&file).unwrap();
     // The last byte of the last array, before the archive's directory.

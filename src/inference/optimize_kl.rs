@@ -246,7 +246,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     }
 
     /// As [`save`](Self::save), but goes on from the state that is there, if there is one: to the same bits as without an interruption. The number of
-    /// iterations, their options, the number of groups and of ranks may be others; the likelihood and the seed may not.
+    /// iterations, their options, the number of groups and of ranks may be others; the seed, the model and the data may not: a state whose position has another energy is an error.
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
         self.state = Some((directory.into(), true));

@@ -1,7 +1,7 @@
 //! The state of a fit in a file, from which it goes on.
 //!
 //! `state.npz` has the numbers of the position and of all residuals as each rank of a group holds them, rank after rank, with the boxes of each, and a report of
-//! each iteration.
+//! each iteration. What the likelihood's energy is at the position tells whether a fit has the data and the model that the state is of.
 //! It is replaced as a whole, so that a killed run leaves the state of its last iteration, or that of the one before.
 
 use std::ops::Range;
@@ -32,19 +32,24 @@ pub(super) struct Saved<S: VectorSpace> {
 const VERSION: i64 = 3;
 const REPORT: usize = 10;
 
+/// How far the energy may be from the one that was saved, for each datum. On the same device it is the same to the bit; on another one a model's values
+/// differ by their rounding, of f32 by this much where they are 10^4 times their noise. Data that differ by their noise change it by 1/2 each.
+const APART: f64 = 0.01;
+
 /// The file of a fit's state.
-pub(super) struct StateFile {
+pub(super) struct StateFile<'a, S: VectorSpace> {
     path: PathBuf,
+    likelihood: &'a dyn LogLikelihood<S>,
     /// What the state is of: a fit of something else does not go on from it.
     of: [i64; 2],
 }
 
-impl StateFile {
+impl<'a, S: VectorSpace> StateFile<'a, S> {
     /// The state of fits of this likelihood in `directory`, which is made if there is none. All ranks call it.
-    pub fn new<S: VectorSpace>(
+    pub fn new(
         directory: &Path,
         groups: &SampleGroups,
-        likelihood: &dyn LogLikelihood<S>,
+        likelihood: &'a dyn LogLikelihood<S>,
         excitations: &Excitations<S>,
     ) -> Result<Self, InferenceError> {
         if groups.all().rank() == 0 {
@@ -56,6 +61,7 @@ impl StateFile {
         let seed = if let Excitations::Seed(seed) = excitations { *seed } else { 0 };
         Ok(StateFile {
             path: directory.join("state.npz"),
+            likelihood,
             of: [(fnv1a(START, text.as_bytes()) >> 1) as i64, seed as i64],
         })
     }
@@ -64,14 +70,18 @@ impl StateFile {
         InferenceError::State { path: self.path.clone(), why: why.into() }
     }
 
+    /// The likelihood's energy, which may be infinite.
+    fn energy(&self, space: &mut S, position: &S::Vector) -> Result<f64, InferenceError> {
+        match self.likelihood.energy(space, position) {
+            Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
+            energy => energy,
+        }
+    }
+
     /// Writes the state in place of the one before. All ranks of all groups call it.
-    pub fn save<S: VectorSpace>(
-        &self,
-        space: &mut S,
-        groups: &SampleGroups,
-        saved: &Saved<S>,
-    ) -> Result<(), InferenceError> {
+    pub fn save(&self, space: &mut S, groups: &SampleGroups, saved: &Saved<S>) -> Result<(), InferenceError> {
         let samples = &saved.samples;
+        let energy = self.energy(space, &samples.position)?;
         let position = space.stage(&samples.position)?;
         let layout = RowLayout::of(space, groups, &samples.position)?;
         let (row, first) = (layout.len(), layout.first(groups.place()));
@@ -81,6 +91,7 @@ impl StateFile {
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("boxes", &layout.boxes_shape()),
+            Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
             Member::new::<f32>("singles", &[rows, row[0]]),
             Member::new::<f64>("doubles", &[rows, row[1]]),
@@ -89,11 +100,12 @@ impl StateFile {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &layout.boxes())?;
-                archive.write(2, 0, &history)?;
+                archive.write(2, 0, &[energy])?;
+                archive.write(3, 0, &history)?;
             }
             let mut write = |number: usize, staged: &Staged| {
-                archive.write(3, number as u64 * row[0] + first[0], &staged.singles)?;
-                archive.write(4, number as u64 * row[1] + first[1], &staged.doubles)
+                archive.write(4, number as u64 * row[0] + first[0], &staged.singles)?;
+                archive.write(5, number as u64 * row[1] + first[1], &staged.doubles)
             };
             if groups.index() == 0 {
                 write(0, &position)?;
@@ -108,7 +120,7 @@ impl StateFile {
     }
 
     /// Reads the state, if there is one. All ranks of all groups call it.
-    pub fn load<S: VectorSpace>(
+    pub fn load(
         &self,
         space: &mut S,
         groups: &SampleGroups,
@@ -130,6 +142,7 @@ impl StateFile {
         let rows = 1 + count as u64;
         let history = file.member("history").map_err(broken)?;
         let history = history.read_f64(0..history.len()).map_err(broken)?;
+        let energy = file.member("energy").and_then(|energy| energy.read_f64(0..energy.len())).map_err(broken)?;
         let boxes = file.member("boxes").and_then(|boxes| boxes.read_i64(0..boxes.len())).map_err(broken)?;
         let (singles, doubles) = (file.member("singles").map_err(broken)?, file.member("doubles").map_err(broken)?);
         let fits = |layout: &RowLayout| {
@@ -163,9 +176,21 @@ impl StateFile {
         };
         let position = read(0)?;
         let residuals = groups.block(count).map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
+        self.check_energy(&energy, self.energy(space, &position)?)?;
         let samples = Samples::new(position, groups, count, residuals)?;
         let (history, _) = history.as_chunks::<REPORT>();
         Ok(Some(Saved { samples, drawn_in, history: history.iter().map(report).collect() }))
+    }
+
+    /// Refuses a state at whose position the likelihood has another energy than when it was saved.
+    fn check_energy(&self, saved: &[f64], found: f64) -> Result<(), InferenceError> {
+        let most = APART * self.likelihood.degrees_of_freedom() as f64;
+        match saved {
+            &[saved] if saved == found || (saved - found).abs() <= most => Ok(()),
+            _ => Err(self.wrong(format!(
+                "it is of other data or another model: the energy of its position was {saved:?} and is {found} here; give another directory, or start anew"
+            ))),
+        }
     }
 
     /// The number of samples and the iteration they were drawn in.
