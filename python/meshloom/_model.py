@@ -125,7 +125,7 @@ class Model:
         return self._joined(other, self._native.times)
 
 
-def random(described, fields, comm, seed, scale):
-    """Standard normal numbers of a seed times a scale, for these leaves."""
+def random(described, fields, comm, seed, scale, kind=0):
+    """Standard normal numbers of a seed times a scale, for these leaves: other numbers for each kind."""
     leaves = [native for native, _ in described]
-    return result(fields, _native.white_noise(comm, leaves, whole_number(seed, "seed"), float(scale)))
+    return result(fields, _native.white_noise(comm, leaves, whole_number(seed, "seed"), float(scale), kind))

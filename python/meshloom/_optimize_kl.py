@@ -10,7 +10,7 @@ from . import _native
 from ._arguments import whole_number
 from ._comm import resolve
 from ._likelihood import Likelihood
-from ._model import Model, given, result
+from ._model import Model, given, random, result
 
 
 def sample_groups(comm, count):
@@ -166,8 +166,13 @@ def _warn_of(sampling, what):
         warnings.warn(f"{text}; give more maxiter in the cg_kwargs of draw_linear_kwargs", RuntimeWarning, stacklevel=3)
 
 
+# The kind of noise that a fit starts with: other than that of a mock truth with the same seed.
+_START = 1
+
+
 def _start(likelihood, position, seed):
-    position = likelihood.random(seed, 0.1) if position is None else position
+    if position is None:
+        position = random(likelihood._native.domain, likelihood.domain, likelihood._comm, seed, 0.1, _START)
     return given(likelihood._native.domain, position, likelihood._comm)
 
 
@@ -212,7 +217,7 @@ def optimize_kl(
     likelihood : Likelihood
         Of a model of standard normal latent values.
     position : array_like or dict, optional
-        Where it starts; a tenth of standard normal numbers of the seed unless given.
+        Where it starts; a tenth of standard normal numbers of the seed unless given, which are others than those of `Likelihood.random`.
     n_total_iterations : int
     n_samples : int
         Mirrored pairs of samples; 0 looks for the most probable place.

@@ -233,16 +233,23 @@ pub fn simulation<'py>(
     Ok(((handle, about).into(), to_numpy(py, own)))
 }
 
-/// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number of ranks.
+/// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number of ranks. A seed has
+/// other numbers for each kind: a fit does not start with those of a mock truth.
 #[pyfunction]
-pub fn white_noise(comm: &Bound<'_, Comm>, leaves: Vec<LeafTuple>, seed: u64, scale: f64) -> PyResult<Vec<Py<PyAny>>> {
+pub fn white_noise(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    seed: u64,
+    scale: f64,
+    kind: u32,
+) -> PyResult<Vec<Py<PyAny>>> {
     use meshloom::inference::{Stream, VectorSpace};
     let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
     let (shapes, values) = session.run(py, move |work| {
         let found = working(work, cut, |worker| {
             let space = space(worker, &leaves)?;
             let (mut noise, mut scaled) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
-            worker.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;
+            worker.white_noise(Stream::new(seed, u32::MAX, 0, kind), &mut noise)?;
             worker.axpby(scale, &noise, 0.0, &mut scaled)?;
             Ok((crate::fields::described(&space), scaled.contents().to_vec() as Vec<Contents>))
         })?;

@@ -201,6 +201,34 @@ def test_a_fit_tells_stops_and_goes_on(tmp_path):
         mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **{**options, "seed": 8})
 
 
+def test_a_fit_does_not_start_beside_a_mock_truth():
+    n = 1000
+    model = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(n)), "y")
+    likelihood = mi.Gaussian(np.zeros(n)).amend(model)
+    start, truth = (np.asarray(one) for one in (mi.optimize_kl(likelihood, n_total_iterations=0, n_samples=0)[0].pos, model.random()))
+    assert abs(np.std(start) - 0.1) < 0.02 and abs(np.corrcoef(start, truth)[0, 1]) < 0.2
+
+
+def test_a_state_of_other_data_is_an_error(tmp_path):
+    model = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y")
+    fit = {"n_total_iterations": 1, "n_samples": 1, "odir": tmp_path / "state", "resume": True}
+    first, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
+    again, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
+    assert np.array_equal(np.asarray(first.pos), np.asarray(again.pos))
+    for data, noise in [([1.0, 2.0, -3.0, 4.0], 1.0), ([1.0, 2.0, 3.0, 4.0], 0.1)]:
+        with pytest.raises(meshloom.Error, match="other data"):
+            mi.optimize_kl(mi.Gaussian(data, noise).amend(model), **fit)
+
+
+def test_samples_that_have_not_converged_are_told_of():
+    likelihood, _ = problem()
+    with pytest.warns(RuntimeWarning, match="not converged after 1 steps for 3 of the mean and 2 samples"):
+        mi.wiener_filter(likelihood, n_samples=1, draw_linear_kwargs={"cg_kwargs": {"maxiter": 1}})
+    with pytest.warns(RuntimeWarning, match="for 2 of 2 samples"):
+        _, reports = mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEWER)
+    assert (reports[0].sample_steps, reports[0].unconverged_samples) == (4, 2)
+
+
 def test_fits_have_the_same_bits_on_any_number_of_ranks():
     def body(comm):
         likelihood, rate = problem(comm)
