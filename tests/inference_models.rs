@@ -979,6 +979,28 @@ fn each_number_that_a_model_says_of_a_datum_counts_for_the_evidence() {
 }
 
 #[test]
+fn chi_squared_is_of_data_that_have_residuals() {
+    ranks([1, 1], |worker| {
+        let leaf = Leaf::points(4, 4);
+        let data = |name, values| Data { name, leaf: &leaf, values, mask: None };
+        let (ones, classes) = ([1.0; 4], [0.0, 2.0, 1.0, 1.0]);
+        let values = Likelihood::gaussian(worker, &data("values", &ones), NoiseLevel::Uniform(1.0))?;
+        let both = values.plus(&Likelihood::categorical(worker, &data("classes", &classes), 3)?)?;
+        assert_eq!(both.degrees_of_freedom(), 8);
+        let groups = SampleGroups::one(&Communicator::solo());
+        let options = |_| IterationOptions {
+            pairs: 0,
+            position: NewtonOptions::default().steps(0),
+            ..IterationOptions::default()
+        };
+        let start = field(worker, both.domain(), &[0.0; 16])?;
+        let fit = OptimizeKl::new(&both, &groups, 1).options(options).run(worker, &start)?;
+        assert_eq!(fit.history[0].chi_squared[0], Some(1.0));
+        Ok(())
+    });
+}
+
+#[test]
 fn classes_follow_the_softmax() {
     ranks([1, 1], |worker| {
         let (classes, places) = (5, 7);

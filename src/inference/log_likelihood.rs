@@ -42,12 +42,13 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// [`InferenceError::NoTransformation`] for likelihoods that have none; what its work can fail with.
     fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, in a vector whose squares have mean 1 where
-    /// the model is right. `None` where there is no such vector.
+    /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, and how many data of it count, over all ranks: squares
+    /// have mean 1 where the model is right. (Not so of Student's t distribution: see [`Likelihood::student_t`](super::Likelihood::student_t).) `None`
+    /// where there is no such vector.
     ///
     /// # Errors
     /// What its work can fail with.
-    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<S::Vector>, InferenceError>;
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError>;
 
     /// Numbers of the data that count, over all ranks: masked ones do not.
     fn degrees_of_freedom(&self) -> u64;

@@ -24,7 +24,7 @@ pub struct IterationReport {
     pub steps: u64,
     /// Applications of the averaged metric for them.
     pub applications: u64,
-    /// Reduced chi-squared of the data (where the likelihood has normalized residuals) and of the latent values, averaged over samples: 1 is to be expected.
+    /// Reduced chi-squared of the data whose likelihood has normalized residuals, and of the latent values, averaged over samples: 1 is to be expected.
     pub chi_squared: [Option<f64>; 2],
     /// Time it took.
     pub seconds: f64,
@@ -61,24 +61,23 @@ impl IterationReport {
         groups: &SampleGroups,
         samples: &Samples<S>,
     ) -> Result<[Option<f64>; 2], InferenceError> {
-        let (terms, freedom) = (samples.terms(), likelihood.degrees_of_freedom());
+        let terms = samples.terms();
         let (mut data, mut latent) = (Vec::new(), Vec::new());
         for sample in groups.block(terms) {
             let place = samples.at(space, sample)?;
-            if let Some(residual) = likelihood.normalized_residual(space, &place)? {
+            if let Some((residual, count)) = likelihood.normalized_residual(space, &place)? {
                 // A model that is as far away as that is reported, and no error: the energy decides.
                 let square = match space.dot(&residual, &residual) {
                     Err(InferenceError::NotFinite { value, .. }) => value.abs(),
                     square => square?,
                 };
-                data.push(square / freedom.max(1) as f64);
+                data.push(square / count.max(1) as f64);
             }
             latent.push(space.dot(&place, &place)? / space.len(&place).max(1) as f64);
         }
         let [data, latent] = [groups.gather(&data)?, groups.gather(&latent)?];
-        let mean = |values: Vec<f64>| {
-            (!values.is_empty() && freedom > 0).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64)
-        };
+        let mean =
+            |values: Vec<f64>| (!values.is_empty()).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64);
         Ok([mean(data), mean(latent)])
     }
 }

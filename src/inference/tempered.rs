@@ -54,11 +54,11 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         divided(space, self.temperature.sqrt(), out, transformation)
     }
 
-    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<S::Vector>, InferenceError> {
-        let Some(whole) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
+        let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
         let mut residual = space.like(&whole)?;
         space.axpby(1.0 / self.temperature.sqrt(), &whole, 0.0, &mut residual)?;
-        Ok(Some(residual))
+        Ok(Some((residual, count)))
     }
 
     fn degrees_of_freedom(&self) -> u64 {

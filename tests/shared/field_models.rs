@@ -54,7 +54,7 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
     }
 
     fn energy(&self, worker: &mut Worker<'w>, x: &Field) -> Result<f64, InferenceError> {
-        let rest = self.normalized_residual(worker, x)?.unwrap();
+        let (rest, _) = self.normalized_residual(worker, x)?.unwrap();
         Ok(worker.dot(&rest, &rest)? / 2.0)
     }
 
@@ -74,10 +74,10 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
         Ok(self.model.apply(worker, x, out)?)
     }
 
-    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<Field>, InferenceError> {
+    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<(Field, u64)>, InferenceError> {
         let mut rest = self.model.value(worker, x)?;
         worker.axpby(1.0, &self.data, -1.0, &mut rest)?;
-        Ok(Some(rest))
+        Ok(Some((rest, self.degrees_of_freedom())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {

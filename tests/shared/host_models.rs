@@ -100,12 +100,13 @@ impl LogLikelihood<Host> for Problem {
         Ok(())
     }
 
-    fn normalized_residual(&self, _: &mut Host, x: &Vec<f64>) -> Result<Option<Vec<f64>>, InferenceError> {
+    fn normalized_residual(&self, _: &mut Host, x: &Vec<f64>) -> Result<Option<(Vec<f64>, u64)>, InferenceError> {
         let one = |(s, d): (f64, &f64)| match self.noise {
             Noise::Poisson => (d - s) / s.sqrt(),
             Noise::Gaussian { std } | Noise::Student { std, .. } => (d - s) / std,
         };
-        Ok(Some(self.value(x).into_iter().zip(&self.data).map(one).collect()))
+        let residual = self.value(x).into_iter().zip(&self.data).map(one).collect();
+        Ok(Some((residual, self.degrees_of_freedom())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {

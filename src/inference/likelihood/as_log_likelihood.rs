@@ -34,8 +34,9 @@ impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
         Likelihood::transformation(self, worker, x, out)
     }
 
-    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<Field>, InferenceError> {
-        Likelihood::normalized_residual(self, worker, x)
+    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<(Field, u64)>, InferenceError> {
+        let counts = self.terms.iter().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
+        Ok(Likelihood::normalized_residual(self, worker, x)?.map(|residual| (residual, counts.sum())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {
