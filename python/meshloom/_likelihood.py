@@ -13,7 +13,8 @@ from ._space import Fields, Leaf
 
 
 class DataReport(NamedTuple):
-    """How well a data set is met: squares of residuals over the noise's deviation have mean 1 where model and noise are right, residuals have mean 0."""
+    """How well a data set is met: squares of residuals over the noise's deviation have mean 1 where model and noise are right (but for
+    Student's t distribution, see `StudentT`), residuals have mean 0."""
 
     name: str
     reduced_chi_squared: float
@@ -187,7 +188,11 @@ def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
 
 
 def StudentT(data, dof, noise_std=1.0, *, name="data", mask=None, comm=None):
-    """Data by Student's t distribution with `dof` degrees of freedom, which forgives outliers. See `Gaussian`."""
+    """Data by Student's t distribution with `dof` degrees of freedom, which forgives outliers. See `Gaussian`.
+
+    Its residuals are NIFTy's, whose squares have the mean ``(dof + 1) / (dof + 3) * dof / (dof - 2)`` where model and noise are right: 2 for 3 degrees of freedom,
+    1.25 for 5, and infinite for 2 or fewer.
+    """
     found = _OfData("student_t", data, {"number": float(dof)}, 1, name=name, mask=mask, comm=comm)
     found._each("noise_std", noise_std)
     return found

@@ -43,8 +43,8 @@ pub trait LogLikelihood<S: VectorSpace> {
     fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
     /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, and how many data of it count, over all ranks: squares
-    /// have mean 1 where the model is right. (Not so of Student's t distribution: see [`Likelihood::student_t`](super::Likelihood::student_t).) `None`
-    /// where there is no such vector.
+    /// have mean 1 where model and noise are right, but for Student's t distribution ([`Likelihood::student_t`](super::Likelihood::student_t)). `None` where there
+    /// is no such vector.
     ///
     /// # Errors
     /// What its work can fail with.

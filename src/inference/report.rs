@@ -24,7 +24,8 @@ pub struct IterationReport {
     pub steps: u64,
     /// Applications of the averaged metric for them.
     pub applications: u64,
-    /// Reduced chi-squared of the data whose likelihood has normalized residuals, and of the latent values, averaged over samples: 1 is to be expected.
+    /// Reduced chi-squared of the data whose likelihood has normalized residuals, and of the latent values, averaged over samples: 1 is to be expected, but for data of
+    /// Student's t distribution ([`Likelihood::student_t`](super::Likelihood::student_t)).
     pub chi_squared: [Option<f64>; 2],
     /// Time it took.
     pub seconds: f64,

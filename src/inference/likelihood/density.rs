@@ -161,7 +161,8 @@ fn check_dof(data: &Data<'_>, dof: f64) -> Result<(), InferenceError> {
     data.fault(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
 }
 
-/// Student's t distribution around s, with `dof` degrees of freedom.
+/// Student's t distribution around s, with `dof` degrees of freedom. Its residual is the root of the metric times the distance, whose square has another mean
+/// than 1 ([`Likelihood::student_t`](super::Likelihood::student_t)).
 pub(super) fn student_t(
     worker: &mut Worker<'_>,
     data: &Data<'_>,

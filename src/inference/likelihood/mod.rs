@@ -59,7 +59,7 @@ impl std::fmt::Debug for Likelihood {
 pub struct DataSetReport {
     /// Its name.
     pub name: String,
-    /// The mean of squares of its normalised residuals: 1 where the model and its noise are right.
+    /// The mean of squares of its normalised residuals: 1 where the model and its noise are right, but for Student's t distribution ([`Likelihood::student_t`]).
     pub reduced_chi_squared: f64,
     /// The mean of its normalised residuals: 0 there.
     pub mean: f64,
@@ -112,6 +112,9 @@ impl Likelihood {
     }
 
     /// Data around what a model says by Student's t distribution with `dof` degrees of freedom, which forgives outliers.
+    ///
+    /// Its normalised residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` for t degrees of freedom, as NIFTy has them. Where model and noise are right the mean of
+    /// their squares is `(t + 1) / (t + 3) * t / (t - 2)` (2 for t = 3, 1.25 for t = 5), and infinite for t of 2 or less: there it grows with the number of data.
     ///
     /// # Errors
     /// As [`gaussian`](Self::gaussian); for degrees of freedom that are not positive.
