@@ -1,5 +1,7 @@
 """Priors: numbers of given distributions, and correlated fields, as models of standard normal numbers."""
 
+import collections.abc
+
 import numpy as np
 
 from . import _native
@@ -78,7 +80,8 @@ class CorrelatedField(Model):
         -------
         wavenumbers, amplitude : ndarray
         """
-        x = {name: x[name] for name in self.domain if name in x}
+        if isinstance(x, collections.abc.Mapping):
+            x = {name: x[name] for name in self.domain if name in x}
         return self._field.amplitude(given(self._native.domain, x, self._comm), whole_number(group, "group"))
 
 

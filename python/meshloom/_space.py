@@ -32,9 +32,9 @@ class Leaf:
         # Of points: which of all they are, as the library knows it.
         self._points = points
 
-    def _place(self):
-        """One real number at each of its places."""
-        return Leaf(self.kind, self.shape, self.size, points=self._points)
+    def _place(self, complex=False):
+        """One number at each of its places, real unless asked for."""
+        return Leaf(self.kind, self.shape, self.size, complex, points=self._points)
 
     @classmethod
     def _of(cls, native, axes):

@@ -117,11 +117,15 @@ def hartley(space, adjoint=False, comm=None):
 
 
 def diagonal(space, factors, comm=None):
-    """Multiplication of the only leaf of `space` by factors, one for each of its values."""
-    space, comm = space_of(space), resolve(comm)
-    factors = factors if isinstance(factors, collections.abc.Mapping) else {name: factors for name in space.leaves}
-    arrays = [_field(leaf, name, factors[name], comm) for name, leaf in space.leaves.items()]
-    return Model(_native.diagonal(comm, space._native(), arrays), comm, space._axes)
+    """Multiplication of the only leaf of `space` by factors, one for each of its places, which counts for all components."""
+
+    def make(comm, space):
+        name, leaf = space._only("a diagonal")
+        place = leaf._place(leaf.complex)
+        own = factors[name] if isinstance(factors, collections.abc.Mapping) else factors
+        return _native.diagonal(comm, space._native(), place._native(name), _field(place, name, own, comm))
+
+    return _linear(space, "a diagonal", comm, make)
 
 
 def _field(leaf, name, values, comm):
@@ -132,11 +136,13 @@ def _field(leaf, name, values, comm):
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
-    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products."""
+    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products. All
+    components are convolved with the one kernel."""
 
     def make(comm, space):
         name, leaf = space._only("a convolution")
-        return _native.convolution(comm, space._native(), _field(leaf, name, kernel, comm), bool(adjoint))
+        place = leaf._place()
+        return _native.convolution(comm, space._native(), place._native(name), _field(place, name, kernel, comm), bool(adjoint))
 
     return _linear(space, "a convolution", comm, make)
 

@@ -85,28 +85,33 @@ pub fn fourier(
     })
 }
 
-/// Multiplication by the values of a field.
+/// Multiplication by the values of a field, of which there is one at each place.
 #[pyfunction]
 pub fn diagonal(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
-    factors: Vec<Bound<'_, PyAny>>,
+    place: LeafTuple,
+    factors: Bound<'_, PyAny>,
 ) -> PyResult<NativeModel> {
-    let factors = given(&comm.get().session, factors)?;
-    made(comm, leaves, move |_, domain| Ok(Model::new(Diagonal::new(domain, &field(domain, factors)?)?)))
+    let factors = given(&comm.get().session, vec![factors])?;
+    made(comm, leaves, move |worker, domain| {
+        let factors = field(&space(worker, &[place])?, factors)?;
+        Ok(Model::new(Diagonal::new(domain, &factors)?))
+    })
 }
 
-/// The periodic convolution with a field of the same grid.
+/// The periodic convolution with a field of the same grid, of which there is one number at each place.
 #[pyfunction]
 pub fn convolution(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
+    place: LeafTuple,
     kernel: Bound<'_, PyAny>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
     let kernel = given(&comm.get().session, vec![kernel])?;
     made(comm, leaves, move |worker, domain| {
-        let kernel = field(domain, kernel)?;
+        let kernel = field(&space(worker, &[place])?, kernel)?;
         Ok(turned(Convolution::new(worker, domain, &kernel)?, adjoint))
     })
 }

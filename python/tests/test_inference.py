@@ -134,6 +134,12 @@ def test_a_correlated_field_is_amplitudes_times_excitations():
     each = amplitude[np.abs(waves[..., None] - k).argmin(axis=-1)]
     modes = np.fft.fft2(each * np.asarray(x["sky/xi"]))
     assert np.abs(np.asarray(sky(x)) - (1.5 + modes.real + modes.imag)).max() < 1e-4
+    # Where all is fixed but the excitations they are the only leaf.
+    fixed = mi.CorrelatedFieldMaker()
+    fixed.set_amplitude_total_offset(0.0, 1.0)
+    fixed.add_fluctuations(8, 1.0, 1.0, -2.0)
+    only = fixed.finalize()
+    assert all(np.array_equal(*both) for both in zip(only.amplitude(np.zeros(8)), only.amplitude({"xi": np.zeros(8), "other": 0})))
     # The prior's deviation over realisations, by the amplitude.
     assert amplitude.shape == k.shape and np.all(amplitude > 0) and k[0] == 0
     matern = mi.CorrelatedFieldMaker()

@@ -52,6 +52,22 @@ def test_adjoints_and_composition():
     assert set(found) == {"x", "y"} and np.array_equal(np.asarray(found["y"]), -x)
 
 
+def test_factors_and_kernels_count_for_all_components():
+    space = op.Space(x=op.cells((3, 4), components=2))
+    x, factors = RNG.standard_normal((2, 3, 4)).astype(np.float32), RNG.standard_normal((3, 4)).astype(np.float32)
+    diagonal = op.diagonal(space, factors)
+    assert np.abs(np.asarray(diagonal(x)) - factors * x).max() < 1e-6
+    convolved = np.fft.ifft2(np.fft.fft2(x) * np.fft.fft2(factors)).real
+    assert np.abs(np.asarray(op.convolution(space, factors)(x)) - convolved).max() < 1e-5
+    for wrong in (op.diagonal, op.convolution):
+        with pytest.raises(ValueError):
+            wrong(space, x)
+    # Complex values may have complex factors.
+    modes = op.Space(y=op.half_spectrum(6))
+    y, phase = (RNG.standard_normal(4) + 1j * RNG.standard_normal(4) for _ in range(2))
+    assert np.abs(np.asarray(op.diagonal(modes, phase)(y)) - phase * y).max() < 1e-5
+
+
 def pairs(model, adjoint):
     """Both sides of the definition of an adjoint, for random fields."""
     x, y = np.asarray(model.random(1)), np.asarray(adjoint.random(2))
