@@ -63,7 +63,8 @@ class Linearisation:
         return result(model.target, self._native.jvp(given(model._native.domain, tangent, model._comm)))
 
     def vjp(self, cotangent):
-        """A cotangent, a field of what the model gives, times the derivative."""
+        """A cotangent, a field of what the model gives, times the derivative: the adjoint, with the real and imaginary parts of complex numbers as two real ones,
+        which is the conjugate of JAX's for the conjugate cotangent."""
         model = self._model
         return result(model.domain, self._native.vjp(given(model._native.target, cotangent, model._comm)))
 

@@ -325,7 +325,7 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
 
 
 def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):
-    """A bound of how probable the data are under the model, from the samples of a fit: an `Evidence`.
+    """A bound of how probable the data are under the model, from the samples of a fit: an `Evidence`. Of a fit without samples it is Laplace's approximation.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):
     directions : int
         Directions of the metric that are looked at, at most; their vectors are kept.
     tolerance : float
-        None is looked at after one that would add less than this for all that are left.
+        None is looked at after a new beginning that would add less than this for all that are left.
     """
     if not isinstance(samples, Samples):
         raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")

@@ -143,7 +143,7 @@ class CorrelatedFieldMaker:
         prefix : str
             The branch of the group's latent values, below that of the field.
         non_parametric_kind : {"power", "amplitude"}
-            Which of both follows the power law.
+            Which of both follows the power law. NIFTy.re has "amplitude" where nothing is said.
         """
         if non_parametric_kind not in ("power", "amplitude"):
             raise ValueError(f'non_parametric_kind is {non_parametric_kind!r}, not "power" or "amplitude"')
@@ -160,7 +160,7 @@ class CorrelatedFieldMaker:
         shape, distances, prefix
             As in `add_fluctuations`.
         scale, cutoff : pair of float
-            Log-normal.
+            Log-normal. `cutoff` is a wavenumber, in 2 pi over a length; NIFTy's is in 1 over a length, and 2 pi times as small.
         loglogslope : pair of float
             Of the power spectrum at large wavenumbers: normal.
         renormalize_amplitude : bool

@@ -107,7 +107,10 @@ def _linear(space, what, comm, make):
 
 
 def fourier(space, adjoint=False, comm=None):
-    """The Fourier transform of the only leaf of `space`, real cells, to a half spectrum; or its adjoint, from modes to those cells."""
+    """The Fourier transform of the only leaf of `space`, real cells, to a half spectrum; or its adjoint, from modes to those cells.
+
+    The adjoint, and `vjp`, are by the inner product of real and imaginary parts as real numbers: ``Re sum conj(y) F x``; JAX's `vjp` has `y` in place of its conjugate.
+    """
     return _linear(space, "a transform", comm, lambda comm, space: _native.fourier(comm, space._native(), False, bool(adjoint)))
 
 

@@ -37,7 +37,7 @@ pub struct EvidenceBound {
 /// directions are looked at, whose vectors are all kept, and none after a new beginning that adds less than `tolerance` for all that are left. All ranks of all
 /// groups call it.
 ///
-/// Latent values that were point estimates of samples are taken as if these varied them: the value is too large then by up to half of their number.
+/// Latent values that were point estimates of samples are taken as if these varied them: the value is too large then by half of their number.
 ///
 /// # Errors
 /// [`InferenceError::NotFinite`], [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
