@@ -190,6 +190,15 @@ fn lines_inside_planes_bind_one_window_of_each_array() {
     assert!(matches!(error, ExchangeError::Device(DeviceError::TooManyWindows { .. })), "{error}");
 }
 
+/// Copies restore the natural order, over more points than a driver lets one loop take (65,535 rounds of 8 invocations).
+#[test]
+fn copies_of_long_axes_are_whole() {
+    let spec = complex([1, 600_000, 2]).natural();
+    let input = random::<[f32; 2]>(cells(&spec), 1);
+    let there = forward::<[f32; 2]>(&Setup::on([1, 2]), &spec, &input);
+    same(&there, &forward::<[f32; 2]>(&Setup::default(), &spec, &input), "natural, long");
+}
+
 #[test]
 fn any_axes_may_be_transformed() {
     for mask in 1..8u8 {

@@ -13,6 +13,8 @@ use crate::gpu::machine::{REGISTERS, SECTOR};
 
 /// Workgroup memory of the floor.
 const FLOOR_BYTES: u64 = 16384;
+/// Points that an invocation moves.
+const MOVED: u64 = 16;
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,6 +250,26 @@ impl LineKernel {
         real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
+    /// Lines of the kernel for each line of the axis: those of a factor of it, or the pieces in which it is moved. A loop over a whole axis would leave
+    /// most of a device idle, and some drivers end it early ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
+    pub(super) fn count(&self) -> u64 {
+        match self.four_step {
+            Some(step) => step.count,
+            None if self.work == Work::Copy => self.input.stored(self.n).div_ceil(self.moved_points()).max(1),
+            None => 1,
+        }
+    }
+
+    /// Invocations that move a piece of a line.
+    fn movers(&self) -> u64 {
+        if self.strided() { 8 } else { self.n.clamp(1, 64) }
+    }
+
+    /// Points of such a piece.
+    pub(super) fn moved_points(&self) -> u64 {
+        MOVED * self.movers()
+    }
+
     /// Points of the complex transform inside.
     pub(super) fn core_points(&self) -> u64 {
         if self.packed() { self.n / 2 } else { self.points }
@@ -266,7 +288,7 @@ impl LineKernel {
     /// How it is laid out, or none if a line does not fit.
     pub fn shape(&self, limits: Limits) -> Option<LineWorkgroup> {
         if self.work == Work::Copy {
-            let lanes = if self.strided() { 8 } else { self.n.clamp(1, 64) };
+            let lanes = self.movers();
             let core = Core::Direct(super::core::RadixStages { lanes, radices: vec![1] });
             let cells = LineCells::default();
             return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true, cells });

@@ -22,7 +22,7 @@ pub(super) struct PassArrays {
 /// Bytes of its input and of its output that a dispatch reaches; none of an array in blocks, over which lines are spread.
 fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
     let [c0, c1, result, lines] = params.line_sizes.map(u64::from);
-    let fields = lines / (c0 * c1 * kernel.four_step.map_or(1, |step| step.count));
+    let fields = lines / (c0 * c1 * kernel.count());
     let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
     let along = |side: &Side, first: [u32; 4], stride: u32, results: u64| {
         let ([offset, s0, s1, s2], points) = (first.map(u64::from), side.stored(kernel.n));

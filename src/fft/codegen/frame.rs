@@ -90,9 +90,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The counters of a line: of the other axes and fields, and of the other factors of the axis.
+    /// The counters of a line: of the other axes and fields, and of the other factors of the axis or its pieces.
     fn counters(&self) -> String {
-        let count = self.kernel.four_step.map_or(1, |step| step.count);
+        let count = self.kernel.count();
         match (count, self.kernel.axis) {
             (1, _) => "let c = counters(clamped);".to_string(),
             // That of the factors is the fastest, unless other axes lie between it and memory.

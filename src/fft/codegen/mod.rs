@@ -169,8 +169,12 @@ impl<'a> Writer<'a> {
 
     fn copy(&mut self) {
         let stored = self.kernel.input.stored(self.kernel.n);
-        let lanes = self.shape.lanes;
-        self.code.line(format!("for (var at = lane; at < {stored}u; at += {lanes}u) {{"));
+        let (lanes, points) = (self.shape.lanes, self.kernel.moved_points());
+        let [first, end] = match self.kernel.count() {
+            1 => ["lane".to_string(), format!("{stored}u")],
+            _ => [format!("counter * {points}u + lane"), format!("min((counter + 1u) * {points}u, {stored}u)")],
+        };
+        self.code.line(format!("for (var at = {first}; at < {end}; at += {lanes}u) {{"));
         let at = Index::Text("at".into());
         let value = self.fetch(self.kernel.input.format, &at);
         let value = self.after_load(&value, &at);
@@ -193,5 +197,39 @@ impl LineKernel {
             .flag("output_blocked", self.output.order == Order::Blocked)
             .group((shape.lanes * shape.lines) as u32);
         (callbacks.bind(source), table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fft::core::Limits;
+    use crate::fft::line::{LineFormat, Side, Span};
+
+    #[test]
+    fn the_pieces_of_a_copy_cover_its_line() {
+        let limits =
+            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+        let side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
+        let (precision, work, four_step, in_place) = (Precision::Single, Work::Copy, None, false);
+        for axis in [1, 2] {
+            let kernel = |n: u64| LineKernel {
+                precision,
+                axis,
+                n,
+                points: n,
+                work,
+                input: side,
+                output: side,
+                four_step,
+                in_place,
+            };
+            for n in [1, 5, 128, 129, 1024, 1025, 600_000, 4_400_000] {
+                let (kernel, lanes) = (kernel(n), kernel(n).shape(limits).unwrap().lanes);
+                let (count, points) = (kernel.count(), kernel.moved_points());
+                assert!((count - 1) * points < n && n <= count * points, "{n}: {count} of {points}");
+                assert!(points <= 16 * lanes, "{n}: an invocation takes few rounds");
+            }
+        }
     }
 }

@@ -96,7 +96,7 @@ impl Stage {
         let (axis, [slow, fast], tile) = (self.axis, self.across(), &part.cells);
         let len = |a: usize| tile[a].end - tile[a].start;
         let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
-        let count = kernel.four_step.map_or(1, |step| step.count);
+        let count = kernel.count();
         let fields = part.fields.end - part.fields.start;
         let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, part, input);
         let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
