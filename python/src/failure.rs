@@ -121,7 +121,9 @@ fn is_about_values(error: &meshloom::Error) -> bool {
             !matches!(error, FftError::NoDouble { .. } | FftError::TooLarge { .. } | FftError::Mismatch { .. })
         }
         E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
-        E::Mesh(error) => matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. }),
+        E::Mesh(error) => {
+            matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. } | MeshError::Bins { .. })
+        }
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
         E::Inference(error) => {
             use InferenceError as I;

@@ -104,7 +104,7 @@ impl ModeBinner {
     /// all get the result. Waits for the device.
     ///
     /// # Errors
-    /// [`MeshError::Size`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, that is not finite, the same on all
+    /// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, that is not finite, the same on all
     /// ranks; [`MeshError`] of the device or the ranks, [`DeviceError::Misuse`] for arrays that are too short.
     pub fn measure(
         &self,
@@ -124,7 +124,7 @@ impl ModeBinner {
         let factors = factors(geometry, modes.window);
         let largest = self.largest(recorder, comm, geometry, modes)?;
         let scale = Scale::new(largest, &factors, comm)?;
-        let bins = ModeBins::new(geometry);
+        let bins = ModeBins::new(geometry)?;
         let sums = self.sum(recorder, geometry, modes, &bins, &factors, &scale)?;
         recorder.submit()?;
         // While the device sums.

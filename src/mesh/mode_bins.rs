@@ -2,12 +2,15 @@
 
 use std::f64::consts::PI;
 
+use super::error::MeshError;
 use super::fixed_point::Unit;
 use super::spectrum::SpectrumGeometry;
 use crate::fft::Wave;
 
 /// Squares beyond all bins; the sum of three stays within 64 bits.
 const FAR: f64 = (1u64 << 60) as f64;
+/// Bins at most: the last whose edges are below [`FAR`].
+const MOST_BINS: u64 = (1 << 14) - 1;
 
 /// The bins of a spectrum: one fundamental mode of the longest side wide, around its multiples, from 1 up to the Nyquist frequency of
 /// the coarsest axis.
@@ -25,11 +28,16 @@ pub(super) struct ModeBins {
 pub(super) type ModeSums = Vec<[i128; 2]>;
 
 impl ModeBins {
-    pub fn new(geometry: &SpectrumGeometry) -> Self {
+    /// The bins of a spectrum, or [`MeshError::Bins`] where there would be too many.
+    pub fn new(geometry: &SpectrumGeometry) -> Result<Self, MeshError> {
         let (shape, size) = (geometry.shape, geometry.size);
         let longest = size.iter().fold(0.0, |a: f64, &b| a.max(b));
         let fundamental = 2.0 * PI / longest;
         let nyquist = (0..3).map(|a| PI * shape[a] as f64 / size[a]).fold(f64::INFINITY, f64::min);
+        let count = (nyquist / fundamental + 1e-9).floor() as u64;
+        if count > MOST_BINS {
+            return Err(MeshError::Bins { bins: count, most: MOST_BINS });
+        }
         let squares = [0, 1, 2].map(|axis| {
             let square = |index: u64| {
                 // Whole numbers along the longest side.
@@ -38,7 +46,7 @@ impl ModeBins {
             };
             geometry.part[axis].clone().map(square).collect()
         });
-        ModeBins { count: (nyquist / fundamental + 1e-9).floor() as usize, nyquist, squares }
+        Ok(ModeBins { count: count as usize, nyquist, squares })
     }
 
     /// The bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
@@ -112,7 +120,7 @@ mod tests {
     #[test]
     fn bins_are_those_of_the_rounded_wavenumber() {
         let cube = SpectrumGeometry { shape: [64; 3], size: [10.0; 3], part: [0..64, 0..64, 0..33] };
-        let bins = ModeBins::new(&cube);
+        let bins = ModeBins::new(&cube).unwrap();
         assert_eq!(bins.count, 32);
         // Squares are whole numbers, and no edge is one.
         for square in 0..(3 * 32 * 32u64) {
@@ -123,14 +131,28 @@ mod tests {
         assert_eq!(bins.of(1 << 61), usize::MAX);
         // A mode on an edge belongs to the bin above: 1.5 of the fundamental mode.
         let flat = SpectrumGeometry { shape: [8, 12, 8], size: [3.0, 2.0, 3.0], part: [0..8, 0..12, 0..5] };
-        let bins = ModeBins::new(&flat);
+        let bins = ModeBins::new(&flat).unwrap();
         assert_eq!((bins.of(bins.squares[1][1]), bins.of(bins.squares[1][1] - 1)), (2, 1));
+    }
+
+    #[test]
+    fn there_are_as_many_bins_as_squares_hold() {
+        let line = |cells: u64| SpectrumGeometry {
+            shape: [cells, 1, 1],
+            size: [cells as f64, 1.0, 1.0],
+            part: [0..1, 0..1, 0..1],
+        };
+        let longest = SpectrumGeometry { part: [16383..16384, 0..1, 0..1], ..line(2 * MOST_BINS) };
+        let bins = ModeBins::new(&longest).unwrap();
+        assert_eq!((bins.count as u64, bins.of(bins.squares[0][0]) as u64), (MOST_BINS, MOST_BINS));
+        let more = ModeBins::new(&line(2 * MOST_BINS + 2)).map(|bins| bins.count);
+        assert_eq!(more, Err(MeshError::Bins { bins: MOST_BINS + 1, most: MOST_BINS }));
     }
 
     #[test]
     fn sums_of_parts_are_those_of_the_whole() {
         let whole = SpectrumGeometry { shape: [7, 6, 8], size: [3.0, 1.1, 2.3], part: [0..7, 0..6, 0..5] };
-        let bins = ModeBins::new(&whole);
+        let bins = ModeBins::new(&whole).unwrap();
         let want = bins.sums(&whole);
         let mut plain = vec![0i128; bins.count + 1];
         for (i, j, k) in (0..7).flat_map(|i| (0..6).flat_map(move |j| (0..5).map(move |k| (i, j, k)))) {
@@ -144,7 +166,7 @@ mod tests {
         let mut sums = vec![[0; 2]; want.len()];
         for part in [[0..3, 0..6, 0..5], [3..7, 0..2, 0..5], [3..7, 2..6, 0..1], [3..7, 2..6, 1..5]] {
             let geometry = SpectrumGeometry { part, ..whole.clone() };
-            for (sum, more) in sums.iter_mut().zip(ModeBins::new(&geometry).sums(&geometry)) {
+            for (sum, more) in sums.iter_mut().zip(ModeBins::new(&geometry).unwrap().sums(&geometry)) {
                 *sum = [sum[0] + more[0], sum[1] + more[1]];
             }
         }

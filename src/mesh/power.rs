@@ -31,7 +31,7 @@ pub struct Bin {
 /// it and all get the result; bins without modes are left out.
 ///
 /// # Errors
-/// [`MeshError::Size`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, whose power is not finite, the
+/// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, whose power is not finite, the
 /// same on all ranks; [`MeshError::Comm`] when another rank fails.
 pub fn power_spectrum(
     comm: &Communicator,
@@ -39,7 +39,7 @@ pub fn power_spectrum(
     power: impl Fn(usize, [Wave; 3]) -> f64,
 ) -> Result<Vec<Bin>, MeshError> {
     sides(geometry.size)?;
-    let bins = ModeBins::new(geometry);
+    let bins = ModeBins::new(geometry)?;
     let scale = geometry.scale();
 
     let mut largest = [0u64];
