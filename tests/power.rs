@@ -754,9 +754,12 @@ fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
 fn products_of_modes_are_those_of_the_host() {
     let options = Options::from_env().unwrap();
     for (ranks, shape, size, window) in [
-        (1, [12, 10, 14], [3.0, 3.0, 3.0], None),
+        // Squares of wavenumbers beyond f32, and below it.
+        (1, [12, 10, 14], [3e-25; 3], None),
         (3, [9, 7, 6], [1.0, 2.0, 1.3], Some(Window::Tsc)),
-        (2, [8, 1, 8], [5.0; 3], None),
+        (2, [8, 1, 8], [5e22; 3], None),
+        // So flat that modes across are beyond all bins.
+        (1, [8, 4, 6], [2.0, 1e-50, 2.0], None),
     ] {
         let half = shape[2] / 2 + 1;
         let whole = SpectrumGeometry { shape, size, part: [0..shape[0], 0..shape[1], 0..half] };

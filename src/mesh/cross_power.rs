@@ -6,10 +6,10 @@
 use super::axpby::Axpby;
 use super::error::MeshError;
 use super::mode_binner::{ModeBinner, Modes};
-use super::power::Bin;
+use super::mode_bins::ModeBins;
+use super::power::{Bin, sides};
 use super::spectrum::SpectrumGeometry;
 use crate::comm::Communicator;
-use crate::fft::Wave;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{extent, volume};
 
@@ -85,6 +85,7 @@ impl ModeBinner {
             let why = format!("the line of sight is along axis {axis}, and there are 0 to 2");
             return Err(DeviceError::Misuse { what: "ModeBinner::multipoles".into(), why }.into());
         }
+        sides(geometry.size)?;
         let along = line_of_sight(recorder, geometry, modes.modes, axis)?;
         let shifted = modes.shifted.map(|shifted| line_of_sight(recorder, geometry, shifted, axis)).transpose()?;
         let along = Modes { modes: &along, shifted: shifted.as_ref(), window: modes.window };
@@ -125,11 +126,8 @@ fn line_of_sight(
     geometry: &SpectrumGeometry,
     modes: &Array<[f32; 2]>,
     axis: usize,
-) -> Result<Array<[f32; 2]>, DeviceError> {
-    let count = volume(&geometry.part);
-    let square = |axis: usize, index: u64| Wave::new(index, geometry.shape[axis], geometry.size[axis]).k.powi(2) as f32;
-    let squares: Vec<f32> =
-        (0..3).flat_map(|axis| geometry.part[axis].clone().map(move |index| square(axis, index))).collect();
+) -> Result<Array<[f32; 2]>, MeshError> {
+    let (count, squares) = (volume(&geometry.part), ModeBins::new(geometry)?.real_squares());
     let table = recorder.gpu().array::<f32>("mesh::squares", squares.len() as u64)?;
     recorder.upload(&table, 0, &squares)?;
     // What is beyond the part stays nothing.

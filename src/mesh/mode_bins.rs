@@ -49,6 +49,12 @@ impl ModeBins {
         Ok(ModeBins { count: count as usize, nyquist, squares })
     }
 
+    /// The [`squares`](Self::squares) as real numbers, in fundamental modes: those of modes in bins, whatever the unit of length is; beyond all bins
+    /// they end at some number.
+    pub fn real_squares(&self) -> Vec<f32> {
+        self.squares.iter().flatten().map(|&square| square as f32 / 2f32.powi(32)).collect()
+    }
+
     /// The bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
     pub fn of(&self, square: u64) -> usize {
         // The lower edge of a bin from 1 on, (bin - 1/2)^2.
@@ -147,6 +153,20 @@ mod tests {
         assert_eq!((bins.count as u64, bins.of(bins.squares[0][0]) as u64), (MOST_BINS, MOST_BINS));
         let more = ModeBins::new(&line(2 * MOST_BINS + 2)).map(|bins| bins.count);
         assert_eq!(more, Err(MeshError::Bins { bins: MOST_BINS + 1, most: MOST_BINS }));
+    }
+
+    #[test]
+    fn squares_as_real_numbers_know_no_unit_of_length() {
+        let of = |unit: f64, flat: f64| {
+            let size = [3.0 * unit, 1.5 * unit, flat * unit];
+            let geometry = SpectrumGeometry { shape: [4, 2, 4], size, part: [0..4, 0..2, 0..3] };
+            ModeBins::new(&geometry).unwrap().real_squares()
+        };
+        assert_eq!(of(1.0, 1.0), [0.0, 1.0, 4.0, 1.0, 0.0, 4.0, 0.0, 9.0, 36.0]);
+        for unit in [1e-50, 1e50] {
+            assert_eq!(of(unit, 1.0), of(1.0, 1.0));
+        }
+        assert!(of(1.0, 1e-50).iter().all(|square| (0.0..=268_435_456.0).contains(square)));
     }
 
     #[test]
