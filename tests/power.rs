@@ -869,6 +869,11 @@ fn the_program_writes_cross_spectra_and_multipoles() {
             "{row:?}"
         );
     }
+    // A field of one layer has no bins, and each column one name.
+    let layer = scratch.save("layer.npy", &[4, 4, 1], &[1.0f32; 16]);
+    let out = scratch.run(&layer, "--box 1 --multipoles x");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(std::fs::read_to_string(scratch.path("out.csv")).unwrap().trim_end(), "k,P,modes,P2,P4");
     let small = scratch.save("small.npy", &[4, 4, 4], &[1.0f32; 64]).display().to_string();
     for (words, code, says) in [
         (format!("--cross {small}"), 1, "one mesh"),

@@ -120,8 +120,8 @@ impl Table {
         let modes: Vec<u64> = self.bins.iter().map(|bin| bin.modes).collect();
         let mut columns = vec![("k", Column::F64(&k)), ("P", Column::F64(&power)), ("modes", Column::U64(&modes))];
         columns.extend(self.columns.iter().map(|(name, values)| (*name, Column::F64(values))));
-        // Without points there are no rows; the names of the columns stay.
-        if self.bins.is_empty() {
+        // Without points nothing is measured; the names of the columns stay.
+        if self.columns.is_empty() {
             let further = [(arguments.cross.is_some(), &CROSS[..]), (arguments.multipoles.is_some(), &MULTIPOLES[..])];
             let names = further.iter().filter(|(asked, _)| *asked).flat_map(|(_, names)| *names);
             columns.extend(names.map(|name| (*name, Column::F64(&[]))));
