@@ -72,6 +72,10 @@ impl Core {
             return None;
         }
         let shortest = 2 * n - 1;
+        // No longer line fits then, and all of them would be looked at, which takes seconds.
+        if shortest > limits.alone && shortest * bytes > limits.workgroup_bytes {
+            return None;
+        }
         let lengths = (shortest..=good_size(shortest).next_power_of_two()).filter(|&m| is_good_size(m));
         let all = lengths.filter_map(|m| stages(m, limits, bytes).map(|(stages, cost)| (m, stages, cost)));
         let (padded, stages, _) = all.min_by_key(|&(m, _, cost)| (cost, m))?;
@@ -178,6 +182,17 @@ mod tests {
             assert!(Core::new(n, FLOOR, 4).is_some(), "{n}");
         }
         assert!(Core::new(4096, FLOOR, 8).is_none() && Core::new(2048, FLOOR, 8).is_some());
+    }
+
+    #[test]
+    fn lengths_beyond_a_workgroup_are_refused_at_once() {
+        // Looking at all lengths of convolutions of this prime would take longer than anybody waits.
+        assert_eq!(Core::new((1 << 61) - 1, FLOOR, 4), None);
+        // The longest convolution that fits has 4096 points.
+        assert!(Core::new(2039, FLOOR, 4).is_some() && Core::new(2053, FLOOR, 4).is_none());
+        // One invocation needs no workgroup memory.
+        let none = Limits { workgroup_bytes: 0, ..FLOOR };
+        assert!(Core::new(8, none, 4).is_some() && Core::new(17, none, 4).is_none());
     }
 
     #[test]
