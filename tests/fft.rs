@@ -15,7 +15,7 @@ use meshloom::fft::{
     FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Value,
     Values,
 };
-use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Recorder};
+use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Profile, Recorder};
 use meshloom::grid::{FieldLayout, Grid, LayoutError};
 use proptest::prelude::*;
 
@@ -188,6 +188,21 @@ fn lines_inside_planes_bind_one_window_of_each_array() {
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
     let error = transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap_err();
     assert!(matches!(error, ExchangeError::Device(DeviceError::TooManyWindows { .. })), "{error}");
+}
+
+/// The first of several passes reads all into scratch that stages share, and the last writes over what the first has read.
+#[test]
+fn stages_of_several_passes_work_in_place() {
+    // Tiles of full sectors need two passes along x and y; long lines do on any device.
+    let tiles = Setup { tuning: Some(TransformTuning::profile(Profile::Gpu)), ..Setup::default() };
+    let alone = Setup::default();
+    for (setup, cells) in [(&tiles, [1100, 1100, 1]), (&alone, [2, 10_000, 2])] {
+        check::<[f32; 2]>(setup, &complex(cells), "several passes");
+    }
+    // Two real cells are as many as their modes, and half as long.
+    check::<f32>(&alone, &real([2, 10_000, 2]), "several passes");
+    in_place::<f32>([1, 1], &real([2, 10_000, 2]));
+    in_place::<[f32; 2]>([1, 1], &complex([2, 10_000, 2]));
 }
 
 /// Copies restore the natural order, over more points than a driver lets one loop take (65,535 rounds of 8 invocations).

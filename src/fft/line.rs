@@ -260,6 +260,11 @@ impl LineKernel {
         }
     }
 
+    /// Whether points of an axis of several passes are written elsewhere than they were read, so that it needs two arrays.
+    pub(super) fn moves(&self) -> bool {
+        self.four_step.is_some_and(|step| step.input != step.output)
+    }
+
     /// Invocations that move a piece of a line.
     fn movers(&self) -> u64 {
         if self.strided() { 8 } else { self.n.clamp(1, 64) }

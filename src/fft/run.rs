@@ -100,7 +100,7 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         let mut input = StageInput::Whole(BufferView { array: self.input.array.clone(), place });
         // A field may have ghosts, which are not ours to write.
         let scratch = if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 };
-        let mut executor = Executor { run: self, recorder, comms };
+        let mut executor = Executor { run: self, recorder, comms, scratch: Vec::new() };
         for (i, buffer) in buffers(route, scratch).into_iter().enumerate() {
             if !passes[i].is_empty() {
                 input = executor.stage(i, buffer, input)?;
@@ -163,6 +163,8 @@ struct Executor<'r, 'a, C> {
     run: &'r Run<'a, C>,
     recorder: &'r mut Recorder,
     comms: &'r mut GridComms,
+    /// Scratch between the passes of stages since the last exchange.
+    scratch: Vec<Array<C>>,
 }
 
 impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
@@ -191,16 +193,17 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 }
             }
             [first, middle @ .., last] => {
-                let mut from = self.scratch(stage)?;
+                let [mut from, mut other] = self.scratch(stage)?;
                 while let Some(tile) = input.next(self.recorder, &whole)? {
                     self.record((stage, first), &tile.part, &tile.view, &from)?;
                 }
                 for pass in middle {
-                    // A pass that moves points needs another array.
-                    let moves = pass.kernel.four_step.is_some_and(|step| step.input != step.output);
-                    let to = if moves { self.scratch(stage)? } else { from.clone() };
-                    self.record((stage, pass), &whole, &from, &to)?;
-                    from = to;
+                    if pass.kernel.moves() {
+                        self.record((stage, pass), &whole, &from, &other)?;
+                        std::mem::swap(&mut from, &mut other);
+                    } else {
+                        self.record((stage, pass), &whole, &from, &from)?;
+                    }
                 }
                 for (piece, part) in parts.iter().enumerate() {
                     self.record((stage, last), part, &from, &outputs[piece])?;
@@ -209,6 +212,10 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                     }
                 }
             }
+        }
+        // Where there is an exchange, what was recorded before it is submitted, and memory goes back to the pool.
+        if transpose.is_some() {
+            self.scratch.clear();
         }
         Ok(match (transpose, outputs.into_iter().next()) {
             (None, Some(view)) => StageInput::Whole(view),
@@ -249,11 +256,20 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok(vec![view])
     }
 
-    /// An array for all positions of a stage's axis, between two passes.
-    fn scratch(&self, stage: &Stage) -> Result<BufferView<'a>, DeviceError> {
-        let extent = stage.scratch();
-        let array = self.recorder.gpu().array::<C>("fft::scratch", extent.iter().product::<u64>() * stage.fields[0])?;
-        Ok(BufferView { array: array.raw().clone(), place: Placement::Array { origin: [0; 3], extent } })
+    /// Arrays for all positions of a stage's axis, between its passes: two, or one twice. Stages of one size take the same ones.
+    fn scratch(&mut self, stage: &Stage) -> Result<[BufferView<'a>; 2], DeviceError> {
+        let (extent, len) = (stage.scratch(), stage.scratch_len());
+        let mut arrays: Vec<Array<C>> = self.scratch.iter().filter(|array| array.len() == len).cloned().collect();
+        while arrays.len() < stage.scratch_arrays() {
+            let array = self.recorder.gpu().array::<C>("fft::scratch", len)?;
+            self.scratch.push(array.clone());
+            arrays.push(array);
+        }
+        let view = |array: &Array<C>| BufferView {
+            array: array.raw().clone(),
+            place: Placement::Array { origin: [0; 3], extent },
+        };
+        Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
     /// Records a pass over cells of a stage: of arrays in several windows in parts that reach one, where there are such.

@@ -2,7 +2,6 @@
 
 use super::route::Route;
 use super::stage::Stage;
-use crate::fft::axis::AxisPass;
 
 /// Where a stage writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +46,14 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
     buffers
 }
 
-/// Whether a stage may read and write the same array.
+/// Whether a stage may read and write the same array: each of its lines stays where it is. The first of several passes reads all into scratch before the
+/// last one writes.
 fn can_work_in_place(stage: &Stage) -> bool {
-    let moves = |pass: &AxisPass| pass.kernel.input != pass.kernel.output || pass.kernel.four_step.is_some();
     // Several results of one field would be written over the next field.
     let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
-    let still = stage.ranks == [1, 1] && stage.before == stage.after && !stage.passes.iter().any(moves);
-    stage.passes.len() < 2 && apart && still
+    let read = stage.passes.first().map(|pass| pass.kernel.input);
+    let written = stage.passes.last().map(|pass| pass.kernel.output);
+    stage.ranks == [1, 1] && stage.before == stage.after && read == written && apart
 }
 
 impl Route {
@@ -62,9 +62,16 @@ impl Route {
     /// serve as scratch.
     pub(crate) fn working(&self, output: u64, bytes: &dyn Fn(u64) -> u64) -> [u64; 2] {
         let (mut held, mut most) = (0, 0);
+        // Lengths of the scratch arrays since the last exchange, which stages share.
+        let mut scratch: Vec<u64> = Vec::new();
         for (i, buffer) in buffers(self, output).into_iter().enumerate() {
             let stage = &self.stages[i];
-            held += scratch(stage, bytes);
+            let (len, needed) = (stage.scratch_len(), stage.scratch_arrays());
+            let there = scratch.iter().filter(|other| **other == len).count();
+            for _ in there..needed {
+                held += bytes(len);
+                scratch.push(len);
+            }
             match (buffer, self.between.get(i).and_then(Option::as_ref)) {
                 (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(stage.written()),
                 (Buffer::Pieces, Some(transpose)) => {
@@ -73,6 +80,7 @@ impl Route {
                         .map(|side: usize| pieces.clone().map(|p| bytes(transpose.elements(p)[side])).sum::<u64>());
                     most = most.max(held + sent + received);
                     held = received;
+                    scratch.clear();
                 }
                 _ => {}
             }
@@ -82,10 +90,45 @@ impl Route {
     }
 }
 
-/// Bytes of the scratch between the passes of a stage.
-fn scratch(stage: &Stage, bytes: &dyn Fn(u64) -> u64) -> u64 {
-    let [_, middle @ .., _] = &stage.passes[..] else { return 0 };
-    let moves = |pass: &&AxisPass| pass.kernel.four_step.is_some_and(|step| step.input != step.output);
-    let arrays = 1 + middle.iter().filter(moves).count() as u64;
-    bytes(stage.scratch().iter().product::<u64>() * stage.fields[0]) * arrays
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fft::core::Limits;
+    use crate::fft::plan::Plan;
+    use crate::fft::spec::{Spec, Values};
+    use crate::grid::Grid;
+
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+
+    fn plan(values: Values, parts: [usize; 2]) -> Plan {
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        // Two passes along x and y, one along z.
+        let plan = Plan::new(&Spec::new(values, [4096, 2048, 8]), grid, 0, LIMITS, 1).unwrap();
+        let passes: Vec<_> = plan.forward.stages.iter().map(|stage| stage.passes.len()).collect();
+        assert_eq!(passes, [1, 2, 2]);
+        plan
+    }
+
+    #[test]
+    fn stages_of_several_passes_work_in_place_and_share_scratch() {
+        let elements = |route: &Route, output: u64| route.working(output, &|len| len);
+        let whole = 4096 * 2048 * 8;
+        let complex = plan(Values::Complex, [1, 1]);
+        for route in [&complex.forward, &complex.inverse] {
+            assert_eq!(buffers(route, 0), [Buffer::Output; 3]);
+            assert_eq!(elements(route, 0), [whole; 2]);
+        }
+        // A field of real numbers does not hold its modes.
+        let half = 4096 * 2048 * 5;
+        let real = plan(Values::Real, [1, 1]);
+        assert_eq!((buffers(&real.forward, half), elements(&real.forward, half)), (vec![Buffer::Output; 3], [half; 2]));
+        assert_eq!(buffers(&real.inverse, 0), [Buffer::Work, Buffer::InPlace, Buffer::Output]);
+        assert_eq!(elements(&real.inverse, 0), [2 * half; 2]);
+        // What was recorded before an exchange is gone after it: scratch of y with what it writes, then scratch of x with what came.
+        let slabs = plan(Values::Complex, [2, 1]);
+        let part = whole / 2;
+        assert_eq!(buffers(&slabs.forward, 0), [Buffer::Work, Buffer::Pieces, Buffer::Output]);
+        assert_eq!(elements(&slabs.forward, 0), [4 * part, 2 * part]);
+    }
 }

@@ -75,6 +75,19 @@ impl Stage {
         extent
     }
 
+    /// Elements of the scratch between its passes.
+    pub fn scratch_len(&self) -> u64 {
+        self.scratch().iter().product::<u64>() * self.fields[0]
+    }
+
+    /// Scratch arrays between its passes: a pass in the middle that moves points needs a second one.
+    pub fn scratch_arrays(&self) -> usize {
+        match &self.passes[..] {
+            [_, middle @ .., _] => 1 + usize::from(middle.iter().any(|pass| pass.kernel.moves())),
+            _ => 0,
+        }
+    }
+
     /// Positions of the axis in scratch between passes.
     pub fn positions(&self) -> u64 {
         self.passes.iter().filter_map(|pass| pass.kernel.four_step).map(|step| step.positions).max().unwrap_or(0)
