@@ -117,9 +117,13 @@ fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {
         E::Cosmology(_) | E::Layout(_) => true,
-        E::Fft(error) => {
-            !matches!(error, FftError::NoDouble { .. } | FftError::TooLarge { .. } | FftError::Mismatch { .. })
-        }
+        E::Fft(error) => !matches!(
+            error,
+            FftError::NoDouble { .. }
+                | FftError::NoMemory { .. }
+                | FftError::TooLarge { .. }
+                | FftError::Mismatch { .. }
+        ),
         E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
         E::Mesh(error) => {
             matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. } | MeshError::Bins { .. })

@@ -68,6 +68,14 @@ pub enum FftError {
         /// The device.
         device: String,
     },
+    /// A transform that some rank has no memory for, whatever was chosen.
+    #[error(
+        "rank {rank} has too little device memory for this transform, however it is done; use more ranks on more devices, or a smaller field"
+    )]
+    NoMemory {
+        /// The first such rank.
+        rank: usize,
+    },
     /// Ranks that do not agree on what is transformed.
     #[error(
         "ranks disagree on the transform: rank {rank} plans something else than rank 0; call it with the same shape, grid and options on all ranks"

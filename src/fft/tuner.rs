@@ -13,11 +13,12 @@ use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
 use super::spec::Spec;
 use super::speeds::Speeds;
-use super::transform::Value;
+use super::transform::{Transform, Value};
 use super::tuning::TransformTuning;
 use super::wisdom::{self, Outcome};
 use crate::comm::{Communicator, Op};
-use crate::gpu::{Gpu, Profile, Recorder};
+use crate::exchange::GridComms;
+use crate::gpu::{Array, DeviceError, Gpu, Profile, Recorder};
 use crate::grid::Grid;
 use crate::hash::{START, fnv1a};
 
@@ -29,7 +30,7 @@ pub struct Tuned {
     pub choice: TransformChoice,
     /// Seconds of a transform there and back, of the slowest rank.
     pub seconds: f64,
-    /// What was tried, in order, with its seconds; nothing where it was remembered.
+    /// What was tried, in order, with its seconds, infinitely many where some rank had too little memory; nothing where it was remembered.
     pub tried: Vec<(TransformChoice, f64)>,
 }
 
@@ -97,7 +98,8 @@ impl<'a> Tuner<'a> {
     /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.
     ///
     /// # Errors
-    /// [`TransformError`] when the transform cannot be or fails; [`FftError::Mismatch`] when ranks ask for different ones.
+    /// [`TransformError`] when the transform cannot be or fails; [`FftError::NoMemory`] when it never fits; [`FftError::Mismatch`] when ranks ask
+    /// for different ones.
     pub fn tune<T: Value>(&self) -> Result<Tuned, TransformError> {
         let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..self.spec.clone() };
         let asked = fnv1a(START, format!("{:?}", (&spec, self.grid, self.runs)).as_bytes());
@@ -108,8 +110,14 @@ impl<'a> Tuner<'a> {
         if let Some(Outcome { choice, seconds }) = self.remembered(&key)? {
             return Ok(Tuned { choice, seconds, tried: Vec::new() });
         }
-        let mut search =
-            Search { tuner: self, spec: &spec, recorder: Recorder::new(self.gpu)?, tried: Vec::new(), best: None };
+        let mut search = Search {
+            tuner: self,
+            spec: &spec,
+            recorder: Recorder::new(self.gpu)?,
+            tried: Vec::new(),
+            best: None,
+            short: 0,
+        };
         let usual = TransformChoice::usual(self.gpu, &spec, self.comm.size());
         for grid in self.grids(&spec, &usual.tuning)? {
             search.attempt::<T>(TransformChoice { grid: grid.parts(), ..usual })?;
@@ -138,7 +146,7 @@ impl<'a> Tuner<'a> {
                 search.attempt::<T>(choice)?;
             }
         }
-        let (choice, seconds) = search.best.unwrap_or((usual, f64::INFINITY));
+        let (choice, seconds) = search.best.ok_or(FftError::NoMemory { rank: search.short })?;
         self.remember(&key, Outcome { choice, seconds });
         Ok(Tuned { choice, seconds, tried: search.tried })
     }
@@ -207,7 +215,15 @@ struct Search<'a> {
     recorder: Recorder,
     tried: Vec<(TransformChoice, f64)>,
     best: Option<(TransformChoice, f64)>,
+    /// The first rank that had too little memory for the choice before.
+    short: usize,
 }
+
+/// What a choice is measured with.
+type Measured<T> = (Transform<T>, Array<T>, Array<<T as Value>::Mode>);
+
+/// Elements of the arrays in which working memory is asked for.
+const PORTION: usize = 1 << 26;
 
 impl Search<'_> {
     /// Measures a choice that was not measured before.
@@ -218,19 +234,51 @@ impl Search<'_> {
         let seconds = self.measure::<T>(choice)?;
         self.tried.push((choice, seconds));
         tracing::debug!(?choice, seconds, "tried");
-        if self.best.is_none_or(|(_, least)| seconds < least) {
+        if seconds < self.best.map_or(f64::INFINITY, |(_, least)| least) {
             self.best = Some((choice, seconds));
         }
         Ok(())
     }
 
-    /// The least seconds of some runs, forward and inverse.
+    /// A transform of a choice with its arrays, where all ranks have the memory for them and for what it needs at work: a rank that noticed in the
+    /// middle that it has not would leave the others waiting.
+    fn prepared<T: Value>(
+        &mut self,
+        choice: TransformChoice,
+        comms: &GridComms,
+    ) -> Result<Option<Measured<T>>, TransformError> {
+        let Search { tuner: &Tuner { gpu, comm, .. }, spec, .. } = *self;
+        let prepare = || -> Result<_, TransformError> {
+            let transform = choice.transform::<T>(gpu, spec, comms)?;
+            let (field, spectrum) = (transform.field(gpu, &transform.field_layout())?, transform.spectrum(gpu)?);
+            let plan = transform.plan();
+            let working = [(&plan.forward, spectrum.len()), (&plan.inverse, 0)]
+                .map(|(route, output)| route.working(output, &|len| len)[0]);
+            let most = working[0].max(working[1]);
+            let portion = |start: u64| gpu.array::<T::Mode>("fft::working", (most - start).min(PORTION as u64));
+            let held = (0..most).step_by(PORTION).map(portion).collect::<Result<Vec<_>, _>>()?;
+            Ok(((transform, field, spectrum), held))
+        };
+        let prepared = fitting(comm, prepare())?;
+        Ok(match prepared {
+            Ok((measured, held)) => {
+                // The run asks for the same in arrays of other sizes.
+                drop(held);
+                gpu.trim();
+                Some(measured)
+            }
+            Err(rank) => {
+                self.short = rank;
+                None
+            }
+        })
+    }
+
+    /// The least seconds of some runs, forward and inverse; infinitely many where it does not fit.
     fn measure<T: Value>(&mut self, choice: TransformChoice) -> Result<f64, TransformError> {
-        let Search { tuner, spec, recorder, best, .. } = self;
-        let mut comms = choice.comms(tuner.comm)?;
-        let transform = choice.transform::<T>(tuner.gpu, spec, &comms)?;
-        let layout = transform.field_layout();
-        let (field, spectrum) = (transform.field(tuner.gpu, &layout)?, transform.spectrum(tuner.gpu)?);
+        let mut comms = choice.comms(self.tuner.comm)?;
+        let Some((transform, field, spectrum)) = self.prepared::<T>(choice, &comms)? else { return Ok(f64::INFINITY) };
+        let (Search { tuner, recorder, best, .. }, layout) = (self, transform.field_layout());
         recorder.clear(&field);
         let mut least = f64::INFINITY;
         // The first compiles, the second decides whether there are more.
@@ -239,6 +287,8 @@ impl Search<'_> {
             tuner.comm.barrier()?;
             let start = Instant::now();
             transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
+            // Its working arrays serve the inverse, too.
+            recorder.submit()?;
             transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
             recorder.wait()?;
             let mut seconds = [start.elapsed().as_secs_f64()];
@@ -251,5 +301,36 @@ impl Search<'_> {
             }
         }
         Ok(least)
+    }
+}
+
+/// What all ranks have made, or the first of all ranks that lacked the memory to.
+fn fitting<V>(comm: &Communicator, made: Result<V, TransformError>) -> Result<Result<V, usize>, TransformError> {
+    let made = match made {
+        Err(TransformError::Fft(FftError::Device(DeviceError::OutOfMemory { .. }))) => None,
+        made => Some(made?),
+    };
+    let mut first = [if made.is_some() { u64::MAX } else { comm.rank() as u64 }];
+    comm.all_reduce(&mut first, Op::Min)?;
+    Ok(made.filter(|_| first[0] == u64::MAX).ok_or(first[0] as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+
+    #[test]
+    fn what_does_not_fit_one_rank_fits_none() {
+        let short = || DeviceError::OutOfMemory { label: "x".into(), needed: 2, in_use: 0, capacity: Some(1) };
+        let told = run_threads(3, |comm| {
+            let all = fitting(&comm, Ok(comm.rank()))?;
+            let some = fitting(&comm, if comm.rank() > 0 { Err(short().into()) } else { Ok(0) })?;
+            Ok::<_, TransformError>((all, some))
+        });
+        assert_eq!(told.unwrap(), [(Ok(0), Err(1)), (Ok(1), Err(1)), (Ok(2), Err(1))]);
+        // Other errors are those of the search.
+        let empty = fitting::<()>(&Communicator::solo(), Err(FftError::Empty.into()));
+        assert!(matches!(empty, Err(TransformError::Fft(FftError::Empty))), "{empty:?}");
     }
 }
