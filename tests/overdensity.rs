@@ -155,3 +155,22 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     });
     assert!(context.unwrap_err().to_string().contains("density of NaN"));
 }
+
+/// Lengths in another unit are the same spheres: in a power of two to the digit, however large or small volumes become.
+#[test]
+fn spheres_do_not_depend_on_the_unit_of_length() {
+    let mut numbers = Numbers(11);
+    let points: Vec<f32> = (0..3 * 400).map(|_| (0..3).map(|_| numbers.next()).product::<f64>() as f32).collect();
+    let centers = points[..3 * 20].to_vec();
+    let counts = |unit: f32| {
+        let scaled = |all: &[f32]| all.iter().map(|x| x * unit).collect::<Vec<_>>();
+        let (side, volume) = (f64::from(unit), f64::from(unit).powi(3));
+        let query = OverdensityQuery { densities: vec![6000.0 / volume, 900.0 / volume], least: 2 };
+        found(1, [side; 3], &scaled(&points), &scaled(&centers), &query)
+    };
+    let want = counts(1.0);
+    assert!(want.iter().any(|&count| count > 10), "{want:?}");
+    for exponent in [-80, 80] {
+        assert_eq!(counts(2f32.powi(exponent)), want, "{exponent}");
+    }
+}

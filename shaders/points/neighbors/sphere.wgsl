@@ -1,6 +1,7 @@
 // What kernels over spheres have in common: how many points a sphere has at the density asked for.
 
 fn wanted(radius: f32) -> f32 {
-    let square = radius * radius;
-    return params.points * select(square * radius, square, params.dims == 2u);
+    let scaled = radius * params.scale;
+    let square = scaled * scaled;
+    return params.points * select(square * scaled, square, params.dims == 2u);
 }

@@ -29,10 +29,31 @@ crate::gpu::kernel_params! {
         least: u32,
         /// Axes.
         dims: u32,
-        /// Points that a sphere of radius 1 has at the density asked for.
+        /// Points that a sphere has at the density asked for whose radius is 1 / `scale`.
         points: f32,
         /// Lists reach as far.
         radius: f32,
+        /// Lengths are multiplied by it before they are raised to a power.
+        scale: f32,
+    }
+}
+
+impl SparseParams {
+    /// Those of lists that reach as far as `radius`. They are measured in a power of two near it, which changes no digit: volumes in the caller's
+    /// unit may be too large for `f32`, or too small.
+    fn new(dims: usize, least: u32, density: f64, radius: f32) -> Self {
+        let exponent = ((radius.to_bits() >> 23) as i32 - 127).clamp(-126, 126);
+        let points = unit_volume(dims) * density * 2f64.powi(exponent * dims as i32);
+        SparseParams {
+            entries: 0,
+            rows: 0,
+            least: least.max(1),
+            dims: dims as u32,
+            // Neither none nor without limit, whatever the density: what a sphere has grows with its radius.
+            points: (points as f32).clamp(f32::MIN_POSITIVE, f32::MAX),
+            radius,
+            scale: f32::from_bits(((127 - exponent) as u32) << 23),
+        }
     }
 }
 
@@ -202,10 +223,7 @@ impl DistributedSearch {
                 let params = SparseParams {
                     entries: distance.len() as u32,
                     rows: rows as u32,
-                    least: spheres.least.max(1),
-                    dims: dims as u32,
-                    points: (unit_volume(dims) * density) as f32,
-                    radius,
+                    ..SparseParams::new(dims, spheres.least, *density, radius)
                 };
                 recorder.each(&of_rows, &[offset.raw(), of_part.raw()], &params, rows)?;
                 let arrays = [offset.raw(), distance.raw(), of_part.raw()];
@@ -248,6 +266,19 @@ mod tests {
         ] {
             let found: Vec<[u64; 2]> = turns(&lengths, most).iter().map(|turn| [turn.start, turn.end]).collect();
             assert_eq!(found, want, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn volumes_fit_f32_in_any_unit() {
+        // The same spheres in units of 2^k: the same points, but for what leaves f32 at both ends.
+        for dims in [2, 3] {
+            let of = |k: i32| SparseParams::new(dims, 1, 0.3 * 2f64.powi(-k * dims as i32), 1.5 * 2f32.powi(k));
+            for k in [-126, -80, -1, 1, 80, 126] {
+                assert_eq!((of(k).points, of(k).radius * of(k).scale), (of(0).points, 1.5), "{dims} {k}");
+            }
+            let whole = SparseParams::new(dims, 1, 1e-300, f32::INFINITY);
+            assert!(whole.points > 0.0 && whole.scale > 0.0);
         }
     }
 
