@@ -93,10 +93,11 @@ impl<'w> Outputs<'_, 'w> {
             files.push(self.seal_samples(worker)?);
         }
         let std = (self.samples.count() > 0).then_some(&std);
-        let map = picture::Maps { grids: &self.problem.grids, lognormal: self.lognormal };
+        let (grids, mask) = (&self.problem.grids, self.parameters.mask.as_deref());
+        let maps = picture::Maps { grids, data, mask, lognormal: self.lognormal };
         let path = self.path("picture.png");
-        let bytes = map.draw(worker.comm(), data, &mean, std, &path)?;
-        if self.all.rank() == 0 {
+        let picture = maps.draw(worker.comm(), &mean, std, &path)?;
+        if let Some(bytes) = picture.filter(|_| self.all.rank() == 0) {
             files.push(seal_whole(&path, &bytes)?);
         }
         Ok(files)
