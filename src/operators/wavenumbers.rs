@@ -51,7 +51,7 @@ impl Wavenumbers {
     /// One bin for each wavenumber that a mode of the grid has, from 0 on.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] where wavenumbers are too many or too close to be told apart: give [`edges`](Self::edges).
+    /// [`OperatorError::Invalid`] where wavenumbers are too many or too close to be told apart: give [`edges`](Self::edges); for sides beyond 1e-100 to 1e100.
     pub fn unique(regular: &RegularGrid) -> Result<Self, OperatorError> {
         Self::unique_along(regular, [true; 3])
     }
@@ -71,6 +71,7 @@ impl Wavenumbers {
     }
 
     fn unique_of(regular: &RegularGrid) -> Result<Self, OperatorError> {
+        check_sides(regular)?;
         let Some((squares, unit)) = exact(regular) else { return Self::unique_rounded(regular) };
         let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
         if most >= MOST_SUMS {
@@ -115,8 +116,9 @@ impl Wavenumbers {
     /// middle of its edges.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for less than two edges, or edges that do not grow.
+    /// [`OperatorError::Invalid`] for less than two edges, or edges that do not grow; for sides beyond 1e-100 to 1e100.
     pub fn edges(regular: &RegularGrid, edges: &[f64]) -> Result<Self, OperatorError> {
+        check_sides(regular)?;
         let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
         if !grow || !edges.iter().all(|edge| edge.is_finite() && *edge >= 0.0) {
             return Err(OperatorError::invalid(
@@ -207,6 +209,16 @@ impl Wavenumbers {
     }
 }
 
+/// Refuses sides for which squares of wavenumbers are no numbers.
+fn check_sides(regular: &RegularGrid) -> Result<(), OperatorError> {
+    match regular.size.iter().find(|side| !(1e-100..=1e100).contains(*side)) {
+        Some(side) => {
+            Err(OperatorError::invalid("wavenumbers", format!("a side of {side:e}; they are from 1e-100 to 1e100")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// All sums of one number of each list, of which the greatest is `most`: bits of a set, moved by each number in turn.
 fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
     let words = most / 64 + 1;
@@ -264,6 +276,20 @@ fn rounded(regular: &RegularGrid) -> ([Vec<u32>; 3], f64) {
 mod tests {
     use super::*;
     use crate::grid::Grid;
+
+    #[test]
+    fn sides_whose_squares_are_no_numbers_are_refused() {
+        let grid = |side: f64| RegularGrid {
+            shape: [1, 6, 5],
+            size: [1.0, 6.0, side],
+            grid: Grid::new([1, 1], 1).unwrap(),
+            rank: 0,
+        };
+        for side in [1e-155, 1e160, 0.0, f64::NAN] {
+            assert!(Wavenumbers::unique(&grid(side)).is_err() && Wavenumbers::edges(&grid(side), &[0.0, 1.0]).is_err());
+        }
+        assert!(Wavenumbers::unique(&grid(1e30)).is_ok());
+    }
 
     #[test]
     fn sums_of_squares_are_all_there() {

@@ -400,13 +400,13 @@ impl RunParameters {
         if !(dof.is_finite() && dof > 0.0) {
             return Err(usage(format!("--dof is {dof}; it must be positive")));
         }
-        if let Some(wrong) = options.distances.iter().flatten().find(|side| !(side.is_finite() && **side > 0.0)) {
-            return Err(usage(format!("--distances has {wrong}; sides of cells are positive")));
+        if let Some(wrong) = options.distances.iter().flatten().find(|side| !(1e-30..=1e30).contains(*side)) {
+            return Err(usage(format!("--distances has {wrong}; sides of cells are from 1e-30 to 1e30")));
         }
         if let Some(Noise::Number(sigma)) = options.noise
-            && !(sigma.is_finite() && sigma > 0.0)
+            && !(sigma > 0.0 && (sigma as f32).is_normal())
         {
-            return Err(usage(format!("--noise is {sigma}; it must be positive")));
+            return Err(usage(format!("--noise is {sigma}; it must be a standard deviation above 0")));
         }
         let groups = match &options.sample_groups {
             None => None,
