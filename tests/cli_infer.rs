@@ -203,6 +203,10 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
     scratch.all_fail([
         (resumed(&format!("--exposure {mask}")), 1, "fingerprints.beside"),
         (resumed("--set offset_mean=2"), 1, "hyper_parameters.offset_mean is 2.5 there and 2.0 here"),
+        // All iterations are done: what is there was not made with other options.
+        (resumed("--samples 2"), 1, "2 samples after 2 iterations, and this call asks for 4 after 2"),
+        (resumed("--mode geovi"), 1, "mode \"mgvi\""),
+        (call(&data, &parts, &format!("--config {config} --iterations 1 --resume")), 1, "more --iterations"),
     ]);
     assert!(fs::read(scratch.join("parts/state/state.npz")).unwrap() == state);
     let parameters = fs::read_to_string(scratch.join("whole/parameters.csv")).unwrap();

@@ -1,5 +1,6 @@
-//! The state that `infer` and `reconstruct` go on from: that of the fit, and what problem it is of.
+//! The state that `infer` and `reconstruct` go on from: that of the fit, what problem it is of, and with which options it was made.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 const DIRECTORY: &str = "state";
 const FIT: &str = "state.npz";
 const DESCRIPTION: &str = "problem.json";
+const OPTIONS: &str = "options.json";
 
 /// A state that was found.
 pub struct Found {
@@ -20,6 +22,8 @@ pub struct Found {
     problem: Value,
     /// Ranks of each of its groups; 0 where that is not known.
     pub each: usize,
+    /// Of the call that made its last iteration; null where that is not known.
+    options: Value,
 }
 
 /// The state in the output directory `out`, if a fit has left one. All ranks find the same.
@@ -31,7 +35,8 @@ pub fn find(out: &Path) -> Result<Option<Found>, IoError> {
     let path = directory.join(DESCRIPTION);
     let mut description = described::read(&path)?.unwrap_or_default();
     let each = description["ranks_of_a_group"].as_u64().unwrap_or_default() as usize;
-    Ok(Some(Found { path, problem: description["problem"].take(), each }))
+    let options = described::read(&directory.join(OPTIONS))?.unwrap_or_default();
+    Ok(Some(Found { path, problem: description["problem"].take(), each, options }))
 }
 
 impl Found {
@@ -49,28 +54,99 @@ impl Found {
     }
 }
 
+/// What a fit has after its last iteration, or what a call asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    pub iterations: usize,
+    pub samples: usize,
+}
+
 /// Where the state of a fit is kept, and whether it goes on from there.
 pub struct State {
     pub directory: PathBuf,
-    pub resumes: bool,
+    /// What it goes on from.
+    found: Option<Found>,
+    /// How iterations are done; these may be others when a fit goes on.
+    options: Value,
+    /// Whether an iteration was done by this call.
+    moved: Cell<bool>,
 }
 
 impl State {
     /// In the output directory `out`.
-    pub fn new(out: &Path, resumes: bool) -> Self {
-        State { directory: out.join(DIRECTORY), resumes }
+    pub fn new(out: &Path, found: Option<Found>, options: Value) -> Self {
+        State { directory: out.join(DIRECTORY), found, options, moved: Cell::new(false) }
+    }
+
+    /// Whether the fit goes on from a state.
+    pub fn resumes(&self) -> bool {
+        self.found.is_some()
     }
 
     /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. All ranks call it.
     pub fn prepare(&self, all: &Communicator, problem: &Value, each: usize) -> Result<(), Error> {
-        if all.rank() == 0 && !self.resumes {
+        if all.rank() == 0 && !self.resumes() {
             // It stays, though it has no state before the first iteration ends.
             std::mem::forget(OutputDir::create(&self.directory)?);
             described::remove(&self.directory.join(FIT))?;
             let description = json!({ "problem": problem, "ranks_of_a_group": each });
             write_whole(self.directory.join(DESCRIPTION), format!("{description:#}\n").as_bytes())?;
+            self.write_options()?;
         }
         all.barrier()?;
         Ok(())
+    }
+
+    fn write_options(&self) -> Result<(), IoError> {
+        write_whole(self.directory.join(OPTIONS), format!("{:#}\n", self.options).as_bytes())
+    }
+
+    /// Notes that an iteration was done: the state is of this call's options. All ranks call it.
+    pub fn has_moved(&self, all: &Communicator) -> Result<(), IoError> {
+        self.moved.set(true);
+        if all.rank() == 0 { self.write_options() } else { Ok(()) }
+    }
+
+    /// The failure to give a fit that others have made for what this call asks for, which had no iteration left to do.
+    pub fn of_other_options(&self, done: Extent, asked: Extent) -> Option<Failure> {
+        let theirs = self.found.as_ref().filter(|_| !self.moved.get())?;
+        other_options((done, &theirs.options), (asked, &self.options)).map(Failure::Failed)
+    }
+}
+
+/// Why a fit that was done before is not what is asked for.
+fn other_options((done, theirs): (Extent, &Value), (asked, ours): (Extent, &Value)) -> Option<String> {
+    let remedy = "give more --iterations, or leave --resume out";
+    if done.iterations > asked.iterations || done.samples != asked.samples {
+        return Some(format!(
+            "the state has {} samples after {} iterations, and this call asks for {} after {}: {remedy}",
+            done.samples, done.iterations, asked.samples, asked.iterations
+        ));
+    }
+    // Without samples it does not matter how they would be drawn.
+    if done.samples == 0 || theirs.is_null() {
+        return None;
+    }
+    let (name, theirs, ours) = described::difference(theirs, ours)?;
+    Some(format!("the state has all iterations and was made with {name} {theirs}, this call asks for {ours}: {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_that_is_done_is_of_the_options_that_made_it() {
+        let done = Extent { iterations: 2, samples: 4 };
+        let [mgvi, geovi] = ["mgvi", "geovi"].map(|mode| json!({ "mode": mode }));
+        let why = |asked, ours| other_options((done, &mgvi), (asked, ours)).unwrap_or_default();
+        assert_eq!(why(done, &mgvi), "");
+        assert!(why(Extent { iterations: 1, ..done }, &mgvi).contains("after 2 iterations"));
+        assert!(why(Extent { samples: 14, ..done }, &mgvi).contains("asks for 14 after 2"));
+        assert!(why(done, &geovi).contains("with mode \"mgvi\", this call asks for \"geovi\""));
+        // An older state does not say how, and the most probable place has no samples.
+        let place = Extent { samples: 0, ..done };
+        assert!(other_options((done, &Value::Null), (done, &geovi)).is_none());
+        assert!(other_options((place, &mgvi), (place, &geovi)).is_none());
     }
 }

@@ -6,6 +6,7 @@ mod parameters;
 mod picture;
 mod problem;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use crate::common::{Common, check_files};
 use crate::convergence;
 use crate::failure::Failure;
-use crate::fit_state::{self, State};
+use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
 use crate::terminal;
 use outputs::Outputs;
@@ -99,13 +100,18 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
         return Ok(Err(failure));
     }
-    let state = State::new(&parameters.out, found.is_some());
+    let state = State::new(&parameters.out, found, parameters.sampling());
     phases.done("start");
     let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
     let (fit, memory) = asked.fit(&mut worker, &state, &bar, &mut phases)?;
     bar.finish_and_clear();
     phases.done("inference");
+    let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
+    let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.pairs };
+    if let Some(failure) = state.of_other_options(done, wanted) {
+        return Ok(Err(failure));
+    }
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
     let files = outputs.write(&mut worker, &data, &fit.history)?;
@@ -171,12 +177,16 @@ impl Asked<'_> {
         let fit = OptimizeKl::new(&problem.likelihood, groups, parameters.iterations)
             .excitations(Excitations::Seed(parameters.seed))
             .memory(parameters.memory)
+            .callback(|_, _, _| {
+                state.has_moved(all)?;
+                Ok(ControlFlow::Continue(()))
+            })
             .options(|iteration| options(parameters, iteration, numbers))
             .progress(|progress| {
                 let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
                 bar.set_position(u64::from(*iteration));
             });
-        let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
+        let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
         let footprint = fit.footprint(worker, &start)?;
         let memory = memory(parameters, &footprint, groups.count())?;
         state.prepare(all, &problem.identity, all.size() / groups.count())?;

@@ -474,9 +474,16 @@ impl RunParameters {
         object["noise"] = json!(self.noise);
         object["samples"] = self.pairs.into();
         object["iterations"] = self.iterations.into();
-        object["sample_steps"] = self.sample_steps.into();
-        object["mode"] = if self.geovi { "geovi" } else { "mgvi" }.into();
+        let sampling = self.sampling();
+        for name in ["sample_steps", "mode"] {
+            object[name] = sampling[name].clone();
+        }
         object
+    }
+
+    /// How samples are drawn.
+    pub fn sampling(&self) -> Value {
+        json!({ "sample_steps": self.sample_steps, "mode": if self.geovi { "geovi" } else { "mgvi" } })
     }
 
     /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.

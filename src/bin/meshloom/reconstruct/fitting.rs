@@ -1,6 +1,7 @@
 //! The fit: the most probable initial conditions, and then samples and their mean.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 
 use meshloom::Error;
 use meshloom::comm::Op;
@@ -14,7 +15,7 @@ use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::common::Common;
 use crate::failure::Failure;
-use crate::fit_state::State;
+use crate::fit_state::{Extent, State};
 
 /// Temperatures of the likelihood on the way to the most probable place: each half of the one before, down to 1.
 ///
@@ -93,6 +94,10 @@ pub fn fit<'w>(
         .excitations(Excitations::Seed(parameters.seed))
         .options(|iteration| options((parameters, &temperatures), iteration, numbers))
         .memory(memory)
+        .callback(|_, _, _| {
+            state.has_moved(groups.all())?;
+            Ok(ControlFlow::Continue(()))
+        })
         .progress(|progress| {
             let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
             let bar = shown.borrow();
@@ -101,24 +106,15 @@ pub fn fit<'w>(
                 bar.set_message(format!("step {}, energy {:.4e}", step.number, step.value));
             }
         });
-    let fit = if state.resumes { fit.resume(&state.directory) } else { fit.save(&state.directory) };
+    let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
     let fit = fit.run(worker, &start)?;
     bar.finish_and_clear();
-    if let Some(why) = is_of_other_options(&fit, iterations, parameters.pairs) {
-        return Ok(Err(Failure::Failed(why)));
+    let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
+    let asked = Extent { iterations: iterations as usize, samples: 2 * parameters.pairs };
+    if let Some(failure) = state.of_other_options(done, asked) {
+        return Ok(Err(failure));
     }
     Ok(Ok(Fitted { fit, likelihood, temperatures }))
-}
-
-/// Why a fit that was resumed when all was done is not what the call asks for.
-fn is_of_other_options(fit: &Fit<Worker<'_>>, iterations: u32, pairs: usize) -> Option<String> {
-    let (done, samples) = (fit.history.len(), fit.samples.count());
-    (done > iterations as usize || samples != 2 * pairs).then(|| {
-        format!(
-            "the state has {samples} samples after {done} iterations, and this call asks for {} after {iterations}: give more --iterations, or leave --resume out",
-            2 * pairs
-        )
-    })
 }
 
 /// Bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.

@@ -73,7 +73,7 @@ fn reconstruct(
     }
     let directory = if all.rank() == 0 { Some(OutputDir::create(out)?) } else { None };
     let each = all.size() / problem.groups.count();
-    let state = State::new(out, found.is_some());
+    let state = State::new(out, found, parameters.sampling());
     state.prepare(&all, &problem.identity, each)?;
     phases.done("start");
     let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {

@@ -128,12 +128,21 @@ impl Parameters {
         object
     }
 
+    fn mode(&self) -> &'static str {
+        if self.geovi { "geovi" } else { "mgvi" }
+    }
+
+    /// How samples are drawn.
+    pub fn sampling(&self) -> Value {
+        json!({ "mode": self.mode() })
+    }
+
     /// What does not change the posterior.
     pub fn object(&self) -> Value {
         json!({
             "density": self.density.to_string_lossy(), "truth": self.truth.as_ref().map(|path| path.to_string_lossy()),
             "cosmology": self.universe.name, "sample_pairs": self.pairs, "iterations": self.iterations,
-            "mode": if self.geovi { "geovi" } else { "mgvi" }, "checkpoint_every": self.checkpoint_every,
+            "mode": self.mode(), "checkpoint_every": self.checkpoint_every,
         })
     }
 }
