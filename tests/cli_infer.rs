@@ -247,6 +247,27 @@ fn a_demonstration_makes_its_own_data() {
     assert!(scratch.join("demo/picture.png").exists());
 }
 
+#[test]
+fn only_files_of_an_older_inference_are_removed() {
+    let scratch = Scratch::new();
+    let data = write(&scratch, "counts.npy", &[4, 4], &[3i64; 16]);
+    let (out, path) = (scratch.word("out"), |name: &str| scratch.join("out").join(name));
+    fs::create_dir(scratch.join("out")).unwrap();
+    let names = ["samples.npy", "std.npy"];
+    names.iter().for_each(|name| fs::write(path(name), "mine").unwrap());
+    let run = |samples: u32| call(&data, &out, &format!("--iterations 1 --periodic --samples {samples}")).succeeds();
+    // Twice: the older inference had none, either.
+    for _ in 0..2 {
+        run(0);
+        names.iter().for_each(|name| assert_eq!(fs::read(path(name)).unwrap(), b"mine", "{name}"));
+    }
+    run(1);
+    names.iter().for_each(|name| assert_ne!(fs::read(path(name)).unwrap(), b"mine", "{name}"));
+    run(0);
+    names.iter().for_each(|name| assert!(!path(name).exists(), "{name}"));
+    assert!(!path("run.unfinished").exists());
+}
+
 fn read_integers(path: &Path) -> Vec<i64> {
     let file = NpyFile::open(path).unwrap();
     file.read_i64(0..file.len()).unwrap()

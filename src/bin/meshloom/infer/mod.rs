@@ -15,7 +15,7 @@ use meshloom::inference::{
     CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
     SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::io::{OutputDir, Sealed, write_whole};
+use meshloom::io::OutputDir;
 use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
     report["seconds"] = json!(phases.finish());
-    publish(&all, parameters, &report, files)?;
+    outputs.publish(&report, files)?;
     let warning = convergence::warning(last, "give more --sample-steps");
     if let Some(warning) = warning.filter(|_| all.rank() == 0) {
         terminal::complain(&warning);
@@ -220,30 +220,4 @@ fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> R
         "latent_vector": vector, "derivatives_of_a_sample": linearisation, "application": work,
         "samples_of_a_group": samples, "samples_that_keep_derivatives": kept, "iteration": footprint.bytes(samples, kept),
     }))
-}
-
-/// Gives all files their names, `run.json` last, so that none stands beside files that it does not describe. All ranks call it.
-fn publish(all: &Communicator, parameters: &RunParameters, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-    all.barrier()?;
-    let path = parameters.out.join("run.json");
-    if all.rank() == 0 {
-        for old in ["run.json", "std.npy", "samples.npy"] {
-            match std::fs::remove_file(parameters.out.join(old)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(meshloom::io::IoError::Create { path: parameters.out.join(old), source: error }.into());
-                }
-                _ => {}
-            }
-        }
-    }
-    all.barrier()?;
-    for file in files {
-        file.publish()?;
-    }
-    all.barrier()?;
-    if all.rank() == 0 {
-        write_whole(&path, format!("{report:#}\n").as_bytes())?;
-    }
-    all.barrier()?;
-    Ok(())
 }

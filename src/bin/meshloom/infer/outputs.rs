@@ -9,10 +9,12 @@ use meshloom::io::collective::seal_npy;
 use meshloom::io::{Column, Sealed, csv_text, seal_whole};
 use meshloom::operators::{Field, Leaf, Space, Worker};
 use meshloom::{Error, inference::InferenceError};
+use serde_json::Value;
 
 use super::parameters::{HyperParameters, RunParameters};
 use super::picture;
 use super::problem::Problem;
+use crate::described;
 
 /// The names of all that is written, but for the state.
 pub const FILES: [&str; 8] = [
@@ -78,6 +80,19 @@ impl<'w> Outputs<'_, 'w> {
         files.extend(self.parameters(worker)?);
         files.extend(self.iterations(history)?);
         Ok(files)
+    }
+
+    /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
+    /// directory without its description nothing is. All ranks call it.
+    pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
+        let path = self.path("run.json");
+        described::publish(self.all, &path, report, files, |unfinished| {
+            let older = described::read(&path).ok().flatten();
+            if unfinished || older.is_some_and(|older| has_samples(&older)) {
+                ["std.npy", "samples.npy"].iter().try_for_each(|name| described::remove(&self.path(name)))?;
+            }
+            described::remove(&path)
+        })
     }
 
     /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
@@ -211,6 +226,12 @@ impl<'w> Outputs<'_, 'w> {
         let path = self.path("iterations.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))
     }
+}
+
+/// Whether a description is of an inference with samples. Those of before do not name the command.
+fn has_samples(description: &Value) -> bool {
+    let parameters = &description["parameters"];
+    parameters["hyper_parameters"].is_object() && parameters["samples"].as_u64() > Some(0)
 }
 
 /// Names of hyper-parameters, their leaves, and what is known of them before.
