@@ -238,6 +238,18 @@ fn a_demonstration_makes_its_own_data() {
     let scratch = Scratch::new();
     let out = scratch.word("demo");
     let words = ["infer", "--demo", "-o", &out, "--samples", "1", "--iterations", "1", "--ranks", "2"];
+    fs::create_dir(scratch.join("demo")).unwrap();
+    fs::write(scratch.join("demo/data.npy"), "mine").unwrap();
+    let data = scratch.word("demo/data.npy");
+    let wrong = |more: &[&str]| Call::new(&words).words(more);
+    scratch.all_fail([
+        (wrong(&["--noise", "1"]), 2, "counts bring their noise"),
+        (wrong(&["--sample-groups", "3"]), 1, "groups"),
+        (wrong(&["--exposure", &data]), 2, "an input and an output"),
+        (wrong(&["--set", "offset_mean=100"]), 2, "offset_mean"),
+        (wrong(&["--memory", "1000"]), 1, "1000 are allowed"),
+    ]);
+    assert_eq!(fs::read(&data).unwrap(), b"mine");
     Call::new(&words).succeeds();
     let (counts, truth) =
         (read_integers(&scratch.join("demo/data.npy")), read(&scratch.join("demo/truth.npy"), &[64, 64]));

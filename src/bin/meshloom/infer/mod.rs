@@ -39,7 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let noise =
         parameters.noise.as_ref().and_then(|noise| if let Noise::File(path) = noise { Some(path) } else { None });
     let inputs = [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.config].into_iter().flatten();
-    let written = outputs::FILES.map(|name| parameters.out.join(name));
+    let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
+    let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
     check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| infer(context, &parameters, common))?;
@@ -74,11 +75,10 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let mut phases = Phases::new(ProgressBar::hidden());
     let directory = (context.comm.rank() == 0).then(|| OutputDir::create(&parameters.out)).transpose()?;
     context.comm.barrier()?;
-    let data = match &parameters.data {
-        Some(data) => data.clone(),
-        None => demo::write(context, parameters, common)?,
+    let (shape, integers) = match &parameters.data {
+        Some(data) => look(data)?,
+        None => (demo::SHAPE.to_vec(), true),
     };
-    let (shape, integers) = look(&data)?;
     // Wrong words are the same on all ranks.
     let resolved = parameters.resolve(integers).and_then(|kind| Ok((kind, Grids::new(&shape, parameters)?)));
     let ((kind, lognormal), grids) = match resolved {
@@ -90,6 +90,13 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     if let Some(failure) = too_many(&groups, parameters) {
         return Ok(Err(failure));
     }
+    let (data, mut files) = match &parameters.data {
+        Some(data) => (data.clone(), Vec::new()),
+        None => match demo::seal(context, parameters, &grids, common)? {
+            Ok([data, truth]) => (data.temporary().to_path_buf(), vec![data, truth]),
+            Err(failure) => return Ok(Err(failure)),
+        },
+    };
     let grid = common.process_grid(grids.padded, own.size())?;
     let mut group = Context::new(own, context.gpu.clone())?;
     // Devices are shared with other groups, too.
@@ -114,7 +121,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     }
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
-    let files = outputs.write(&mut worker, &data, &fit.history)?;
+    files.extend(outputs.write(&mut worker, &data, &fit.history)?);
     phases.done("output");
     let mut report = asked.report(&worker, (kind, lognormal));
     report["memory"] = memory;
