@@ -129,6 +129,11 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     let bytes = |name: &str| report["memory"][name].as_u64().unwrap();
     assert_eq!((bytes("samples_of_a_group"), bytes("samples_that_keep_derivatives")), (4, 4));
     assert!(bytes("iteration") > 4 * (2 * bytes("latent_vector") + bytes("derivatives_of_a_sample")), "{report:#}");
+    // On one rank nothing is sent, and a metric is two transforms of a padded image at least.
+    let moved = |name: &str| report["bytes"][name].as_u64().unwrap();
+    assert_eq!((moved("between_ranks"), moved("messages")), (0, 0));
+    assert!(moved("device_memory_of_a_metric") > 2 * 24 * 18 * 16, "{report:#}");
+    assert_eq!(report["command"], "infer");
     assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
     assert_eq!(
         head("iterations.csv"),

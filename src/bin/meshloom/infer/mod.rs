@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
-use meshloom::comm::Communicator;
+use meshloom::comm::{Communicator, Op};
 use meshloom::inference::{
     CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
     SampleGroups, Sampling, Stream, VectorSpace,
@@ -123,7 +123,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
     files.extend(outputs.write(&mut worker, &data, &fit.history)?);
     phases.done("output");
-    let mut report = asked.report(&worker, (kind, lognormal));
+    let mut report = asked.report(&worker, (kind, lognormal))?;
     report["memory"] = memory;
     report["finished"] = (fit.end == FitEnd::Done).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
@@ -201,12 +201,17 @@ impl Asked<'_> {
         Ok((fit.run(worker, &start)?, memory))
     }
 
-    /// What `run.json` says of the problem, ranks and the device.
-    fn report(&self, worker: &Worker<'_>, (kind, lognormal): (Kind, bool)) -> Value {
+    /// What `run.json` says of the problem, ranks and the device. All ranks call it.
+    fn report(&self, worker: &Worker<'_>, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
         let Asked { all, groups, problem, parameters } = *self;
-        let info = worker.gpu().info();
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
+        let (info, cost, signal) = (worker.gpu().info(), worker.comms.cost(), problem.signal.cost());
+        // The metric is the signal's derivative there and back; the likelihood adds no pass.
+        let mut metric = [signal.jvp.bytes + signal.vjp.bytes];
+        worker.comm().all_reduce(&mut metric, Op::Sum)?;
+        let mut bytes = [cost.sent, cost.messages];
+        all.all_reduce(&mut bytes, Op::Sum)?;
+        Ok(json!({
+            "command": "infer", "version": env!("CARGO_PKG_VERSION"),
             "parameters": parameters.object(kind, lognormal),
             "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
             "data_that_count": problem.likelihood.degrees_of_freedom(),
@@ -214,7 +219,8 @@ impl Asked<'_> {
             "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                         "backend": format!("{:?}", info.backend) },
             "ranks": all.size(), "groups": groups.count(), "grid": problem.regular.grid.to_string(),
-        })
+            "bytes": { "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1] },
+        }))
     }
 }
 
