@@ -257,7 +257,12 @@ fn a_mesh_beyond_the_devices_memory_is_refused_with_both_sizes() {
     all_fail(&[
         row("memory", "--mesh 1024", 1, &["the run needs", "GiB of device memory", "there are"]).mpi(),
         // Before the steps, not after them.
-        row("groups", "--particles 1024 --mesh 1024 --box 1000", 1, &["to find groups", "--linking-length 0"]),
+        row(
+            "groups",
+            "--particles 1024 --mesh 1024 --box 1000 --linking-parameter 0.2",
+            1,
+            &["to find groups", "--linking-length 0"],
+        ),
     ]);
 }
 

@@ -54,7 +54,7 @@ fn points_are_wrapped_as_on_the_host() {
     x.extend(uniform(2, 500).iter().map(|u| (u * 1e9) as f32));
     // Each coordinate in each axis; the second is open.
     let points: Vec<f32> = (0..x.len()).flat_map(|i| [x[i], x[(i + 1) % x.len()], x[(i + 2) % x.len()]]).collect();
-    let domain = Domain::new(&[10.0, 0.0, 0.3]).unwrap();
+    let domain = Domain::new(&[10.0, 0.0, f64::from(0.3f32)]).unwrap();
     let cloud = Cloud::from_host(&mut recorder, &domain, &points).unwrap();
     let got = all(&mut recorder, cloud.positions());
     let mut bounds = Bounds { low: [f32::INFINITY; 3], high: [f32::NEG_INFINITY; 3] };

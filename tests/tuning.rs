@@ -1,12 +1,12 @@
 //! Forecasts against what real runs count, and the search for the fastest way.
 
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::GridComms;
+use meshloom::exchange::{Context, GridComms};
 use meshloom::fft::{
     FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning,
     Tuner, Value, Values,
 };
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
 
 const CHUNK: u64 = 777;
@@ -166,4 +166,33 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
     });
     let measured = measured.unwrap();
     assert!(measured.iter().all(|speeds| *speeds == measured[0]), "all ranks get the same");
+}
+
+/// A device of the least that there is in the form for GPUs, beside a software renderer: other kernels, pieces of exchanges and passes alone, the same together.
+#[test]
+fn ranks_on_different_devices_plan_alike() {
+    let shape = [16; 3];
+    let parts = run_threads(2, |comm| {
+        let (profile, floor) = [(Profile::Software, false), (Profile::Gpu, true)][comm.rank()];
+        let options = Options { profile: Some(profile), floor, ..Options::from_env()? };
+        let Context { gpu, mut recorder, .. } = Context::new(comm.clone(), Gpu::open(&options, 0)?)?;
+        let tuning = TransformTuning::of(&gpu);
+        let limits = tuning.limits(gpu.common());
+        let planned = [tuning.pieces, tuning.alone, limits.workgroup_bytes, limits.invocations, limits.shared.into()];
+        assert_eq!(comm.first_to_differ(planned)?, None, "{planned:?}");
+
+        let grid = Grid::auto(shape, 2);
+        let mut comms = GridComms::new(&comm, grid)?;
+        let transform = Transform::<[f32; 2]>::new(&gpu, shape, grid, comm.rank())?;
+        let (layout, spectrum) = (transform.field_layout(), transform.spectrum(&gpu)?);
+        let field = gpu.array::<[f32; 2]>("field", layout.len())?;
+        recorder.upload(&field, 0, &vec![[1.0, -2.0]; layout.len() as usize])?;
+        transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
+        recorder.clear(&field);
+        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?;
+        Ok::<_, meshloom::Error>(recorder.download(&field, 0, layout.len())?)
+    });
+    let field = parts.unwrap().concat();
+    assert_eq!(field.len(), 16 * 16 * 16);
+    assert!(field.iter().all(|[re, im]| (re - 1.0).abs() < 1e-6 && (im + 2.0).abs() < 1e-6));
 }
