@@ -191,3 +191,20 @@ fn a_callers_own_device_serves() {
     let gpu = Gpu::from_wgpu(adapter, device, queue, &Options::default()).unwrap();
     assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);
 }
+
+/// What is written is handed over piece by piece, as it comes or out of one upload: all of it arrives, after what was recorded before.
+#[test]
+fn long_uploads_arrive_whole() {
+    let gpu = open(None);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    // 150 MiB, more than two pieces, which do not begin where uploads do.
+    let data: Vec<u32> = (0..(150 << 18) + 3).map(|i: u32| i.wrapping_mul(0x9e37_79b9)).collect();
+    let array = gpu.array::<u32>("data", data.len() as u64).unwrap();
+    for most in [data.len(), 5_000_011] {
+        recorder.clear(&array);
+        for (number, part) in data.chunks(most).enumerate() {
+            recorder.upload(&array, (number * most) as u64, part).unwrap();
+        }
+        assert!(recorder.download(&array, 0, array.len()).unwrap() == data, "{most}");
+    }
+}

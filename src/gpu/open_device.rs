@@ -118,12 +118,12 @@ impl OpenDevice {
     pub fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
         for (piece, offset) in data.chunks(UPLOAD).zip((offset..).step_by(UPLOAD)) {
             self.guarded(|| self.queue.write_buffer(buffer, offset, piece));
-            self.hand_over(piece.len());
+            self.flush(piece.len());
         }
     }
 
-    /// Submits what was written if it is much by now, and waits for what was before.
-    fn hand_over(&self, bytes: usize) {
+    /// Takes note of bytes that were written, submits them if they are many by now, and waits for those before.
+    fn flush(&self, bytes: usize) {
         let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         uploads.bytes += bytes;
         if uploads.bytes >= UPLOAD {
