@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut recorder = Recorder::new(&gpu)?;
     let (domain, builder) = (Domain::new(&[1.0, 1.0])?, Builder::new(&gpu));
     let cloud = Cloud::from_host(&mut recorder, &domain, &galaxy())?;
-    let tree = builder.build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+    let tree = builder.build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
 
     let middle = |i: usize| (i as f32 + 0.5) / PIXELS as f32;
     let places: Vec<f32> = (0..PIXELS * PIXELS).flat_map(|i| [middle(i % PIXELS), middle(i / PIXELS)]).collect();

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let domain = Domain::new(&[1.0; 3])?;
     let cloud = Cloud::from_host(&mut recorder, &domain, &points)?;
-    let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+    let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
     let (mass, density) = (gpu.array("mass", PARTICLES)?, gpu.array::<f32>("density", PARTICLES)?);
     recorder.upload(&mass, 0, &masses)?;
     let callback = Callback::new(SPLINE).read("mass", &mass).write("density", &density);

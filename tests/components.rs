@@ -33,7 +33,7 @@ impl Bench {
 
     fn labels(&mut self, domain: &Domain, points: &[f32], radius: f32) -> Vec<u32> {
         let cloud = Cloud::from_host(&mut self.recorder, domain, points).unwrap();
-        let frame = Frame::new(domain, cloud.bounds());
+        let frame = Frame::over(domain, cloud.core());
         let tree = self.builder.build(&mut self.recorder, &cloud, &frame).unwrap();
         let labels = self.components.labels(&mut self.recorder, &tree, radius).unwrap();
         self.recorder.download(&labels, 0, labels.len()).unwrap()

@@ -44,7 +44,7 @@ impl Bench {
 
     fn tree(&mut self, domain: &Domain, points: &[f32]) -> (Cloud, Tree) {
         let cloud = Cloud::from_host(&mut self.recorder, domain, points).unwrap();
-        let frame = Frame::new(domain, cloud.bounds());
+        let frame = Frame::over(domain, cloud.core());
         let tree = self.builder.build(&mut self.recorder, &cloud, &frame).unwrap();
         (cloud, tree)
     }
@@ -480,7 +480,7 @@ fn every_query_is_searched_for_once() {
     let domain = Domain::new(&[1.0, 1.0]).unwrap();
     let cloud = Cloud::from_host(&mut recorder, &domain, &[0.4, 0.5, 0.5, 0.5, 0.9, 0.9]).unwrap();
     let builder = Builder::new(&gpu);
-    let tree = builder.build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds())).unwrap();
+    let tree = builder.build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core())).unwrap();
     let queries = Cloud::from_host(&mut recorder, &domain, &vec![0.5; 2 * QUERIES]).unwrap();
     let targets = Targets::new(&mut recorder, &builder, &queries, &tree).unwrap();
     let radius = Radius::with(&gpu, form);

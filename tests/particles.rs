@@ -2,6 +2,7 @@
 
 use meshloom::gpu::primitives::Permute;
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
+use meshloom::points::tree::Builder;
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, curve};
 
 fn recorder() -> Recorder {
@@ -220,6 +221,41 @@ fn faces_of_the_box_have_the_first_and_the_last_cells() {
     let cells: Vec<[u32; 3]> = wrapped.chunks(2).map(|point| frame.cell(point)).collect();
     assert_eq!(cells, [[0, 0, 0], [0, 0, 0], [(1 << 31) - 128, 1 << 30, 0]]);
     keys_agree(&mut recorder, &domain, &points);
+}
+
+#[test]
+fn leaves_are_small_wherever_the_points_lie() {
+    let mut recorder = recorder();
+    // A leaf of 32 among 8192 points in a cube holds the 256th part of it, some sixth of the side along each axis.
+    let cube: Vec<f32> = uniform(6, 3 * 8192).iter().map(|&u| u as f32 + 0.5).collect();
+    let box_of = |side: f64| Domain::new(&[side; 3]).unwrap();
+    let open = Domain::open(3).unwrap();
+    let with_outlier = |far: f32| [&cube[..], &[far, -far, far]].concat();
+    let leaves = |recorder: &mut Recorder, domain: &Domain, points: &[f32]| {
+        let cloud = Cloud::from_host(recorder, domain, points).unwrap();
+        let frame = Frame::over(domain, cloud.core());
+        let tree = Builder::new(recorder.gpu()).build(recorder, &cloud, &frame).unwrap();
+        let boxes = all(recorder, tree.boxes());
+        let diagonals = boxes.chunks(8).take(tree.levels().nodes(0) as usize).map(|node| f32::from_bits(node[7]));
+        let mut diagonals: Vec<f32> = diagonals.collect();
+        diagonals.sort_unstable_by(f32::total_cmp);
+        diagonals[diagonals.len() / 2]
+    };
+    let whole = leaves(&mut recorder, &box_of(1.0), &cube);
+    assert!(whole < 0.5, "{whole}");
+    for (domain, points, what) in [
+        (box_of(1e7), cube.clone(), "a part of the box"),
+        (box_of(1e7), with_outlier(4e6), "a part of the box, and a point far away"),
+        (open, with_outlier(1e9), "a point far away"),
+        (open, with_outlier(3e38), "a point as far as there are"),
+    ] {
+        let found = leaves(&mut recorder, &domain, &points);
+        assert!(found < 1.5 * whole, "{what}: {found} for {whole}");
+    }
+    // In a thin layer a leaf holds a square of the 256th part.
+    let layer: Vec<f32> = cube.chunks(3).flat_map(|at| [at[0], at[1], 1e-3 * at[2]]).collect();
+    let found = leaves(&mut recorder, &open, &layer);
+    assert!(found < 0.2, "{found}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
+use crate::points::rows::upload_u32;
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
 #[derive(Clone)]
@@ -131,6 +132,7 @@ pub struct Cloud {
     domain: Domain,
     positions: Array<f32>,
     bounds: Option<Bounds>,
+    core: Option<Bounds>,
     smallest_magnitude: f32,
     attributes: BTreeMap<String, Attribute>,
 }
@@ -154,9 +156,42 @@ fn real(image: u32) -> f32 {
     f32::from_bits(if image >> 31 == 1 { image & 0x7fff_ffff } else { !image })
 }
 
+/// Points of a sample. Clouds of fewer than four times as many have none: any order serves them.
+const SAMPLE: u64 = 512;
+/// Points of a sample that are left out on either side of an axis.
+const OUTSIDE: usize = SAMPLE as usize / 32;
+/// How far a core reaches beyond the middle of a sample, in extents of that.
+const MARGIN: f32 = 64.0;
+
+/// The points of a sample of so many.
+fn sample_rows(count: u64) -> Vec<u32> {
+    if count < 4 * SAMPLE { Vec::new() } else { (0..SAMPLE).map(|at| (at * count / SAMPLE) as u32).collect() }
+}
+
+/// `bounds` cut to where the points of a sample lie but for the outermost ones, with a wide margin. Nothing is cut without a sample, or
+/// where nearly all of it coincides.
+fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
+    if sample.is_empty() {
+        return *bounds;
+    }
+    let mut middle = *bounds;
+    for axis in 0..dims {
+        let mut along: Vec<f32> = sample.iter().skip(axis).step_by(dims).copied().collect();
+        along.sort_unstable_by(f32::total_cmp);
+        (middle.low[axis], middle.high[axis]) = (along[OUTSIDE], along[along.len() - 1 - OUTSIDE]);
+    }
+    let margin = MARGIN * middle.extent();
+    if margin == 0.0 {
+        return *bounds;
+    }
+    let [low, high] = [middle.low.map(|low| low - margin), middle.high.map(|high| high + margin)];
+    Bounds { low: [0, 1, 2].map(|a| low[a].max(bounds.low[a])), high: [0, 1, 2].map(|a| high[a].min(bounds.high[a])) }
+}
+
 impl Cloud {
     /// Takes over `positions`, `dims` coordinates per point, and wraps them in place along periodic axes. One dispatch,
-    /// which reads 4 bytes per coordinate and writes those that it wraps; then waits for 32 bytes.
+    /// which reads 4 bytes per coordinate and writes those that it wraps, and one for a sample of many points; then waits for
+    /// 32 bytes and the sample, at most 6 KiB.
     ///
     /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
     /// as they are, and what rounds to the side becomes 0.
@@ -177,18 +212,28 @@ impl Cloud {
             domain: *domain,
             positions,
             bounds: None,
+            core: None,
             smallest_magnitude: f32::INFINITY,
             attributes: BTreeMap::new(),
         };
         if count == 0 {
             return Ok(cloud);
         }
-        let found = recorder.gpu().array::<u32>("points::found", 8)?;
-        recorder.upload(&found, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
+        let rows = sample_rows(count);
+        let words = recorder.gpu().array::<u32>("points::found", 8)?;
+        recorder.upload(&words, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
         let [x, y, z] = domain.sides();
         let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
-        recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), found.raw()], &params, count)?;
-        let found = recorder.download(&found, 0, 8)?;
+        recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), words.raw()], &params, count)?;
+        let found = recorder.gpu().array::<u32>("points::found", 8 + rows.len() as u64 * dims)?;
+        recorder.copy(&words, 0, &found, 0, 8)?;
+        if !rows.is_empty() {
+            let sample = recorder.gpu().array("points::sample", rows.len() as u64 * dims)?;
+            let rows = upload_u32(recorder, &rows)?;
+            Permute::new().gather(recorder, &cloud.positions.cast()?, &rows, &sample, dims, Count::All)?;
+            recorder.copy(&sample, 0, &found, 8, sample.len())?;
+        }
+        let found = recorder.download(&found, 0, found.len())?;
         if found[0] != u32::MAX {
             let at = u64::from(found[0]);
             return Err(ParticleError::NonFinite { index: at / dims, axis: (at % dims) as usize });
@@ -198,6 +243,8 @@ impl Cloud {
             (bounds.low[axis], bounds.high[axis]) = (real(found[1 + axis]), real(found[4 + axis]));
         }
         cloud.bounds = Some(bounds);
+        let sample: Vec<f32> = found[8..].iter().map(|&bits| f32::from_bits(bits)).collect();
+        cloud.core = Some(core(&sample, domain.dims(), &bounds));
         if found[7] != u32::MAX {
             cloud.smallest_magnitude = f32::from_bits(found[7]);
         }
@@ -290,6 +337,12 @@ impl Cloud {
         self.bounds
     }
 
+    /// A box that holds all points but those that lie far away from nearly all others: the [bounds](Self::bounds) cut to 64 times the
+    /// extent of most of the points around these. A single point far out would take the cells of a curve from all the rest.
+    pub fn core(&self) -> Option<Bounds> {
+        self.core
+    }
+
     /// A lower bound of the magnitudes of coordinates, apart from those that are 0 or too small for a normal `f32`; infinity
     /// if all are. It bounds how little coordinates can differ, which the units of searches depend on.
     pub(crate) fn smallest_magnitude(&self) -> f32 {
@@ -349,8 +402,9 @@ impl Cloud {
             let values = values.like(&moved(name, &values.words()?, *width)?)?;
             attributes.insert(name.clone(), Attribute { values, width: *width });
         }
-        let bounds = self.bounds.filter(|_| !index.is_empty());
-        Ok(Cloud { domain: self.domain, positions, bounds, smallest_magnitude: self.smallest_magnitude, attributes })
+        let [bounds, core] = [self.bounds, self.core].map(|held| held.filter(|_| !index.is_empty()));
+        let (domain, smallest_magnitude) = (self.domain, self.smallest_magnitude);
+        Ok(Cloud { domain, positions, bounds, core, smallest_magnitude, attributes })
     }
 }
 
@@ -366,6 +420,36 @@ mod tests {
             let error = Cloud::check_count(most + 1, &domain).unwrap_err();
             assert!(error.to_string().contains(&format!("{most} of {} axes", domain.dims())), "{error}");
         }
+    }
+
+    #[test]
+    fn a_core_leaves_out_what_lies_far_away() {
+        let at = |i: u32| [i, i * 7 % 101, i * 31 % 97].map(|x| x as f32 / 512.0);
+        let sample: Vec<f32> = (0..512).flat_map(at).collect();
+        let near = Bounds { low: [0.0; 3], high: [1.0; 3] };
+        assert_eq!(core(&sample, 3, &near), near);
+        assert_eq!(core(&[], 3, &near), near);
+        let outlier = Bounds { low: [-1e30, 0.0, 0.0], high: [1.0, 1.0, 1e30] };
+        let found = core(&sample, 3, &outlier);
+        assert!(
+            found.low[0] > -100.0 && found.low[0] < -10.0 && found.high[0] == 1.0 && found.low[2] == 0.0,
+            "{found:?}"
+        );
+        assert!(found.high[2] > 10.0 && found.high[2] < 100.0, "{found:?}");
+        // Some of the sample lie far away, too.
+        let mut few = sample.clone();
+        few[..45].fill(1e9);
+        let wide = Bounds { low: [0.0; 3], high: [1e9; 3] };
+        assert!(core(&few, 3, &wide).high.iter().all(|&high| high < 100.0));
+        // Half of them do.
+        let half: Vec<f32> = sample.iter().enumerate().map(|(i, &x)| if i % 2 == 0 { x } else { x + 1e9 }).collect();
+        assert_eq!(core(&half, 3, &wide), wide);
+        // All but a few coincide.
+        assert_eq!(core(&vec![0.5; 1536], 3, &outlier), outlier);
+        // Extents beyond the range of f32.
+        let halves: Vec<f32> = (0..512).flat_map(|i| [if i % 2 == 0 { -3e38 } else { 3e38 }; 2]).collect();
+        let widest = Bounds { low: [-3e38, -3e38, 0.0], high: [3e38, 3e38, 0.0] };
+        assert_eq!(core(&halves, 2, &widest), widest);
     }
 
     #[test]

@@ -49,6 +49,19 @@ impl Frame {
         frame
     }
 
+    /// Cubes over the box that most points of a domain lie in ([`Cloud::core`](super::Cloud::core); of all ranks if there are several): they
+    /// keep near points together however small a part of the domain these fill, and of whatever shape. Points outside of the box
+    /// belong to the outermost cells. `None` without points.
+    pub fn over(domain: &Domain, core: Option<Bounds>) -> Self {
+        let dims = domain.dims();
+        let mut frame = Frame { dims, low: [0.0; 3], span: [0.0; 3] };
+        if let Some(core) = core {
+            frame.low = core.low;
+            frame.span[..dims].fill(core.extent().min(f32::MAX));
+        }
+        frame
+    }
+
     /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32` is an error.
     ///
     /// # Errors
@@ -334,7 +347,11 @@ mod tests {
         let frame = Frame::new(&domain, Some(bounds));
         assert_eq!((frame.low, frame.span), ([-1.0, 2.0, 0.0], [4.0, 0.0, 8.0]));
         assert_eq!(Frame::new(&domain, None).span, [0.0, 0.0, 8.0]);
+        let (over, plane) = (Frame::over(&domain, Some(bounds)), Domain::open(2).unwrap());
+        assert_eq!((over.low, over.span), ([-1.0, 2.0, 0.0], [4.0; 3]));
+        assert_eq!(Frame::over(&plane, None).span, [0.0; 3]);
         let wide = Bounds { low: [-3e38; 3], high: [3e38; 3] };
-        assert_eq!(Frame::new(&Domain::open(2).unwrap(), Some(wide)).span, [f32::MAX, f32::MAX, 0.0]);
+        assert_eq!(Frame::over(&plane, Some(wide)).span, [f32::MAX, f32::MAX, 0.0]);
+        assert_eq!(Frame::new(&plane, Some(wide)).span, [f32::MAX, f32::MAX, 0.0]);
     }
 }

@@ -133,6 +133,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// The greatest extent along an axis; infinity beyond the range of `f32`.
+    pub fn extent(&self) -> f32 {
+        [0, 1, 2].map(|axis| self.high[axis] - self.low[axis]).into_iter().fold(0.0, f32::max)
+    }
+
     /// The least box that holds both.
     #[must_use]
     pub fn union(&self, other: &Bounds) -> Bounds {

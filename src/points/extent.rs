@@ -25,12 +25,23 @@ impl Extent {
         Extent { low: bounds.low.map(f64::from), high: bounds.high.map(f64::from), least }
     }
 
-    /// Of the corners of a frame, and of the sides of the domain that it belongs to.
+    /// Of the corners of a frame, and of the periodic axes of the domain that it belongs to.
     pub fn of_frame(frame: &Frame, domain: &Domain) -> Extent {
         let (low, span) = (frame.low.map(f64::from), frame.span.map(f64::from));
-        let sides = domain.sides().into_iter().filter(|&side| side > 0.0);
-        let least = sides.map(f64::from).fold(f64::INFINITY, f64::min);
-        Extent { low, high: [0, 1, 2].map(|axis| low[axis] + span[axis]), least }
+        let corners = Extent { low, high: [0, 1, 2].map(|axis| low[axis] + span[axis]), least: f64::INFINITY };
+        corners.union(&Extent::of_sides(domain))
+    }
+
+    /// From 0 to the side along periodic axes; of nothing along open ones.
+    pub fn of_sides(domain: &Domain) -> Extent {
+        let mut sides = Extent::NONE;
+        for axis in 0..domain.dims() {
+            if let Some(side) = domain.side(axis).map(f64::from) {
+                (sides.low[axis], sides.high[axis]) = (0.0, side);
+                sides.least = sides.least.min(side);
+            }
+        }
+        sides
     }
 
     /// Of the points of both.

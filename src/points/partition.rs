@@ -9,10 +9,10 @@ use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::chained;
-use crate::points::sort::{Route, Shares, SortError, by_rank, probe};
+use crate::points::sort::{Route, Shares, SortError, Summary, by_rank, probe};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
-use crate::points::{Cloud, Curve, CurveKeys, Frame};
+use crate::points::{Cloud, Curve, CurveKeys, Extent, Frame};
 
 /// Points on this rank in the order of their global indices, and a tree over them.
 pub(crate) struct LocalPoints {
@@ -51,8 +51,10 @@ pub(crate) struct Decomposition {
     pub comm: Communicator,
     pub builder: Builder,
     pub permute: Permute,
-    /// Of all points.
+    /// Cells of the curve, over most of all points.
     pub frame: Frame,
+    /// Of all points.
+    pub extent: Extent,
     /// With the attributes of the input.
     pub own: LocalPoints,
     /// This rank's points as requests of others are answered from; `None` on one rank.
@@ -89,29 +91,31 @@ impl Decomposition {
     pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, SortError> {
         let comm = context.comm.clone();
         let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
+        let all = Summary::gather(&comm, cloud, Curve::Hilbert)?;
+        let frame = Frame::over(cloud.domain(), all.core);
+        let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         if comm.size() == 1 {
             let (cloud, total) = (cloud.clone(), cloud.len());
-            let frame = Frame::new(cloud.domain(), cloud.bounds());
-            let tree = builder.build(&mut context.recorder, &cloud, &frame)?;
+            let tree = builder.build_among(&mut context.recorder, &cloud, &frame, extent)?;
             // The memory of the sort is for what follows.
             context.recorder.submit()?;
             let own = LocalPoints { cloud, ids: None, tree };
             let (region, route, splitters) = (None, None, Vec::new());
-            return Ok(Self { comm, builder, permute, frame, own, region, route, total, splitters });
+            return Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters });
         }
-        let shares = Shares::find(context, cloud, Curve::Hilbert)?;
+        let shares = Shares::find(context, cloud, Curve::Hilbert, &all, &frame)?;
         // Rows that arrive in the order of the input, rank by rank, have ascending indices.
         let order = shares.by_recipient(&mut context.recorder)?;
-        let Shares { frame, total, row_offsets, sends, receives, splitters, .. } = shares;
+        let Shares { total, row_offsets, sends, receives, splitters, .. } = shares;
         let route = Route::new(&comm, order, sends, receives, None)?;
         let positions = route.forward(context, cloud.positions(), frame.dims as u64)?;
         let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
         route.forward_attributes(context, cloud, &mut here)?;
         let ids = Some(route.forward_ids(context, row_offsets[comm.rank()], total)?);
-        let tree = builder.build(&mut context.recorder, &here, &frame)?;
+        let tree = builder.build_among(&mut context.recorder, &here, &frame, extent)?;
         let region = Some(Region::of(&mut context.recorder, &tree)?);
         let (own, route) = (LocalPoints { cloud: here, ids, tree }, Some(route));
-        Ok(Self { comm, builder, permute, frame, own, region, route, total, splitters })
+        Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters })
     }
 
     /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
@@ -158,7 +162,7 @@ impl Decomposition {
         let sorted = recorder.gpu().array::<f32>("partition::joint", joint.len())?;
         self.permute.gather(recorder, &joint, &order, &sorted, dims, Count::All)?;
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
-        let tree = self.builder.build(recorder, &cloud, &self.frame)?;
+        let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent)?;
         let points = LocalPoints { cloud, ids: Some(ids.select(recorder, &order)?), tree };
         let places = inverse(recorder, &order)?;
         Ok(Some(WithGhosts { points: Some(JointPoints { points, places }), ghosts }))

@@ -247,7 +247,7 @@ impl Comparison<'_> {
         let positions = parts.iter().flat_map(|(_, at)| at[..region.dims].iter().map(|&bits| f32::from_bits(bits)));
         let positions: Vec<f32> = positions.collect();
         let cloud = Cloud::from_host(recorder, points.own.cloud.domain(), &positions)?;
-        let tree = points.builder.build(recorder, &cloud, &points.frame)?;
+        let tree = points.builder.build_among(recorder, &cloud, &points.frame, points.extent)?;
         let labels = Components::new(recorder.gpu()).labels(recorder, &tree, length)?;
         let labels = recorder.download(&labels, 0, labels.len())?;
         let pairs = parts.iter().zip(labels).map(|(part, label)| [part.0, parts[label as usize].0]);

@@ -64,7 +64,7 @@ crate::gpu::kernel_params! {
 /// let mut recorder = Recorder::new(&gpu)?;
 /// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[3.0, 0.0, 9.5, 0.0, 0.5, 0.0, 4.0, 0.0])?;
-/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
 /// let labels = Components::new(&gpu).labels(&mut recorder, &tree, 1.0)?;
 /// assert_eq!(recorder.download(&labels, 0, 4)?, [0, 1, 1, 0]);
 /// # Ok::<(), meshloom::Error>(())

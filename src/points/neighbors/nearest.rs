@@ -92,7 +92,7 @@ struct ListSearch<'a> {
 /// let mut recorder = Recorder::new(&gpu)?;
 /// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
-/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
 /// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(2))?;
 /// assert_eq!(recorder.download(&lists.index, 0, 6)?, [0, 1, 1, 0, 2, 0]);
 /// assert_eq!(recorder.download(&lists.distance, 0, 6)?, [0.0, 1.0, 0.0, 1.0, 0.0, 2.5]);

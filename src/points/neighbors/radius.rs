@@ -51,7 +51,7 @@ pub(super) struct RadiusSearch<'a> {
 /// let mut recorder = Recorder::new(&gpu)?;
 /// let domain = Domain::new(&[10.0, 0.0])?;
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
-/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::new(&domain, cloud.bounds()))?;
+/// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
 /// let lists = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &RadiusQuery::radius(2.5))?;
 /// assert_eq!(recorder.download(&lists.offset, 0, 4)?, [0, 3, 5, 7]);
 /// assert_eq!(recorder.download(&lists.index, 0, 7)?, [0, 1, 2, 0, 1, 0, 2]);

@@ -44,7 +44,7 @@ impl Targets {
             let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
             return Err(NeighborError::Domain { queries: sides(cloud.domain()), points: sides(tree.domain()) });
         }
-        let frame = Frame::new(cloud.domain(), cloud.bounds());
+        let frame = Frame::over(cloud.domain(), cloud.core());
         let (positions, numbers) = builder.arranged(recorder, cloud, &frame)?;
         Ok(Targets { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
     }

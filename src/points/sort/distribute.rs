@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::SortError;
 use super::route::Route;
-use super::shares::{Ordered, Shares, gathered};
+use super::shares::{Ordered, Shares, Summary, gathered};
 use crate::exchange::Context;
 use crate::gpu::primitives::{Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, MemoryKind, Recorder};
@@ -81,7 +81,10 @@ fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
 pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let comm = context.comm.clone();
     let mut traffic = bytes_moved(&context.gpu, cloud, cloud.len());
-    let Shares { frame, total, row_offsets, order, keys, sends, receives, .. } = Shares::find(context, cloud, curve)?;
+    let all = Summary::gather(&comm, cloud, curve)?;
+    let frame = all.cells(cloud.domain(), curve)?;
+    let Shares { total, row_offsets, order, keys, sends, receives, .. } =
+        Shares::find(context, cloud, curve, &all, &frame)?;
     let part = split(total, comm.size() as u64, comm.rank() as u64);
     if comm.size() == 1 {
         let (ids, route) = (U64Array::of_words(&order), Route::new(&comm, order.clone(), sends, receives, None)?);

@@ -30,7 +30,7 @@ pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
 pub use route::Route;
-pub(crate) use shares::{Shares, by_rank};
+pub(crate) use shares::{Shares, Summary, by_rank};
 
 use crate::gpu::KernelSource;
 

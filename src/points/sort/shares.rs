@@ -10,7 +10,7 @@ use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::hash::{START, fnv1a};
 use crate::points::rows::{offsets, upload_u32};
-use crate::points::{Bounds, Cloud, Curve, Frame};
+use crate::points::{Bounds, Cloud, Curve, Domain, Frame, ParticleError};
 
 /// Bits of keys along either curve.
 const KEY_BITS: u32 = 63;
@@ -29,30 +29,43 @@ pub(super) fn kernel() -> KernelSource {
 }
 
 /// Counts and bounds of all ranks' points.
-struct Summary {
+pub(crate) struct Summary {
     counts: Vec<u64>,
-    bounds: Option<Bounds>,
+    /// Of all points.
+    pub bounds: Option<Bounds>,
+    /// Of all but those far away from nearly all others of their rank.
+    pub core: Option<Bounds>,
 }
 
 impl Summary {
-    /// Exchanges them; fails on all ranks if they differ in what they sort.
-    fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
-        let bounds = cloud.bounds().unwrap_or(Bounds { low: [0.0; 3], high: [0.0; 3] });
+    /// Exchanges them; fails on all ranks if they differ in what they sort. All ranks call it.
+    pub fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
+        let none = Bounds { low: [0.0; 3], high: [0.0; 3] };
+        let held = [cloud.bounds(), cloud.core()].map(|held| held.unwrap_or(none));
         let mut mine = vec![cloud.len(), kind(cloud, curve)];
-        mine.extend(bounds.low.iter().chain(&bounds.high).map(|x| u64::from(x.to_bits())));
+        mine.extend(held.iter().flat_map(|held| [held.low, held.high]).flatten().map(|x| u64::from(x.to_bits())));
         let all = comm.all_gather(&mine)?;
         let ranks: Vec<&[u64]> = all.chunks_exact(mine.len()).collect();
         if let Some(rank) = ranks.iter().position(|rank| rank[1] != ranks[0][1]) {
             return Err(SortError::Differ { rank });
         }
         let real = |bits: u64| f32::from_bits(bits as u32);
-        let bounds =
-            |rank: &&&[u64]| Bounds { low: [2, 3, 4].map(|a| real(rank[a])), high: [5, 6, 7].map(|a| real(rank[a])) };
-        let filled = ranks.iter().filter(|rank| rank[0] > 0);
-        Ok(Summary {
-            counts: ranks.iter().map(|rank| rank[0]).collect(),
-            bounds: filled.map(|rank| bounds(&rank)).reduce(|a, b| a.union(&b)),
-        })
+        let of_all = |at: usize| {
+            let corner = |rank: &[u64], at: usize| [0, 1, 2].map(|axis| real(rank[at + axis]));
+            let filled = ranks.iter().filter(|rank| rank[0] > 0);
+            let held = filled.map(|rank| Bounds { low: corner(rank, at), high: corner(rank, at + 3) });
+            held.reduce(|a, b| a.union(&b))
+        };
+        let counts = ranks.iter().map(|rank| rank[0]).collect();
+        Ok(Summary { counts, bounds: of_all(2), core: of_all(8) })
+    }
+
+    /// The cells of a curve that are part of a result: the same for any number of ranks.
+    pub fn cells(&self, domain: &Domain, curve: Curve) -> Result<Frame, ParticleError> {
+        match curve {
+            Curve::Morton => Frame::whole(domain, self.bounds),
+            Curve::Hilbert => Ok(Frame::new(domain, self.bounds)),
+        }
     }
 }
 
@@ -107,8 +120,6 @@ pub(super) fn gathered(
 
 /// Which of this rank's points go to which rank, so that each gets its [`split`](crate::grid::split) of all points in the order of the curve.
 pub(crate) struct Shares {
-    /// The cells of the curve, the same on all ranks.
-    pub frame: Frame,
     /// Points of all ranks.
     pub total: u64,
     /// The index of each rank's first point among the input of all ranks.
@@ -126,22 +137,22 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Finds them: sorts this rank's keys, and cuts those of all ranks by counting. Waits for the device and the other ranks, up to eight
-    /// rounds of 256 counts for each boundary. All ranks call it.
-    pub fn find(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
-        let comm = context.comm.clone();
-        let Summary { counts, bounds } = Summary::gather(&comm, cloud, curve)?;
-        // The cells of a Morton curve are part of the result; a Hilbert curve only has to keep near points together.
-        let frame = match curve {
-            Curve::Morton => Frame::whole(cloud.domain(), bounds)?,
-            Curve::Hilbert => Frame::new(cloud.domain(), bounds),
-        };
-        let Ordered { order, keys } = Ordered::new(&mut context.recorder, curve, cloud.positions(), &frame)?;
-        let (total, row_offsets) = (counts.iter().sum(), offsets(&counts));
+    /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts those of all ranks by counting. Waits for the
+    /// device and the other ranks, up to eight rounds of 256 counts for each boundary. All ranks call it.
+    pub fn find(
+        context: &mut Context,
+        cloud: &Cloud,
+        curve: Curve,
+        all: &Summary,
+        frame: &Frame,
+    ) -> Result<Self, SortError> {
+        let (comm, counts) = (context.comm.clone(), &all.counts);
+        let Ordered { order, keys } = Ordered::new(&mut context.recorder, curve, cloud.positions(), frame)?;
+        let (total, row_offsets) = (counts.iter().sum(), offsets(counts));
         let (cuts, splitters) = cuts(&mut context.recorder, &comm, keys.each_ref(), total)?;
         let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let receives = comm.all_to_all(&sends)?;
-        Ok(Shares { frame, total, row_offsets, order, keys, sends, receives, splitters })
+        Ok(Shares { total, row_offsets, order, keys, sends, receives, splitters })
     }
 
     /// This rank's points by the rank that they go to, those of one rank in the order of the input. Recorded, after an upload of a word

@@ -85,7 +85,9 @@ pub struct Builder {
 pub struct Tree {
     domain: Domain,
     frame: Frame,
-    /// Of the frame and of the points at present.
+    /// Of all points that it is to be searched among, besides its own.
+    among: Extent,
+    /// Of these and of its own points at present.
     extent: Arc<Mutex<Extent>>,
     levels: Levels,
     positions: Array<f32>,
@@ -112,12 +114,24 @@ impl Builder {
 
     /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
     ///
-    /// `frame` is that of the cloud, `Frame::new(cloud.domain(), cloud.bounds())`, or a larger one: ranks that are to compute
-    /// the same distances use the frame of all points.
+    /// `frame` tells the cells of the curve: searches are fast where most points have cells of their own, as with
+    /// `Frame::over(dims, cloud.core())`, and right in any frame. Ranks that are to compute the same distances use one frame, over the
+    /// [bounds](Cloud::bounds) of all points.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
     pub fn build(&self, recorder: &mut Recorder, cloud: &Cloud, frame: &Frame) -> Result<Tree, DeviceError> {
+        self.build_among(recorder, cloud, frame, Extent::of_frame(frame, cloud.domain()))
+    }
+
+    /// As [`build`](Self::build), of points that are searched among others, of this extent.
+    pub(crate) fn build_among(
+        &self,
+        recorder: &mut Recorder,
+        cloud: &Cloud,
+        frame: &Frame,
+        among: Extent,
+    ) -> Result<Tree, DeviceError> {
         let gpu = recorder.gpu().clone();
         let positions = gpu.array("tree::positions", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
@@ -125,7 +139,8 @@ impl Builder {
         let tree = Tree {
             domain: *cloud.domain(),
             frame: *frame,
-            extent: Arc::new(Mutex::new(Extent::of_frame(frame, cloud.domain()))),
+            among,
+            extent: Arc::new(Mutex::new(among)),
             positions,
             order,
             boxes: gpu.array("tree::boxes", 8 * levels.total())?,
@@ -318,7 +333,7 @@ impl Tree {
             let why = format!("{now} coordinates in a domain {here}; {before} in {there} were there");
             return Err(DeviceError::Misuse { what: "Tree::refit".into(), why });
         }
-        let extent = Extent::of_frame(&self.frame, &self.domain).union(&Extent::of(cloud));
+        let extent = self.among.union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
         let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
         recorder.each(&self.kernels.arrange, &arrays, &self.params(), self.len())?;

@@ -99,7 +99,7 @@ impl<'a> SearchBench<'a> {
     ) -> Result<(Measured, T), Error> {
         let Session { context, clock, .. } = &mut self.session;
         let (gpu, recorder, builder) = (&context.gpu, &mut context.recorder, Builder::new(&context.gpu));
-        let frame = Frame::new(cloud.domain(), cloud.bounds());
+        let frame = Frame::over(cloud.domain(), cloud.core());
         let build = |recorder: &mut Recorder| builder.build(recorder, cloud, &frame);
         recorder.wait()?;
         gpu.trim();
