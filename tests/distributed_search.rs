@@ -8,7 +8,8 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
+    Bins, DistributedSearch, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, RadiusQuery,
+    RadiusResult,
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
@@ -216,6 +217,41 @@ fn every_rank_hears_of_an_error() {
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
+}
+
+#[test]
+fn ranks_that_look_for_different_things_are_refused() {
+    run_threads(3, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let mut context = Context::new(comm, gpu)?;
+        let last = context.comm.rank() == 2;
+        let domain = Domain::open(2)?;
+        let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
+        let elsewhere = Cloud::from_host(&mut context.recorder, &Domain::new(&[3.0, 0.0])?, &[0.0, 0.0])?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let context = &mut context;
+        let either = |one: f32, other: f32| if last { other } else { one };
+        let nearest = KnnQuery { within: either(1.0, f32::NAN), ..KnnQuery::nearest(2) };
+        let which = if last { PairFilter::All } else { PairFilter::Others };
+        let spheres = OverdensityQuery { densities: vec![either(1.0, 2.0).into()], least: 1 };
+        let (one, bins) = (KnnQuery::nearest(1), Bins::new(&[0.0, either(1.0, 0.5).into()])?);
+        for refused in [
+            search.nearest(context, None, &KnnQuery::nearest(if last { 3 } else { 2 })).map(drop),
+            search.nearest(context, None, &nearest).map(drop),
+            search.nearest(context, Some(&cloud).filter(|_| last), &one).map(drop),
+            search.nearest(context, Some(if last { &elsewhere } else { &cloud }), &one).map(drop),
+            search.within(context, None, &RadiusQuery::radius(either(0.5, 1.5))).map(drop),
+            search.counts(context, None, &RadiusQuery { which, ..RadiusQuery::radius(1.0) }).map(drop),
+            search.pairs(context, None, &bins).map(drop),
+            search.overdense(context, &cloud, &spheres).map(drop),
+        ] {
+            assert_eq!(refused, Err(NeighborError::Differ { rank: 2 }));
+        }
+        // The search is good for others.
+        assert_eq!(search.counts(context, None, &RadiusQuery::radius(0.5))?, [3, 3]);
+        Ok::<_, Error>(())
+    })
+    .unwrap();
 }
 
 #[test]

@@ -94,6 +94,17 @@ pub enum IoError {
         reason: String,
     },
 
+    /// A snapshot has no particles of the type that is to be read, or has several types of which one must be chosen.
+    #[error("{}: {}", printable_path(.path), particle_type_text(*.wanted, .found))]
+    ParticleType {
+        /// The file.
+        path: PathBuf,
+        /// The type that was asked for, where one was.
+        wanted: Option<usize>,
+        /// The types whose particles have coordinates.
+        found: Vec<usize>,
+    },
+
     /// A file in HDF5 was given to a program that was built without it.
     #[error("{}: an HDF5 file, but this program was built without HDF5; build it with the feature `hdf5` \
         (cargo install --path . --features cli,hdf5; needs the HDF5 library), or convert the file to .npy",
@@ -172,7 +183,7 @@ pub enum IoError {
         wanted: String,
     },
 
-    /// The array is stored in Fortran order.
+    /// The array is stored in Fortran order, which is read of short rows only: see [`NpyFile`](super::NpyFile).
     #[error(
         "{}: stored in Fortran order, C order is needed; convert with numpy.save(name, numpy.ascontiguousarray(array))",
         printable_path(.path)
@@ -273,6 +284,14 @@ pub enum IoError {
         source: io::Error,
     },
 
+    /// A file of the output's name may not be written, so it must not be replaced.
+    #[error("{}: is there already and may not be written; make it writable (chmod u+w) or choose another name",
+        printable_path(.path))]
+    Protected {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// Writing failed, most often because the disk is full.
     #[error("{}: {}", printable_path(.path), write_text(*.bytes, .source))]
     Write {
@@ -366,6 +385,22 @@ fn size(bytes: u64) -> String {
     if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit} ({bytes} bytes)") }
 }
 
+fn particle_type_text(wanted: Option<usize>, found: &[usize]) -> String {
+    let none = match wanted {
+        Some(wanted) => format!("no particles of type {wanted} have coordinates (PartType{wanted}/Coordinates)"),
+        None if found.is_empty() => "no particles have coordinates (as PartType1/Coordinates)".to_string(),
+        None => "no particles of type 1, which are read if no others are asked for, have coordinates".to_string(),
+    };
+    let names: Vec<String> = found.iter().map(usize::to_string).collect();
+    match &names[..] {
+        [] => format!("{none}; is it a snapshot of particles?"),
+        [only] => format!("{none}; those of type {only} do (--particle-type {only})"),
+        [others @ .., last] => {
+            format!("{none}; those of types {} and {last} do: choose with --particle-type N", others.join(", "))
+        }
+    }
+}
+
 fn read_remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         ErrorKind::PermissionDenied => "; ask for permission to read it",
@@ -427,6 +462,14 @@ mod tests {
         assert_eq!(size(1023), "1023 bytes");
         assert_eq!(size(1536), "1.5 KiB (1536 bytes)");
         assert!(size(u64::MAX).contains("PiB"));
+    }
+
+    #[test]
+    fn particle_types_are_named_with_the_way_to_choose() {
+        assert!(particle_type_text(None, &[0, 4, 5]).ends_with("those of types 0, 4 and 5 do: choose with --particle-type N"));
+        assert!(particle_type_text(Some(5), &[1]).starts_with("no particles of type 5 have coordinates (PartType5/"));
+        assert!(particle_type_text(Some(5), &[1]).ends_with("(--particle-type 1)"));
+        assert!(particle_type_text(None, &[]).ends_with("is it a snapshot of particles?"));
     }
 
     #[test]

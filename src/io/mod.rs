@@ -66,6 +66,7 @@ mod image;
 mod input;
 mod leftover;
 mod npy;
+mod npy_columns;
 mod npy_header;
 mod npy_writer;
 mod npz;

@@ -7,15 +7,17 @@ use std::sync::Arc;
 use super::IoError;
 use super::dtype::Dtype;
 use super::input::Input;
+use super::npy_columns::{Columns, LONGEST_ROW};
 use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
 
-/// A `.npy` array of numbers on disk, in C order.
+/// A `.npy` array of numbers on disk.
 ///
 /// - Opening reads the header only; a `read_*` call touches only the bytes of its range. Ranges count **elements** in
-///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`.
-/// - Little and big endian files are read alike.
+///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`, also where the file has Fortran order.
+/// - Little and big endian files are read alike. So is Fortran order where rows have at most 64 numbers, as those of points and
+///   attributes: a call then reads its rows' part of each column. All else must be in C order.
 /// - Every rank opens the file by itself; nothing is to be synchronised. One value can also be shared by threads.
-/// - Data are read in pieces, so no more memory is used than for the result. A file that another process cuts off meanwhile,
+/// - Data are read in pieces, so no more memory is used than for the result and some MiB. A file that another process cuts off meanwhile,
 ///   and a failing disk or network, is an error. Replacing a file that this crate has written does not disturb readers, as
 ///   it appears by renaming.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct NpyFile {
     /// Offset of the `.npy` file in the input: not 0 for members of archives.
     base: u64,
     header: Header,
+    /// Columns that lie one after the other in the file; 1 where elements are in C order.
+    columns: u64,
     accepts_integers: bool,
 }
 
@@ -33,8 +37,8 @@ impl NpyFile {
     ///
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::NotNpy`],
-    /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than one axis is longer than 1), and
-    /// [`IoError::Dtype`] for elements that are no numbers.
+    /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than two axes are longer than 1, or the second of them has more
+    /// than 64 elements), and [`IoError::Dtype`] for elements that are no numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
         let len = input.len();
@@ -56,14 +60,17 @@ impl NpyFile {
             }
         })?;
         // With at most one axis longer than 1, or no elements, both orders are the same.
-        let long_axes = header.shape.iter().filter(|&&n| n > 1).count();
-        if header.fortran && long_axes > 1 && header.len > 0 {
-            return Err(IoError::FortranOrder { path });
-        }
+        let long_axes: Vec<u64> = header.shape.iter().copied().filter(|&n| n > 1).collect();
+        let columns = match long_axes[..] {
+            _ if !header.fortran || header.len == 0 => 1,
+            [] | [_] => 1,
+            [_, columns] if columns <= LONGEST_ROW => columns,
+            _ => return Err(IoError::FortranOrder { path }),
+        };
         if found < header.file_bytes {
             return Err(IoError::Truncated { path, found, wanted: header.file_bytes });
         }
-        Ok(Self { path, input, base: range.start, header, accepts_integers: false })
+        Ok(Self { path, input, base: range.start, header, columns, accepts_integers: false })
     }
 
     /// Makes `read_f32`, `read_f64` and the complex reads accept integers, rounded to the nearest float. By default they are an
@@ -284,14 +291,13 @@ impl NpyFile {
         // No overflow: the header and all elements are in the file.
         self.input.expect(self.base + self.header.file_bytes)?;
         let begin = self.base + self.header.data_offset;
-        let range = begin + start * N as u64..begin + end * N as u64;
         let mut out = Vec::new();
         out.try_reserve_exact((end - start) as usize).map_err(|_| IoError::Memory {
             path: self.path.clone(),
             bytes: (end - start).saturating_mul(size_of::<T>() as u64),
         })?;
         let big_endian = self.header.big_endian;
-        self.input.pieces(range, |piece| {
+        let append = |piece: &[u8]| {
             // Pieces are of whole elements, as their size is a multiple of any element's.
             let (items, _) = piece.as_chunks::<N>();
             if big_endian {
@@ -303,7 +309,11 @@ impl NpyFile {
             } else {
                 out.extend(items.iter().map(|item| convert(*item)));
             }
-        })?;
+        };
+        match self.columns {
+            1 => self.input.pieces(begin + start * N as u64..begin + end * N as u64, append)?,
+            count => Columns { begin, rows: self.len() / count, count }.pieces::<N>(&self.input, start..end, append)?,
+        }
         Ok(out)
     }
 

@@ -38,6 +38,7 @@ pub use cone_writer::{ConeInfo, ConeRows, ConeWriter};
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
+pub use parts::snapshot_paths;
 pub use snapshot_info::SnapshotInfo;
 pub use snapshot_reader::Snapshot;
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};

@@ -6,6 +6,14 @@ use super::part_file::{Header, PartFile, wrong};
 use super::part_path;
 use crate::io::{IoError, printable_path};
 
+/// The paths of all files of the snapshot that `path` belongs to, in their order, whatever particles they have.
+///
+/// # Errors
+/// Those of [`Snapshot::open`](super::Snapshot::open), but for what it asks of particles.
+pub fn snapshot_paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, IoError> {
+    Ok(find(path.as_ref())?.into_iter().map(|file| file.path).collect())
+}
+
 /// All files of the snapshot that `path` belongs to, in their order, with their headers checked.
 pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
     let first = part_path(path, 0);

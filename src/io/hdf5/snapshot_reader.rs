@@ -14,7 +14,8 @@ use crate::io::{Dtype, IoError};
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
 ///
 /// - **Which files**: any one of `name.0.hdf5`, `name.1.hdf5`, ..., or `name.hdf5` where only these exist, opens all.
-/// - **Which particles**: those of `PartType1` (dark matter); without them, those of the only type that has coordinates.
+/// - **Which particles**: those of the type that is asked for ([`open_type`](Self::open_type)), else those of `PartType1` (dark
+///   matter); without them, those of the only type that has coordinates.
 /// - Opening reads headers only; a `positions_*`, `velocities_*`, ... call touches only its rows, counted over all files.
 ///   Every rank opens the snapshot by itself; nothing is to be synchronised.
 /// - Numbers are in the file's own units.
@@ -37,13 +38,26 @@ impl Snapshot {
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
     /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has impossible numbers or
-    /// disagrees with the datasets, for a missing file of several, and where several particle types but not `PartType1`
-    /// have coordinates;
+    /// disagrees with the datasets, and for a missing file of several; [`IoError::ParticleType`] where no particles or several
+    /// types but not `PartType1` have coordinates;
     /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
-        let path = path.as_ref();
+        Self::of_type(path.as_ref(), None)
+    }
+
+    /// As [`open`](Self::open), for the particles of `PartTypeN` with N of `particle_type`: in Gadget's files 0 is gas, 1 dark
+    /// matter, 4 stars, 5 black holes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`IoError::ParticleType`] where none of that type have coordinates, unless the snapshot counts
+    /// no particles at all.
+    pub fn open_type(path: impl AsRef<Path>, particle_type: usize) -> Result<Self, IoError> {
+        Self::of_type(path.as_ref(), Some(particle_type))
+    }
+
+    fn of_type(path: &Path, wanted: Option<usize>) -> Result<Self, IoError> {
         let files = parts::find(path)?;
-        let particle_type = particle_type(path, &files)?;
+        let particle_type = particle_type(path, &files, wanted)?;
         let header = files[0].header.clone();
         let (mut dims, mut dtype) = (None, Dtype::F32);
         let (mut parts, mut end) = (Vec::new(), 0u64);
@@ -363,26 +377,19 @@ impl Snapshot {
     }
 }
 
-/// The particle type that is read: 1, or the only one with coordinates.
-fn particle_type(path: &Path, files: &[PartFile]) -> Result<usize, IoError> {
-    let mut types: Vec<usize> =
+/// The particle type that is read: the one that is wanted, else 1, or the only one with coordinates.
+fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Result<usize, IoError> {
+    let mut found: Vec<usize> =
         files.iter().flat_map(|file| &file.coordinates).map(|found| found.particle_type).collect();
-    types.sort_unstable();
-    types.dedup();
+    found.sort_unstable();
+    found.dedup();
     let is_empty = files[0].header.total.as_ref().is_some_and(|total| total.iter().all(|&n| n == 0));
-    match types[..] {
-        [only] => Ok(only),
-        _ if types.contains(&1) => Ok(1),
-        [] if is_empty => Ok(1),
-        [] => Err(wrong(path, "no particle type has coordinates (PartType1/Coordinates)")),
-        _ => {
-            let names: Vec<String> = types.iter().map(|&number| group_name(number)).collect();
-            let reason = format!(
-                "there is no PartType1, and several others have coordinates: {}; keep one of them in a file",
-                names.join(", ")
-            );
-            Err(wrong(path, reason))
-        }
+    let usual = wanted.unwrap_or(1);
+    match found[..] {
+        _ if found.contains(&usual) => Ok(usual),
+        [only] if wanted.is_none() => Ok(only),
+        [] if is_empty => Ok(usual),
+        _ => Err(IoError::ParticleType { path: path.into(), wanted, found }),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
+use crate::hash::{START, fnv1a};
 use crate::points::ghosts::{Reach, Region};
 use crate::points::partition::{Decomposition, JointPoints, LocalPoints};
 use crate::points::rows::upload_u32;
@@ -60,7 +61,7 @@ pub(super) struct RankQueries {
 /// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
 /// size, and fetches copies of the points of others that its queries reach.
 ///
-/// - Every method is called by all ranks. Rows are those of the input that this rank gave, in its order; indices count the rows
+/// - Every method is called by all ranks, which look for the same ([`NeighborError::Differ`] otherwise). Rows are those of the input that this rank gave, in its order; indices count the rows
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
 /// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and results (indices and distances); lists within
@@ -117,6 +118,7 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         knn: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
+        self.agree(queries, &[knn.k.into(), knn.within.to_bits().into(), knn.without_self.into()])?;
         knn.check()?;
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
@@ -145,6 +147,7 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
+        self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
@@ -174,6 +177,7 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
+        self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
@@ -204,6 +208,8 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         bins: &Bins,
     ) -> Result<Vec<u64>, NeighborError> {
+        let edges: Vec<u64> = bins.edges().iter().map(|edge| edge.to_bits().into()).collect();
+        self.agree(queries, &edges)?;
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, bins.edges()[bins.len()])?;
         let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
@@ -225,6 +231,18 @@ impl DistributedSearch {
     /// Ghosts that this rank has fetched in the last search.
     pub fn ghosts(&self) -> u64 {
         self.ghosts.get()
+    }
+
+    /// Fails on all ranks if they search for different things, or some among their own points: each would find something else, or wait for
+    /// a call that others do not make. One all-gather of 8 bytes a rank. All ranks call it.
+    pub(super) fn agree(&self, queries: Option<&Cloud>, what: &[u64]) -> Result<(), NeighborError> {
+        let domain = queries.map_or([0; 3], |cloud| cloud.domain().sides().map(f32::to_bits));
+        let common = [u64::from(queries.is_some())].into_iter().chain(domain.map(u64::from));
+        let hash = common.chain(what.iter().copied()).fold(START, |hash, word| fnv1a(hash, &word.to_le_bytes()));
+        match self.points.comm.first_to_differ(hash)? {
+            Some(rank) => Err(NeighborError::Differ { rank }),
+            None => Ok(()),
+        }
     }
 
     /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
