@@ -29,14 +29,27 @@ def points_array(values, name="points"):
     return array
 
 
-def column(values, shape, name):
-    """A quantity of points as contiguous float32, or None."""
+def single(values):
+    """Numbers rounded to float32. What is beyond its range becomes infinite, without NumPy's warning."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(np.float32, copy=False)
+
+
+def column(values, shape, name, first=0):
+    """A quantity of points, of which this rank's first is number `first`, as contiguous float32, or None."""
     if values is None:
         return None
     array = real_array(values, name)
     if array.shape != shape:
         raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}, one value for each point")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    rounded = single(array)
+    too_large = np.isinf(rounded) & np.isfinite(array)
+    if too_large.any():
+        at = tuple(np.argwhere(too_large)[0])
+        raise ValueError(
+            f"{name} has {array[at]:g} for point {first + at[0]}, beyond the range of float32 (3.4e38); scale the data to other units"
+        )
+    return rounded
 
 
 def native(array):

@@ -1,6 +1,10 @@
 """Ranks: this process alone, threads, or the processes of an MPI program."""
 
+import functools
+import pickle
 import sys
+
+import numpy as np
 
 from . import _native
 from ._arguments import whole_number
@@ -35,6 +39,154 @@ def resolve(comm):
     if mpi is not None and isinstance(comm, mpi.Comm):
         return _of_mpi(comm)
     raise TypeError(f"comm must be None, a meshloom.Comm or a communicator of mpi4py, not {type(comm).__name__}")
+
+
+def exchanged(comm, own):
+    """What all ranks have, in the order of the ranks. All ranks call it."""
+    return [own] if comm.size == 1 else [pickle.loads(part) for part in comm.allgather(pickle.dumps(own))]
+
+
+def _kind(error):
+    """The type of an error, as other ranks can raise it with a text: `Error` where they may not know it."""
+    try:
+        pickle.loads(pickle.dumps(type(error)))(str(error))
+        return type(error)
+    except Exception:
+        return Error
+
+
+def gathered(comm, check, *arguments):
+    """What ranks tell each other before they work together. All ranks call it.
+
+    `check` gives three things of this rank's arguments: what stays on the rank, what must be the same on all of them (a dictionary), and what all
+    of them are told. Returns the first, and the third of each rank. What `check` raises on one rank is raised on all, and so is what differs: in
+    what follows they would wait for each other, or find something else.
+    """
+    if comm.size == 1:
+        own, _, told = check(*arguments)
+        return own, [told]
+    own, error = None, None
+    try:
+        own, alike, told = check(*arguments)
+        said = pickle.dumps((None, alike, told))
+    except Exception as raised:
+        error = raised
+        said = pickle.dumps(((_kind(error), str(error)), {}, None))
+    failures, alike, told = zip(*map(pickle.loads, comm.allgather(said)))
+    for rank, failure in enumerate(failures):
+        if failure:
+            kind, text = failure
+            raise kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}") from error
+    for rank, theirs in enumerate(alike):
+        for name in {**alike[0], **theirs}:
+            first, other = alike[0].get(name), theirs.get(name)
+            if other != first:
+                raise ValueError(f"{name} differs: {first} on rank 0, {other} on rank {rank}; it must be the same on all ranks")
+    return own, list(told)
+
+
+def agreed(comm, check, *arguments):
+    """What a check of this rank's arguments gives. What it raises on one rank is raised on all. All ranks call it."""
+    return gathered(comm, lambda: (check(*arguments), {}, None))[0]
+
+
+def same(comm, numbers, name):
+    """Refuses numbers that differ among ranks. All ranks call it."""
+    gathered(comm, lambda: (None, {name: list(numbers)}, None))
+
+
+def block(items, ranks, rank):
+    """The items of a rank, as `numpy.array_split` has them: blocks in order, of which the first may be longer by one."""
+    least, longer = divmod(items, ranks)
+    return rank * least + min(rank, longer), (rank + 1) * least + min(rank + 1, longer)
+
+
+REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def summand(array):
+    """An array as `numpy.sum` adds it: truth values and small whole numbers with 64 bits, for their sum has more digits than they."""
+    wide = {"b": np.int64, "i": np.int64, "u": np.uint64}.get(array.dtype.kind)
+    return array if wide is None else array.astype(wide, copy=False)
+
+
+def allreduce(self, array, op="sum"):
+    """One array of those of all ranks, element by element: the same bits on all ranks, who all call it.
+
+    Every rank gets the arrays of all and joins them in the order of the ranks: this is for numbers, histograms and spectra, not for fields.
+
+    Parameters
+    ----------
+    array : array_like
+        Numbers, of the same shape and type on all ranks.
+    op : {"sum", "min", "max"}
+        How they become one. Truth values and whole numbers are added with 64 bits, as `numpy.sum` does.
+
+    Returns
+    -------
+    ndarray or scalar
+
+    Raises
+    ------
+    ValueError
+        On all ranks, where shapes, types or `op` differ.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> [found.tolist() for found in meshloom.ranks(2, lambda comm: comm.allreduce([comm.rank, 1]))]
+    [[1, 2], [1, 2]]
+    """
+
+    def check():
+        if op not in REDUCTIONS:
+            raise ValueError(f'op is {op!r}, not "sum", "min" or "max"')
+        own = np.asarray(array)
+        if own.dtype.kind not in "biufc":
+            raise TypeError(f"{own.dtype} cannot be reduced; give real or complex numbers")
+        return None, {"function": "allreduce", "op": op, "type": own.dtype.name, "shape": own.shape}, own
+
+    arrays = gathered(self, check)[1]
+    arrays = [summand(one) for one in arrays] if op == "sum" else arrays
+    return functools.reduce(REDUCTIONS[op], arrays[1:], arrays[0].copy())[()]
+
+
+def bcast(self, value=None, root=0):
+    """What one rank has, on all ranks, who all call it.
+
+    Parameters
+    ----------
+    value : object
+        Anything that can be pickled, NumPy's arrays among them; those of other ranks than `root` are not looked at.
+    root : int
+        The rank whose value it is.
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> meshloom.ranks(3, lambda comm: comm.bcast({"seed": comm.rank}, root=2))
+    [{'seed': 2}, {'seed': 2}, {'seed': 2}]
+    """
+
+    def check():
+        if whole_number(root, "root") >= self.size:
+            raise ValueError(f"root is {root}; there are {self.size} ranks, from 0 on")
+        return None, {"function": "bcast", "root": root}, value if self.rank == root else None
+
+    return gathered(self, check)[1][root]
+
+
+def barrier(self):
+    """Returns once all ranks have called it."""
+    gathered(self, lambda: (None, {"function": "barrier"}, None))
+
+
+for _method in (allreduce, bcast, barrier):
+    setattr(Comm, _method.__name__, _method)
 
 
 def ranks(count, body=None):

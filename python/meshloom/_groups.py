@@ -5,7 +5,8 @@ import numpy as np
 from . import _native
 from ._arguments import box_sides, whole_number
 from ._arrays import column, native, points_array
-from ._comm import resolve
+from ._comm import agreed, resolve
+from ._origin import common_origin, from_origin, to_origin
 
 
 class Groups:
@@ -24,7 +25,7 @@ class Groups:
     label, count, mass : ndarray
         Of each group: the least index of its members, their number and the sum of their masses.
     center, velocity : ndarray, shape (groups, axes)
-        Mean position, in the box, and mean velocity (None without velocities); weighted by mass.
+        Mean position, in the box, and mean velocity (None without velocities); weighted by mass. Positions are float64 where the points were.
     inertia_radius, velocity_dispersion, max_radius : ndarray
         Root mean square of the distances from the centre and of the velocities about the mean one, and the greatest distance.
     axes : ndarray, shape (groups, axes)
@@ -35,7 +36,7 @@ class Groups:
         Indices of the members of group ``g`` are ``members[offset[g]:offset[g + 1]]`` (on one rank).
     """
 
-    def __init__(self, columns, dims):
+    def __init__(self, columns, dims, origin):
         self.labels = columns["labels"]
         self.length = columns["length"]
         self.total = columns["total"]
@@ -44,6 +45,7 @@ class Groups:
         for name in ("center", "axes", "velocity"):
             values = columns[name]
             setattr(self, name, None if values is None else values.reshape(-1, dims))
+        self.center = to_origin(self.center, origin)
         self.directions = columns["directions"].reshape(-1, dims, dims)
 
     def __len__(self):
@@ -51,6 +53,18 @@ class Groups:
 
     def __repr__(self):
         return f"<meshloom.Groups: {self.total} of points up to {self.length:g} apart>"
+
+
+def _masses(values, shape, first):
+    """Masses as contiguous float32, or None; `first` is the number of this rank's first point."""
+    masses = column(values, shape, "masses", first)
+    if masses is not None:
+        given = np.asarray(values)
+        vanished = np.flatnonzero((masses == 0) & (given != 0))
+        if vanished.size:
+            at = vanished[0]
+            raise ValueError(f"masses has {given[at]:g} for point {first + at}, which is 0 in float32 (1.4e-45 and more); scale the data to other units")
+    return masses
 
 
 def fof(
@@ -70,7 +84,8 @@ def fof(
     Parameters
     ----------
     points : array_like, shape (N, 2) or (N, 3)
-        Positions; with `comm` this rank's part of them.
+        Positions; with `comm` this rank's part of them. float32 is taken as it is; all else is wrapped into the box, or counted from among the
+        points where they lie far from 0, and rounded to float32.
     linking_length : float
         The linking length, in the units of the positions.
     linking_parameter : float
@@ -104,18 +119,23 @@ def fof(
     >>> groups.labels.tolist(), groups.count.tolist(), groups.center.tolist()
     ([0, 1, 0], [2], [[0.0, 1.0]])
     """
-    points = points_array(points)
     if (linking_length is None) == (linking_parameter is None):
         raise TypeError("give either linking_length or linking_parameter")
     in_separations = linking_length is None
     length = float(linking_parameter if in_separations else linking_length)
-    count, dims = points.shape
+    comm = resolve(comm)
+    points = agreed(comm, points_array, points)
+    (count, dims), first = points.shape, _native.sum_before_rank(comm, len(points))
+    masses = agreed(comm, _masses, masses, (count,), first)
+    velocities = agreed(comm, column, velocities, (count, dims), "velocities", first)
+    sides = box_sides(box, dims)
+    origin = common_origin(comm, points, sides)
     columns = _native.fof(
-        resolve(comm),
-        native(points),
-        box_sides(box, dims),
+        comm,
+        native(from_origin(points, origin)),
+        sides,
         (length, in_separations),
         (whole_number(min_members, "min_members", 1), order),
-        (column(masses, (count,), "masses"), column(velocities, (count, dims), "velocities")),
+        (masses, velocities),
     )
-    return Groups(columns, dims)
+    return Groups(columns, dims, origin)

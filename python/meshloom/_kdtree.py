@@ -4,26 +4,58 @@ import numpy as np
 
 from . import _native
 from ._arguments import box_sides, whole_number
-from ._arrays import native, real_array
-from ._comm import resolve
+from ._arrays import native, real_array, single
+from ._comm import agreed, exchanged, resolve, same
 from ._device_array import Array
+from ._origin import common_origin, from_origin
+from ._radii import joined_lists, radius_classes
 
 # Lists of the nearest hold so many.
 _MOST = 1024
 # Bins of one histogram of distances.
 _BINS = 4096
+# Pairs that are listed at a time where lists are only added up.
+_PAIRS = 1 << 21
 
 
-def _above(edge):
-    """The least float32 above a number, as far as devices tell it from 0."""
-    single = np.float32(edge)
-    return max(single if single > edge else np.nextafter(single, np.float32(np.inf)), np.finfo(np.float32).tiny)
+def _above(radius):
+    """The least float32 above one, as far as devices tell it from 0."""
+    return np.maximum(np.nextafter(radius, np.float32(np.inf)), np.finfo(np.float32).tiny)
 
 
 def _below(bound):
     """The greatest float32 below a number; negative where no distance is below it."""
-    single = np.float32(bound)
-    return single if single < bound else np.nextafter(single, np.float32(-np.inf))
+    nearest = single(bound)[()]
+    return nearest if np.float64(nearest) < bound else np.nextafter(nearest, np.float32(-np.inf))
+
+
+def _points(data):
+    """Points as rows, a copy of those that were given, or an array on the device, which does not change."""
+    data = data if isinstance(data, Array) else real_array(data, "data").copy()
+    if data.ndim != 2:
+        raise ValueError(f"data must be 2 dimensions, one row per point; it has the shape {data.shape}")
+    if not 1 <= data.shape[1] <= 3:
+        raise ValueError(f"points of {data.shape[1]} axes; devices search among points of 1, 2 or 3")
+    if not isinstance(data, Array):
+        data.setflags(write=False)
+    return data
+
+
+def _radius(comm, r):
+    """The radius of all ranks' rows, as distances are compared with it."""
+    radius = float(single(float(r)))
+    if np.isnan(radius):
+        raise ValueError("r is no number")
+    same(comm, [radius], "r")
+    return radius
+
+
+def _radii(r, shape):
+    """Radii of rows of a shape, as distances are compared with them."""
+    radii = single(np.broadcast_to(np.asarray(r, dtype=np.float64), shape).ravel())
+    if np.isnan(radii).any():
+        raise ValueError("r must be numbers")
+    return radii
 
 
 class KDTree:
@@ -32,19 +64,20 @@ class KDTree:
     Parameters
     ----------
     data : array_like, shape (N, M)
-        Points of one, two or three axes. float32 is taken as it is; all else is wrapped into the box and rounded to float32.
+        Points of one, two or three axes. float32 is taken as it is; all else is wrapped into the box, or counted from among the points where
+        they lie far from 0, and rounded to float32.
     leafsize, compact_nodes, copy_data, balanced_tree
-        Taken for compatibility; the tree on the device has leaves of 32 points and a copy of them.
+        Taken for compatibility; the tree on the device has leaves of 32 points, and points are always copied: the array may change.
     boxsize : float or sequence of float, optional
         Sides of a periodic box, 0 for an open axis. Points lie in ``[0, boxsize)``.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the points each. Every method is called by all ranks, each with its own part of what is searched for;
-        indices count the points of all ranks, in rank order.
+        Ranks that have a part of the points each. Every method is called by all ranks, each with its own part of what is searched for,
+        which may be nothing; indices count the points of all ranks, in rank order.
 
     Attributes
     ----------
     data : ndarray
-        The points as they were given (this rank's).
+        The points as they were given (this rank's): a copy, which cannot be written to.
     n, m : int
         Number of points (of all ranks) and of axes.
     mins, maxes : ndarray
@@ -57,6 +90,10 @@ class KDTree:
     coordinates, and points that are equally far to that are in the order of their indices. They come as float32 where the points
     were float32, as float64 otherwise. Distances are Euclidean (``p=2``); `eps` is taken and results are exact. There are at most 1024
     neighbours.
+
+    A radius is rounded to float32, as coordinates and distances are, and is inclusive, in all methods: what is ``numpy.float32(r)`` away is
+    within. The next smaller radius is ``numpy.nextafter(numpy.float32(r), numpy.float32(0))``; a float64 just below `r` is rounded to the
+    same one as `r`. A `distance_upper_bound` is exclusive, and not rounded.
 
     Examples
     --------
@@ -74,29 +111,29 @@ class KDTree:
 
     def __init__(self, data, leafsize=10, compact_nodes=True, copy_data=False, balanced_tree=True, boxsize=None, *, comm=None):
         whole_number(leafsize, "leafsize", 1)
-        self.data = data if isinstance(data, Array) else real_array(data, "data")
-        if self.data.ndim != 2:
-            raise ValueError(f"data must be 2 dimensions, one row per point; it has the shape {self.data.shape}")
+        self._comm = resolve(comm)
+        self.data = agreed(self._comm, _points, data)
         self.m = self.data.shape[1]
-        if not 1 <= self.m <= 3:
-            raise ValueError(f"points of {self.m} axes; devices search among points of 1, 2 or 3")
         self.leafsize = leafsize
         self.boxsize = None if boxsize is None else np.array(box_sides(boxsize, self.m, "boxsize"))
-        self._comm = resolve(comm)
-        self._in_box()
         sides = [0.0] * self.m if boxsize is None else self.boxsize.tolist()
-        self._search = _native.Search(self._comm, self._rows(self.data), sides + [0.0] * (self.m == 1))
+        self._first = int(_native.sum_before_rank(self._comm, len(self.data)))
         self.n = int(_native.sum_over_ranks(self._comm, len(self.data)))
+        agreed(self._comm, self._in_box)
+        self._origin = common_origin(self._comm, self.data, sides)
+        self._search = _native.Search(self._comm, self._rows(self.data), sides + [0.0] * (self.m == 1))
 
     def _in_box(self):
         """Refuses points outside of the box, as SciPy does."""
         if self.boxsize is None or self.data.size == 0 or isinstance(self.data, Array):
             # What is on the device is wrapped there.
             return
-        if np.any((self.mins < 0) & (self.boxsize > 0)):
-            raise ValueError("Negative input data are outside of the periodic box.")
-        if np.any((self.maxes >= self.boxsize) & (self.boxsize > 0)):
-            raise ValueError("Some input data are greater than the size of the periodic box.")
+        periodic = self.boxsize > 0
+        if np.any(((self.mins < 0) | (self.maxes >= self.boxsize)) & periodic):
+            outside = ((self.data < 0) | (self.data >= self.boxsize)) & periodic
+            row, axis = np.argwhere(outside)[0]
+            where, side = self.data[row, axis], self.boxsize[axis]
+            raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box, [0, {side:.9g})")
 
     @property
     def size(self):
@@ -119,21 +156,35 @@ class KDTree:
     def __reduce__(self):
         return type(self), (np.asarray(self.data), self.leafsize, True, False, True, self.boxsize)
 
-    def _rows(self, rows):
-        """Points as the device takes them: a single axis gets a second one."""
+    def _rows(self, x):
+        """Points as the device takes them: counted from the origin; a single axis gets a second one. None are the tree's own."""
+        if x is None:
+            return None
+        x = from_origin(x, self._origin)
         if self.m > 1:
-            return native(rows)
-        rows = np.asarray(rows)
-        return np.concatenate([rows, np.zeros_like(rows)], axis=1)
+            return native(x)
+        x = np.asarray(x)
+        return np.concatenate([x, np.zeros_like(x)], axis=1)
 
-    def _queries(self, x):
-        """Points to search for as rows (None: the tree's own), and the shape of what is found."""
-        if x is self.data:
-            return None, x.shape[:-1]
+    def _vectors(self, x):
+        """Points to search for, one or an array of them."""
         x = x if isinstance(x, Array) else real_array(x, "x")
         if x.ndim == 0 or x.shape[-1] != self.m:
             raise ValueError(f"x must consist of vectors of length {self.m} but has shape {x.shape}")
-        return self._rows(x.reshape(-1, self.m)), x.shape[:-1]
+        return x
+
+    def _is_own(self, x):
+        """Whether points are those of the tree, which are on the device already and in order."""
+        if x is self.data:
+            return True
+        on_device = isinstance(x, Array) or isinstance(self.data, Array)
+        return not on_device and x.shape == self.data.shape and np.array_equal(x, self.data)
+
+    def _queries(self, x):
+        """Points to search for, a row each (None: all ranks search for the tree's own), and the shape of what is found."""
+        x = agreed(self._comm, self._vectors, x)
+        own = all(exchanged(self._comm, self._is_own(x)))
+        return None if own else x.reshape(-1, self.m), x.shape[:-1]
 
     def _same_kind(self, other):
         if not isinstance(other, KDTree):
@@ -152,7 +203,7 @@ class KDTree:
             raise ValueError(f"eps is {eps}; it must be 0 or more")
 
     def _distances(self, distance):
-        return distance if self.data.dtype == np.float32 else distance.astype(np.float64)
+        return distance if self._origin is None else distance.astype(np.float64)
 
     def query(self, x, k=1, eps=0.0, p=2.0, distance_upper_bound=np.inf, workers=1):
         """The nearest points, as `scipy.spatial.KDTree.query`.
@@ -160,7 +211,7 @@ class KDTree:
         Parameters
         ----------
         x : array_like, last dimension M
-            Points to search for. ``tree.data`` itself is searched for fastest.
+            Points to search for. The tree's own, ``tree.data`` or an array that equals it, are searched for fastest.
         k : int or sequence of int
             How many of the nearest, or which of them (1 is the nearest).
         eps, p, workers
@@ -182,21 +233,23 @@ class KDTree:
         wanted = np.array([whole_number(one, "k", 1) for one in k] if several else range(1, whole_number(k, "k", 1) + 1), dtype=np.intp)
         if wanted.size == 0:
             raise ValueError("k must be an integer or a sequence of integers, at least one")
-        rows, shape = self._queries(x)
+        bound = float(distance_upper_bound)
+        if np.isnan(bound):
+            raise ValueError("distance_upper_bound is no number")
+        within = np.inf if bound == np.inf else float(_below(bound))
+        x, shape = self._queries(x)
         count = int(np.prod(shape))
         # No list is longer than there are points.
         most = min(int(wanted.max()), self.n)
         if most > _MOST:
             raise ValueError(f"{most} neighbours were asked for, at most {_MOST} can be; use query_ball_point for more")
-        bound = float(distance_upper_bound)
-        within = np.float32(np.inf) if bound == np.inf else _below(bound)
-        if np.isnan(bound):
-            raise ValueError("distance_upper_bound is no number")
         distance = np.full((count, wanted.size), np.inf, np.float32)
         index = np.full((count, wanted.size), self.n, np.intp)
-        if within >= 0 and most > 0:
-            found, near = self._search.nearest(rows, most, float(within), self.n)[::-1]
-            found, near = found.reshape(count, most), near.reshape(count, most)
+        if most > 0:
+            # Also where nothing is below the bound: other ranks would wait for this one.
+            near, found = self._search.nearest(self._rows(x), most, max(within, 0.0), self.n)
+        if most > 0 and within >= 0:
+            near, found = near.reshape(count, most), found.reshape(count, most)
             if most == wanted.size and not several:
                 distance, index = found, near
             else:
@@ -209,19 +262,56 @@ class KDTree:
             return float(distance[0, 0]), index[0, 0]
         return distance.reshape(shape), index.reshape(shape)
 
-    def _lists(self, rows, radius, above=False):
-        """Where each row's list begins, and the points within its radius."""
-        radius = np.asarray(radius, dtype=np.float32)
-        count = radius.size
-        most = radius.max(initial=-1.0)
-        if not most >= 0:
-            return np.zeros(count + 1, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32)
-        offset, index, distance = self._search.within(rows, float(most), above)
-        if np.all(radius == most):
-            return offset, index, distance
-        kept = distance <= np.repeat(radius, np.diff(offset))
-        ends = np.concatenate([[0], np.cumsum(kept)])
-        return ends[offset], index[kept], distance[kept]
+    def _within(self, x, radius, above=False):
+        """The points within one radius of each row: where each list begins, indices, distances. With `above` those of higher indices."""
+        if radius < 0:
+            return np.zeros((len(self.data) if x is None else len(x)) + 1, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32)
+        return self._search.within(self._rows(x), radius, above)
+
+    def _lists(self, x, radius):
+        """The points within the radius of each row: where each list begins, and indices."""
+        parts = []
+        for rows, least, most in radius_classes(self._comm, radius):
+            offset, index, distance = self._search.within(self._rows(self._some(x, rows)), most)
+            if least < most:
+                kept = distance <= np.repeat(radius if rows is None else radius[rows], np.diff(offset))
+                offset, index = np.concatenate([[0], np.cumsum(kept)])[offset], index[kept]
+            if rows is None:
+                return offset, index
+            parts.append((rows, offset, index))
+        return joined_lists(radius.size, parts)
+
+    def _lengths(self, x, radius):
+        """How many points are within the radius of each row."""
+        lengths = np.zeros(radius.size, np.intp)
+        for rows, least, most in radius_classes(self._comm, radius):
+            x_of_class, rows = self._some(x, rows), slice(None) if rows is None else rows
+            if least == most:
+                lengths[rows] = self._search.counts(self._rows(x_of_class), most)
+                continue
+            own, counts = radius[rows], []
+            for part, offset, _, distance in self._pieces(x_of_class, most):
+                kept = distance <= np.repeat(own[part], np.diff(offset))
+                counts.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[offset]))
+            lengths[rows] = np.concatenate(counts) if counts else 0
+        return lengths
+
+    def _some(self, x, rows):
+        """Some rows of points to search for; None are all of them."""
+        return x if rows is None else np.asarray(self.data if x is None else x)[rows]
+
+    def _pieces(self, x, radius):
+        """The lists within one radius, in pieces of so many pairs that memory holds them: which rows, where each list begins, indices,
+        distances."""
+        lengths = self._search.counts(self._rows(x), radius)
+        x = self._some(x, slice(None))
+        begins = np.cumsum(lengths) - lengths
+        number = max(exchanged(self._comm, int(-(-lengths.sum() // _PAIRS))))
+        cuts = np.searchsorted(begins, np.arange(number + 1) * _PAIRS)
+        cuts[-1] = len(lengths)
+        for begin, end in zip(cuts, cuts[1:]):
+            part = slice(begin, end)
+            yield part, *self._search.within(self._rows(x[part]), radius)
 
     def query_ball_point(self, x, r, p=2.0, eps=0.0, workers=1, return_sorted=None, return_length=False):
         """All points within a distance, as `scipy.spatial.KDTree.query_ball_point`.
@@ -231,7 +321,8 @@ class KDTree:
         x : array_like, last dimension M
             Points to search for.
         r : array_like, float
-            The distance, inclusive; of a shape that broadcasts to that of `x` without its last dimension.
+            The distance, inclusive; of a shape that broadcasts to that of `x` without its last dimension. Each point may have its own, and
+            takes as long as that does.
         p, eps, workers, return_sorted
             For compatibility; indices always ascend.
         return_length : bool
@@ -242,15 +333,12 @@ class KDTree:
         list or ndarray of lists, or int or ndarray of int
         """
         self._euclidean(p, eps)
-        rows, shape = self._queries(x)
-        radius = np.broadcast_to(np.asarray(r, dtype=np.float64), shape).ravel()
+        x, shape = self._queries(x)
+        radius = agreed(self._comm, _radii, r, shape)
         if return_length:
-            if radius.size and np.all(radius == radius[0]) and radius[0] >= 0:
-                lengths = self._search.counts(rows, float(np.float32(radius[0])))
-            else:
-                lengths = np.diff(self._lists(rows, radius)[0])
+            lengths = self._lengths(x, radius)
             return int(lengths[0]) if shape == () else lengths.reshape(shape)
-        offset, index, _ = self._lists(rows, radius)
+        offset, index = self._lists(x, radius)
         index, offset = index.tolist(), offset.tolist()
         if shape == ():
             return index
@@ -277,14 +365,10 @@ class KDTree:
         self._euclidean(p, eps)
         if output_type not in ("set", "ndarray"):
             raise ValueError("Invalid output type")
-        offset, index, _ = self._lists(None, np.full(len(self.data), r), above=True)
-        first = np.repeat(np.arange(len(offset) - 1) + self._first(), np.diff(offset))
+        offset, index, _ = self._within(None, _radius(self._comm, r), above=True)
+        first = np.repeat(np.arange(len(offset) - 1) + self._first, np.diff(offset))
         pairs = np.stack([first, index], axis=1).astype(np.intp, copy=False)
         return pairs if output_type == "ndarray" else set(zip(first.tolist(), index.tolist()))
-
-    def _first(self):
-        """The index of this rank's first point."""
-        return _native.sum_before_rank(self._comm, len(self.data))
 
     def count_neighbors(self, other, r, p=2.0, weights=None, cumulative=True):
         """How many pairs are within distances, as `scipy.spatial.KDTree.count_neighbors`.
@@ -297,7 +381,7 @@ class KDTree:
             Distances; ascending where `cumulative` is false.
         weights : array_like or pair of array_like, optional
             Weights of this tree's points and of the other's (None: 1 each), or those of both where they are one tree: a pair counts the product. Such pairs are
-            listed and added on the host, of a tree of one rank.
+            listed, some millions at a time, and added on the host, of a tree of one rank.
         cumulative : bool
             Pairs up to each distance, or those between it and the one before.
 
@@ -308,9 +392,8 @@ class KDTree:
         """
         self._euclidean(p, 0)
         self._same_kind(other)
-        shape, radii = np.shape(r), np.atleast_1d(np.asarray(r, dtype=np.float64)).ravel()
-        if np.isnan(radii).any():
-            raise ValueError("r must be numbers")
+        shape, radii = np.shape(r), _radii(r, np.shape(r))
+        same(other._comm, radii.tolist(), "r")
         if not cumulative and np.any(np.diff(radii) < 0):
             raise ValueError("r must be non-decreasing if cumulative is False")
         within = self._counts_within(other, radii) if weights is None else self._weights_within(other, radii, weights)
@@ -319,7 +402,7 @@ class KDTree:
 
     def _weights_within(self, other, radii, weights):
         """Sums of the products of weights of pairs up to each distance."""
-        if self._comm.size > 1:
+        if max(self._comm.size, other._comm.size) > 1:
             raise ValueError("pairs with weights are counted on one rank")
         pair = weights if isinstance(weights, tuple) else (weights, weights)
         if len(pair) != 2 or (not isinstance(weights, tuple) and self is not other):
@@ -327,36 +410,36 @@ class KDTree:
         mine, theirs = (np.ones(tree.n) if own is None else real_array(own, "weights").astype(np.float64) for own, tree in zip(pair, (self, other)))
         if mine.shape != (self.n,) or theirs.shape != (other.n,):
             raise ValueError(f"weights have the shapes {mine.shape} and {theirs.shape}; they must be ({self.n},) and ({other.n},)")
-        finite = np.isfinite(radii) & (radii >= 0)
         total = np.where(radii == np.inf, mine.sum() * theirs.sum(), 0.0)
+        finite = np.isfinite(radii) & (radii >= 0)
         if finite.any():
-            rows = None if self is other else self._rows(self.data)
-            offset, index, distance = other._lists(rows, np.full(self.n, radii[finite].max()))
-            products = np.repeat(mine, np.diff(offset)) * theirs[index]
-            ends = np.array([_above(radius) for radius in radii[finite]], dtype=np.float32)
-            order = np.argsort(ends)
-            first = np.searchsorted(ends[order], distance, side="right")
-            sums = np.bincount(first, products, ends.size + 1)[:-1].cumsum()
-            total[np.flatnonzero(finite)[order]] = sums
+            ends = np.sort(radii[finite])
+            sums = np.zeros(ends.size)
+            for part, offset, index, distance in other._pieces(None if self is other else self.data, float(ends[-1])):
+                products = np.repeat(mine[part], np.diff(offset)) * theirs[index]
+                sums += np.bincount(np.searchsorted(ends, distance), products, ends.size)
+            total[finite] = np.cumsum(sums)[np.searchsorted(ends, radii[finite], side="right") - 1]
         return total
 
     def _counts_within(self, other, radii):
         """Ordered pairs of all ranks up to each distance."""
+        rows = None if self is other else other._rows(self.data)
         total = np.zeros(radii.size, np.int64)
-        ends = np.array([_above(min(radius, np.finfo(np.float32).max / 2)) for radius in radii], dtype=np.float32)
+        total[radii == np.inf] = self.n * other.n
         finite = np.isfinite(radii) & (radii >= 0)
-        same = self is other
+        # The edge above a radius includes it. Farther than half of the greatest float32 are no two points.
+        ends = _above(np.minimum(radii, np.finfo(np.float32).max / 2))
         edges, reached = np.unique(ends[finite]), {}
         while edges.size:
             # One histogram tells apart what lies within a factor of 1e33.
             part = edges[edges >= edges[-1] * np.float64(1e-32)][-_BINS:]
             edges = edges[: edges.size - part.size]
-            counts = other._search.pairs(None if same else self._rows(self.data), [0.0, *part.tolist()])
+            counts = other._search.pairs(rows, [0.0, *part.tolist()])
             reached.update(zip(part.tolist(), np.cumsum(counts).tolist()))
-        own = self.n if same else 0
+        # Among its own points the device counts none with itself, which is 0 away.
+        own = self.n if self is other else 0
         for at in np.flatnonzero(finite):
             total[at] = reached[float(ends[at])] + own
-        total[radii == np.inf] = self.n * other.n
         return total
 
     def sparse_distance_matrix(self, other, max_distance, p=2.0, output_type="dok_matrix"):
@@ -365,8 +448,7 @@ class KDTree:
         self._same_kind(other)
         if output_type not in ("dict", "ndarray", "coo_matrix", "dok_matrix"):
             raise ValueError("Invalid output type")
-        rows = None if self is other else self._rows(self.data)
-        offset, index, distance = other._lists(rows, np.full(len(self.data), max_distance))
+        offset, index, distance = other._within(None if self is other else self.data, _radius(other._comm, max_distance))
         first = np.repeat(np.arange(len(offset) - 1), np.diff(offset))
         distance = distance.astype(np.float64)
         if output_type == "dict":

@@ -1,31 +1,35 @@
 """Functions of many items: dealt to ranks, worked on in chunks, collected in order or reduced."""
 
 import collections.abc
-import pickle
 
 import numpy as np
 
 from ._arguments import whole_number
-from ._comm import resolve
+from ._comm import REDUCTIONS, block, gathered, resolve, summand
 from ._device_array import Array, asarray
 from ._model import Model
 
-_REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-
-
-def _block(items, ranks, rank):
-    """The items of a rank, as `numpy.array_split` has them: blocks in order, of which the first may be longer by one."""
-    least, longer = divmod(items, ranks)
-    return rank * least + min(rank, longer), (rank + 1) * least + min(rank + 1, longer)
-
 
 def _leaves(value):
-    """The arrays of a tree of dictionaries, tuples and lists of one level, and a function that makes such a tree of others."""
+    """The arrays of a tuple or dictionary, or the one array that a value is, and the structure that they were in: how many, their names, or None."""
     if isinstance(value, collections.abc.Mapping):
-        return list(value.values()), lambda arrays: dict(zip(value, arrays))
-    if isinstance(value, (tuple, list)):
-        return list(value), lambda arrays: tuple(arrays)
-    return [value], lambda arrays: arrays[0]
+        return [np.asarray(array) for array in value.values()], list(value)
+    if isinstance(value, tuple):
+        return [np.asarray(array) for array in value], len(value)
+    return [np.asarray(value)], None
+
+
+def _tree(structure, arrays):
+    """Arrays in a structure."""
+    if structure is None:
+        return arrays[0]
+    return tuple(arrays) if isinstance(structure, int) else dict(zip(structure, arrays))
+
+
+def _in_words(structure):
+    if structure is None:
+        return "an array"
+    return f"a tuple of {structure}" if isinstance(structure, int) else f"a dictionary of {structure}"
 
 
 def _items(items):
@@ -33,11 +37,10 @@ def _items(items):
     if isinstance(items, (int, np.integer)):
         count = whole_number(items, "items")
         return count, lambda first, end: np.arange(first, end)
-    arrays, tree = _leaves(items)
-    arrays = [np.asarray(array) for array in arrays]
+    arrays, structure = _leaves(items)
     if not arrays or any(array.ndim == 0 for array in arrays) or len({len(array) for array in arrays}) > 1:
         raise ValueError("items must be a number of them, or arrays whose first axes are equally long")
-    return len(arrays[0]), lambda first, end: tree([array[first:end] for array in arrays])
+    return len(arrays[0]), lambda first, end: _tree(structure, [array[first:end] for array in arrays])
 
 
 def _over_items(model):
@@ -58,28 +61,39 @@ def _over_items(model):
     return function
 
 
-def _chunks(function, items, chunk, comm):
-    """What a function gives for this rank's items, chunk by chunk: the first item of each, its rows, and how a tree is made of them."""
-    if isinstance(function, Model):
-        function = _over_items(function)
-    elif not callable(function):
-        raise TypeError(f"function must be callable with a chunk of items, not {type(function).__name__}")
-    count, rows_of = _items(items)
-    chunk = whole_number(chunk, "chunk", 1)
-    begin, end = _block(count, comm.size, comm.rank)
+def _chunks(function, rows_of, begin, end, chunk):
+    """What a function gives for items, chunk by chunk: the number of the first one, rows, and the structure that they are in."""
+    before = None
     for first in range(begin, end, chunk):
         last = min(first + chunk, end)
-        rows, tree = _leaves(function(rows_of(first, last)))
-        rows = [np.asarray(row) for row in rows]
-        if any(row.ndim == 0 or len(row) != last - first for row in rows):
+        rows, structure = _leaves(function(rows_of(first, last)))
+        if not rows or any(row.ndim == 0 or len(row) != last - first for row in rows):
             shapes = [row.shape for row in rows]
             raise ValueError(f"the function gives arrays of the shapes {shapes} for {last - first} items; each has a row for each item")
-        yield first, rows, tree
+        if first > begin and structure != before:
+            raise ValueError(f"the function gives {_in_words(structure)} for item {first}, and {_in_words(before)} before")
+        before = structure
+        yield first, rows, structure
 
 
-def _exchanged(comm, own):
-    """What all ranks have, in the order of the ranks."""
-    return [own] if comm.size == 1 else [pickle.loads(part) for part in comm.allgather(pickle.dumps(own))]
+def _work(comm, function, items, chunk, alike):
+    """The chunks of this rank's items, and what must be the same on all ranks: `alike` and the number of items."""
+    called = _over_items(function) if isinstance(function, Model) else function
+    if not callable(called):
+        raise TypeError(f"function must be callable with a chunk of items, not {type(function).__name__}")
+    count, rows_of = _items(items)
+    chunks = _chunks(called, rows_of, *block(count, comm.size, comm.rank), whole_number(chunk, "chunk", 1))
+    return chunks, {**alike, "the number of items": count}, None
+
+
+def _of_ranks(parts):
+    """The structure of what ranks have found, and the rows of each rank that has items."""
+    found = {rank: part for rank, part in enumerate(parts) if part}
+    first = min(found, default=None)
+    for rank, (structure, _) in found.items():
+        if structure != found[first][0]:
+            raise ValueError(f"the function gives {_in_words(found[first][0])} on rank {first}, and {_in_words(structure)} on rank {rank}")
+    return found[first][0] if found else None, [rows for _, rows in found.values()]
 
 
 def map(function, items, *, chunk=64, gather=True, comm=None):
@@ -88,20 +102,23 @@ def map(function, items, *, chunk=64, gather=True, comm=None):
     Parameters
     ----------
     function : callable or Model
-        Called with a chunk: arrays of the items' rows, of up to `chunk` items. It gives an array, or a tuple or dictionary of arrays, with a row for each. A
-        model of one leaf each is applied to each item, whose row is its field.
+        Called with a chunk: arrays of the items' rows, of up to `chunk` items. It gives an array, or a tuple or dictionary of arrays, with a row for
+        each; a list is one array, as `numpy.asarray` reads it. A model of one leaf each is applied to each item, whose row is its field.
     items : int or array_like, or a tuple or dict of them
-        Items along the first axes, those of all ranks; or how many there are, and the function gets their numbers.
+        Items along the first axes, those of all ranks; or how many there are, and the function gets their numbers. A list is one array here, too.
     chunk : int
         Items of a chunk at most.
     gather : bool
-        Whether all ranks get the results of all items; else each those of its block. Blocks are in order and differ by one item at most.
+        Whether all ranks get the results of all items; else each those of its block, which may be empty. Blocks are in order and differ by one item
+        at most.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that share the work; all call it with the same arguments. The function must not call what all of them take part in.
+        Ranks that share the work; all call it with the same arguments. The function must not call what all of them take part in. What it raises on
+        one rank is raised on all, once each has done its work.
 
     Returns
     -------
     ndarray, or a tuple or dict of them
+        In the structure that the function gives, with the same types and shapes of rows on all ranks. Of no items at all it is an array of length 0.
 
     Examples
     --------
@@ -110,18 +127,24 @@ def map(function, items, *, chunk=64, gather=True, comm=None):
     [0, 1, 4, 9, 16, 25]
     """
     comm = resolve(comm)
-    found, tree = [], None
-    for _, rows, tree in _chunks(function, items, chunk, comm):
-        found.append(rows)
-    joined = [np.concatenate(column) for column in zip(*found)]
-    how = None if tree is None else tree(list(range(len(joined))))
-    if gather:
-        parts = [part for part in _exchanged(comm, (how, joined)) if part[1]]
-        how = parts[0][0] if parts else None
-        joined = [np.concatenate(column) for column in zip(*(part[1] for part in parts))]
-    if how is None:
+    chunks, _ = gathered(comm, _work, comm, function, items, chunk, {"function": "map", "gather": bool(gather)})
+
+    def work():
+        found, structure = [], None
+        for _, rows, structure in chunks:
+            found.append(rows)
+        joined = [np.concatenate(column) for column in zip(*found)]
+        # An array without rows says what they would be.
+        told = joined if gather else [column[:0] for column in joined]
+        return joined, {}, (structure, told) if found else None
+
+    own, parts = gathered(comm, work)
+    if own and not gather:
+        parts[comm.rank] = (parts[comm.rank][0], own)
+    structure, found = _of_ranks(parts)
+    if not found:
         return np.zeros(0)
-    return joined[0] if isinstance(how, int) else _leaves(how)[1](joined)
+    return _tree(structure, [np.concatenate(column) if len(column) > 1 else column[0] for column in zip(*found)])
 
 
 def _added(nodes, combine):
@@ -141,7 +164,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     function, items, chunk, comm
         As for `map`.
     reduction : {"sum", "min", "max"} or callable
-        How two rows become one: of lower and of higher items.
+        How two rows become one: of lower and of higher items. Truth values and whole numbers are added with 64 bits, as `numpy.sum` does.
 
     Returns
     -------
@@ -159,19 +182,30 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     >>> int(meshloom.map_reduce(lambda n: n * n, 101))
     338350
     """
-    combine = reduction if callable(reduction) else _REDUCTIONS.get(reduction)
-    if combine is None:
-        raise ValueError(f'reduction is {reduction!r}, not "sum", "min", "max" or a function of two rows')
     comm = resolve(comm)
-    nodes, how = [], None
-    for first, rows, tree in _chunks(function, items, chunk, comm):
-        how = tree(list(range(len(rows))))
-        for at in range(len(rows[0])):
-            nodes.append((0, first + at, [row[at] for row in rows]))
-            _added(nodes, combine)
+
+    def check():
+        combine = reduction if callable(reduction) else REDUCTIONS.get(reduction)
+        if combine is None:
+            raise ValueError(f'reduction is {reduction!r}, not "sum", "min", "max" or a function of two rows')
+        alike = {"function": "map_reduce", "reduction": "a function" if callable(reduction) else reduction}
+        chunks, alike, _ = _work(comm, function, items, chunk, alike)
+        return (chunks, combine), alike, None
+
+    (chunks, combine), _ = gathered(comm, check)
+
+    def work():
+        nodes, structure = [], None
+        for first, rows, structure in chunks:
+            rows = [summand(row) for row in rows] if combine is np.add else rows
+            for at in range(len(rows[0])):
+                nodes.append((0, first + at, [row[at] for row in rows]))
+                _added(nodes, combine)
+        return None, {}, (structure, nodes) if nodes else None
+
+    structure, found = _of_ranks(gathered(comm, work)[1])
     joined = []
-    for part_how, part in _exchanged(comm, (how, nodes)):
-        how = part_how if how is None else how
+    for part in found:
         for node in part:
             joined.append(node)
             _added(joined, combine)
@@ -181,4 +215,4 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     _, _, row = joined.pop()
     while joined:
         row = [combine(a, b) for a, b in zip(joined.pop()[2], row)]
-    return row[0] if isinstance(how, int) else _leaves(how)[1](row)
+    return _tree(structure, row)

@@ -4,8 +4,38 @@ import numpy as np
 
 from . import _native
 from ._arguments import box_sides
-from ._arrays import native, points_array
-from ._comm import resolve
+from ._arrays import native, points_array, single
+from ._comm import agreed, resolve
+from ._origin import common_origin, from_origin
+
+
+def _edges(values):
+    """Edges of bins, which are apart in float32 too."""
+    edges = np.asarray(values)
+    if edges.dtype.kind not in "fiu":
+        raise TypeError(f"edges must hold real numbers, not {edges.dtype}")
+    if edges.ndim != 1:
+        raise ValueError(f"edges has the shape {edges.shape}; it must have one axis")
+    if len(edges) < 2:
+        raise ValueError(f"edges has the length {len(edges)}; a bin has two, where it begins and where it ends")
+    rounded = single(edges)
+    merged = np.flatnonzero((edges[1:] > edges[:-1]) & (rounded[1:] == rounded[:-1]))
+    if merged.size:
+        at = merged[0]
+        raise ValueError(
+            f"edges {at} and {at + 1}, {edges[at]} and {edges[at + 1]}, are the same number in float32, in which distances are compared"
+        )
+    return edges.astype(np.float64).tolist()
+
+
+def _queries(other, points):
+    """Points that pairs are made with, or None."""
+    if other is None:
+        return None
+    other = points_array(other, "other")
+    if other.shape[1] != points.shape[1]:
+        raise ValueError(f"other has {other.shape[1]} axes and points {points.shape[1]}")
+    return other
 
 
 def pair_counts(points, edges, *, other=None, box=None, comm=None):
@@ -14,7 +44,8 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     Parameters
     ----------
     points : array_like, shape (N, 2) or (N, 3)
-        Positions; with `comm` this rank's part of them.
+        Positions; with `comm` this rank's part of them. float32 is taken as it is; all else is wrapped into the box, or counted from among the
+        points where they lie far from 0, and rounded to float32.
     edges : array_like, shape (bins + 1,)
         Edges of the bins, ascending, from 0 on: a bin holds ``edges[i] <= r < edges[i + 1]``, compared in single precision. At most 4096 bins.
     other : array_like, optional
@@ -35,16 +66,10 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], box=10.0).tolist()
     [2, 4]
     """
-    points = points_array(points)
-    edges = np.asarray(edges)
-    if edges.dtype.kind not in "fiu":
-        raise TypeError(f"edges must hold real numbers, not {edges.dtype}")
-    if edges.ndim != 1:
-        raise ValueError(f"edges has the shape {edges.shape}; it must have one axis")
-    queries = None
-    if other is not None:
-        queries = points_array(other, "other")
-        if queries.shape[1] != points.shape[1]:
-            raise ValueError(f"other has {queries.shape[1]} axes and points {points.shape[1]}")
-    search = _native.Search(resolve(comm), native(points), box_sides(box, points.shape[1]))
-    return search.pairs(native(queries), edges.astype(np.float64).tolist())
+    edges, comm = _edges(edges), resolve(comm)
+    points = agreed(comm, points_array, points)
+    queries = agreed(comm, _queries, other, points)
+    sides = box_sides(box, points.shape[1])
+    origin = common_origin(comm, points, sides)
+    search = _native.Search(comm, native(from_origin(points, origin)), sides)
+    return search.pairs(None if queries is None else native(from_origin(queries, origin)), edges)

@@ -18,6 +18,8 @@ _MAX_SIDE = 1 << 14
 
 
 def _box(box):
+    if box is None or isinstance(box, (str, bytes)):
+        raise TypeError(f"box must be a length or three of them, not {box!r}; a spectrum needs the sides of its box")
     sides = [box] * 3 if np.ndim(box) == 0 else list(box)
     if len(sides) != 3:
         raise ValueError(f"box has {len(sides)} sides; a spectrum needs one length or three")

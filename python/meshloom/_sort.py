@@ -3,7 +3,8 @@
 from . import _native
 from ._arguments import box_sides
 from ._arrays import native, points_array
-from ._comm import resolve
+from ._comm import agreed, resolve
+from ._origin import common_origin, from_origin
 
 
 def sort(points, *, box=None, curve="morton", comm=None):
@@ -32,5 +33,7 @@ def sort(points, *, box=None, curve="morton", comm=None):
     >>> sort([[0.9, 0.1], [0.1, 0.9], [0.1, 0.1], [0.9, 0.9]], box=1.0).tolist()
     [2, 0, 1, 3]
     """
-    points = points_array(points)
-    return _native.sort(resolve(comm), native(points), box_sides(box, points.shape[1]), curve)
+    comm = resolve(comm)
+    points = agreed(comm, points_array, points)
+    sides = box_sides(box, points.shape[1])
+    return _native.sort(comm, native(from_origin(points, common_origin(comm, points, sides))), sides, curve)

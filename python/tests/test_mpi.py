@@ -51,6 +51,24 @@ def test_results_equal_those_of_one_rank():
     assert np.array_equal(power.power, one.power)
 
 
+def test_a_rank_may_have_nothing_and_radii_of_its_own():
+    # All points are the last rank's, and one rank has nothing to search for.
+    own = POINTS if COMM.rank == COMM.size - 1 else np.zeros((0, 3))
+    queries = POINTS[:60] if COMM.rank == 0 else own
+    radii = np.where(np.arange(len(queries)) % 7 == 0, -1.0, 0.05 * (1 + COMM.rank))
+    tree, alone = meshloom.KDTree(own, comm=COMM), meshloom.KDTree(POINTS)
+    assert np.array_equal(together(tree.query(own, k=3)[1]), alone.query(POINTS, k=3)[1])
+    assert (tree.query(queries, distance_upper_bound=0.0)[1] == 700).all()
+    assert list(tree.query_ball_point(queries, radii)) == list(alone.query_ball_point(queries, radii))
+    for x, r in [(queries, radii), (own, 0.1), (queries[: len(queries) * (COMM.rank == 1)], -1.0)]:
+        assert np.array_equal(tree.query_ball_point(x, r, return_length=True), alone.query_ball_point(x, r, return_length=True))
+    assert tree.query_ball_tree(tree, 0.1) == list(alone.query_ball_point(own, 0.1))
+    assert np.array_equal(together(tree.query_pairs(0.05, output_type="ndarray")), alone.query_pairs(0.05, output_type="ndarray"))
+    matrix, whole = tree.sparse_distance_matrix(tree, 0.1), alone.sparse_distance_matrix(alone, 0.1)
+    assert np.array_equal(together(matrix.toarray()), whole.toarray())
+    assert tree.count_neighbors(tree, 0.1) == alone.count_neighbors(alone, 0.1)
+
+
 def test_fields_and_runs_equal_those_of_one_rank():
     field = np.random.default_rng(1).random((7, 6, 10)).astype(np.float32)
     own = np.array_split(field, COMM.size)[COMM.rank]
@@ -91,5 +109,10 @@ def test_a_bad_value_of_one_rank_is_an_error_of_all():
         own[-1, 2] = np.nan
     with pytest.raises(ValueError, match="coordinate 2 of point 699 is not finite"):
         meshloom.fof(own, 0.1, comm=COMM)
+    own[own != own] = 1.0
+    with pytest.raises(ValueError, match="coordinate 2 of point 699 is 1, outside of the periodic box"):
+        meshloom.KDTree(own, boxsize=1.0, comm=COMM)
+    with pytest.raises(ValueError, match="x must consist of vectors of length 3"):
+        meshloom.KDTree(OWN, comm=COMM).query(OWN[:, : 3 - (COMM.rank == 1)])
     # And the next call is none the worse.
     assert np.array_equal(together(meshloom.sort(OWN, comm=COMM)), meshloom.sort(POINTS))

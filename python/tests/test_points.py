@@ -128,7 +128,7 @@ WRONG = [
     (TypeError, lambda p: meshloom.KDTree(p.astype(object))),
     (TypeError, lambda p: meshloom.KDTree("points")),
     (ValueError, lambda p: meshloom.KDTree(np.where(p < 0.1, np.nan, p))),
-    (ValueError, lambda p: meshloom.KDTree(np.full((3, 3), 1e300))),
+    (ValueError, lambda p: meshloom.KDTree(p * 1e300)),
     (ValueError, lambda p: meshloom.KDTree(p, boxsize=0.5)),
     (ValueError, lambda p: meshloom.KDTree(p, boxsize=[1.0, 1.0])),
     (ValueError, lambda p: meshloom.KDTree(p, boxsize=-1.0)),
