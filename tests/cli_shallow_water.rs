@@ -106,6 +106,31 @@ fn a_resumed_run_has_the_files_of_one_that_was_not_interrupted() {
     }
 }
 
+/// A run goes on for more steps, and with other snapshots, from the last state that there is.
+#[test]
+fn a_run_goes_on_for_more_steps() {
+    let scratch = Scratch::new();
+    let (whole, out) = (scratch.join("whole"), scratch.join("out"));
+    let longer = ["--cells", "48x24", "--steps", "20", "--every", "5", "--snapshots", "3"];
+    call(&whole, &longer).succeeds();
+    call(&out, &SMALL).succeeds();
+    call(&out, &longer).words(&["--resume"]).on(Ranks::Threads(2)).succeeds();
+    assert_eq!(json(&out.join("run.json"))["resumed_from_step"], 12);
+    for name in ["height.npy", "velocity.npy", "diagnostics.csv", "animation.png", "snapshot_20/state.npy"] {
+        assert!(fs::read(out.join(name)).unwrap() == fs::read(whole.join(name)).unwrap(), "{name}");
+    }
+    let again = |steps: &str, every: &str| {
+        call(&out, &["--cells", "48x24", "--steps", steps, "--every", every, "--snapshots", "1", "--resume"])
+    };
+    scratch.all_fail([
+        (again("30", "2"), 1, "use --every 5, a multiple of it"),
+        (again("12", "5"), 1, "it is of step 20, and this run has 12"),
+    ]);
+    again("30", "10").succeeds();
+    let table = fs::read_to_string(out.join("diagnostics.csv")).unwrap();
+    assert!(table.lines().skip(1).map(|line| line.split(',').next().unwrap()).eq(["0", "10", "20", "30"]), "{table}");
+}
+
 /// Runs until it is asked to stop: the directory is made when signals are listened to, and long before the first look at them, since kernels have yet
 /// to be compiled.
 #[cfg(unix)]
@@ -154,13 +179,13 @@ fn snapshots_that_are_not_the_runs_are_refused() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     call(&out, &SMALL).succeeds();
-    let other = [&SMALL[..6], &["--snapshots", "1", "--resume"]].concat();
+    let other = [&SMALL[..], &["--compatible", "--resume"]].concat();
     let state = out.join("snapshot_12/state.npy");
     let bytes = fs::read(&state).unwrap();
     let mut changed = bytes.clone();
     changed[200] ^= 1;
     let resume = [&SMALL[..], &["--resume"]].concat();
-    scratch.all_fail([(call(&out, &other), 1, "snapshots = 2")]);
+    scratch.all_fail([(call(&out, &other), 1, "compatible = false")]);
     fs::write(&state, &changed).unwrap();
     scratch.all_fail([
         (call(&out, &resume), 1, "is not what was written"),

@@ -40,6 +40,14 @@ pub enum SimulationError {
         /// Ranks on the device.
         sharing: usize,
     },
+    /// Ranks are about to run different simulations; the same error on all ranks.
+    #[error("rank {rank} has another {what} than rank 0; all ranks must run the same simulation: call them alike")]
+    Differ {
+        /// The first rank that differs from rank 0.
+        rank: usize,
+        /// The first parameter that differs.
+        what: &'static str,
+    },
     /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
     #[error("the {what} hold {value} at index {index}; every value must be finite")]
     NotFinite {
@@ -64,9 +72,12 @@ pub enum SimulationError {
     #[error("a kick needs the force of where particles are, and there is none; put a force before it in the schedule")]
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
-    #[error("{particles} particle(s) have no finite position; the run cannot go on: use more steps or check the input")]
+    #[error(
+        "{particles} time(s) a force was computed without a particle that has no finite position; the run cannot go on: use more steps or \
+         check the input"
+    )]
     Lost {
-        /// How many, on all ranks.
+        /// How many, on all ranks, each counted for every force without it.
         particles: u64,
     },
     /// A loss, or what follows from it, is not finite.

@@ -26,6 +26,7 @@
 //! **The same bits on any number of ranks**: noise is a function of the site, the transform of a line does not depend on
 //! which rank has it, painting adds integers, and sums for spectra are exact.
 
+mod agreement;
 mod config;
 mod discreteness;
 mod error;
@@ -63,6 +64,7 @@ use crate::fft::Transform;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
+use agreement::agree;
 use footprint::PlannedFor;
 use force::Force;
 use start::{LatticeFields, Perturbation, Source};
@@ -127,9 +129,14 @@ impl Simulation {
     /// with the same configuration.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters out of range, too little memory, noise that is not finite or not one value per
+    /// [`SimulationError`] for parameters that ranks have different, on all of them; for parameters out of range, too little memory, noise that is not finite or not one value per
     /// site; other [`SimulationError`]s of the layers below.
     pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+        let start = match noise {
+            Noise::Seed => "noise of the seed",
+            Noise::Values(_) | Noise::Device(_) => "noise that was given",
+        };
+        agree(&context.comm, &config, &start)?;
         let mut simulation = Self::plan(context, config, 0)?;
         let (noise, config) = (simulation.noise(context, noise)?, &simulation.config);
         let recorder = &mut context.recorder;
@@ -171,6 +178,7 @@ impl Simulation {
         step: usize,
         state: &[[Vec<f32>; 3]; 2],
     ) -> Result<Self, SimulationError> {
+        agree(&context.comm, &config, &step)?;
         let mut simulation = Self::plan(context, config, step)?;
         simulation.upload(context, state)?;
         Ok(simulation)

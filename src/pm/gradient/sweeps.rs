@@ -15,6 +15,7 @@ use crate::Context;
 use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
+use crate::pm::agreement::agree;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::start::{LatticeFields, Perturbation, Source};
 use crate::pm::{Config, Simulation, SimulationError};
@@ -87,6 +88,7 @@ pub struct Sweeps {
 impl Sweeps {
     /// For a run with the parameters of `config`. All ranks call it.
     pub fn new(context: &mut Context, config: Config) -> Result<Self, SimulationError> {
+        agree(&context.comm, &config, &"derivatives")?;
         check_particles(&config)?;
         let run = Simulation::plan(context, config, 0)?;
         let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut context.recorder);

@@ -63,7 +63,7 @@ fn flow<T: Real>(
 
     let bar = common.progress(context.comm.rank(), parameters.steps, "stepping");
     let mut at_once = 1;
-    for event in parameters.events().filter(|event| resumed.is_none_or(|resumed| event.step > resumed)) {
+    for event in parameters.schedule().events().filter(|event| resumed.is_none_or(|resumed| event.step > resumed)) {
         while water.steps() < event.step {
             let (left, begun) = (event.step - water.steps(), Instant::now());
             water.advance(context, left.min(at_once))?;

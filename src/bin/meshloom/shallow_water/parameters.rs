@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Steps from one line of diagnostics.csv and one frame of the animation to the next [default: a twentieth of all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
-    /// Continue from the last whole snapshot in DIR
+    /// Continue from the last whole snapshot in DIR, also for more steps or with other snapshots than before
     #[arg(long)]
     resume: bool,
     /// Repeat two mistakes of mpi4jax's example, to compare with it
@@ -81,6 +81,63 @@ pub struct Event {
     pub snapshot: bool,
 }
 
+/// When a run writes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Of the whole run.
+    pub steps: u64,
+    /// From one line of diagnostics to the next.
+    pub every: u64,
+    /// Snapshots in all.
+    pub snapshots: u64,
+}
+
+impl Schedule {
+    /// That of the run which an [object](RunParameters::object) describes.
+    pub fn of(object: &Value) -> Option<Schedule> {
+        let number = |name: &str| object[name].as_u64();
+        let found = Schedule { steps: number("steps")?, every: number("every")?, snapshots: number("snapshots")? };
+        let most = found.every > 0 && found.steps / found.every <= MOST_LINES && found.snapshots <= MOST_LINES;
+        most.then_some(found)
+    }
+
+    /// Steps after which there is a snapshot.
+    fn snapshot_steps(self) -> impl DoubleEndedIterator<Item = u64> {
+        let (steps, count) = (u128::from(self.steps), u128::from(self.snapshots));
+        (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
+    }
+
+    /// The moments at which something is written, in order: the beginning and the end have a line each.
+    pub fn events(self) -> impl Iterator<Item = Event> {
+        let mut steps: Vec<u64> = (0..=self.steps / self.every).map(|n| n * self.every).collect();
+        steps.push(self.steps);
+        steps.extend(self.snapshot_steps());
+        steps.sort_unstable();
+        steps.dedup();
+        let snapshots: Vec<u64> = self.snapshot_steps().collect();
+        let (last, every) = (self.steps, self.every);
+        let frames = (last / every).div_ceil(FRAMES).max(1) * every;
+        let at = move |step: u64, every: u64| step.is_multiple_of(every) || step == last;
+        steps.into_iter().map(move |step| Event {
+            step,
+            line: at(step, every),
+            frame: at(step, frames),
+            snapshot: snapshots.binary_search(&step).is_ok(),
+        })
+    }
+
+    /// Of the lines or frames that this schedule has seen up to `step`, as `seen` says, the numbers of those that `next` would have
+    /// seen; the first that is missing is an error.
+    pub fn kept(self, next: Schedule, step: u64, seen: fn(&Event) -> bool) -> Result<Vec<usize>, u64> {
+        let up_to = |schedule: Schedule| -> Vec<u64> {
+            let events = schedule.events().filter(move |event| event.step <= step && seen(event));
+            events.map(|event| event.step).collect()
+        };
+        let have = up_to(self);
+        up_to(next).into_iter().map(|due| have.binary_search(&due).map_err(|_| due)).collect()
+    }
+}
+
 /// Lines of diagnostics after the first, unless the call says otherwise.
 const LINES: u64 = 20;
 /// Most steps; most lines and snapshots: descriptions have the lines, directories the snapshots.
@@ -117,38 +174,27 @@ impl RunParameters {
         Ok(RunParameters { out, config, steps, every, snapshots, resume, precision })
     }
 
-    /// Steps after which there is a snapshot.
-    pub fn snapshot_steps(&self) -> impl DoubleEndedIterator<Item = u64> + use<> {
-        let (steps, count) = (u128::from(self.steps), u128::from(self.snapshots));
-        (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
-    }
-
-    /// The moments at which something is written, in order: the beginning and the end have a line each.
-    pub fn events(&self) -> impl Iterator<Item = Event> + use<> {
-        let mut steps: Vec<u64> = (0..=self.steps / self.every).map(|n| n * self.every).collect();
-        steps.push(self.steps);
-        steps.extend(self.snapshot_steps());
-        steps.sort_unstable();
-        steps.dedup();
-        let snapshots: Vec<u64> = self.snapshot_steps().collect();
-        let (last, every) = (self.steps, self.every);
-        let frames = (last / every).div_ceil(FRAMES).max(1) * every;
-        let at = move |step: u64, every: u64| step.is_multiple_of(every) || step == last;
-        steps.into_iter().map(move |step| Event {
-            step,
-            line: at(step, every),
-            frame: at(step, frames),
-            snapshot: snapshots.binary_search(&step).is_ok(),
-        })
+    /// When something is written.
+    pub fn schedule(&self) -> Schedule {
+        Schedule { steps: self.steps, every: self.every, snapshots: self.snapshots }
     }
 
     /// All that decides what is written: runs with equal objects give the same files.
     pub fn object(&self) -> Value {
+        let mut object = self.flow();
+        object["steps"] = self.steps.into();
+        object["every"] = self.every.into();
+        object["snapshots"] = self.snapshots.into();
+        object
+    }
+
+    /// What decides how the water flows, of which a run is some steps.
+    pub fn flow(&self) -> Value {
         let config = &self.config;
         json!({
             "cells": config.cells, "spacing": config.spacing, "gravity": config.gravity, "depth": config.depth,
             "coriolis": config.coriolis, "viscosity": config.viscosity, "compatible": config.compatible,
-            "steps": self.steps, "every": self.every, "snapshots": self.snapshots, "precision": self.precision.name(),
+            "precision": self.precision.name(),
         })
     }
 }
@@ -178,9 +224,32 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_run_keeps_what_it_would_have_seen() {
+        let schedule = |steps, every, snapshots| Schedule { steps, every, snapshots };
+        let short = schedule(7, 3, 1);
+        assert_eq!(short.kept(short, 7, |event| event.line), Ok(vec![0, 1, 2, 3]));
+        assert_eq!(short.kept(schedule(20, 3, 5), 7, |event| event.line), Ok(vec![0, 1, 2]), "7 was its end");
+        assert_eq!(short.kept(schedule(20, 6, 0), 7, |event| event.line), Ok(vec![0, 2]));
+        assert_eq!(short.kept(schedule(20, 2, 0), 7, |event| event.line), Err(2));
+        // Of 300 lines every third has a frame, of 100 each.
+        assert_eq!(schedule(300, 1, 1).kept(schedule(100, 1, 1), 50, |event| event.frame), Err(1));
+        assert_eq!(schedule(100, 1, 1).kept(schedule(300, 1, 1), 7, |event| event.frame), Ok(vec![0, 3, 6]));
+        let of = |run: &RunParameters| Schedule::of(&run.object());
+        let run = gather("--steps 1000 --snapshots 3").ok().unwrap();
+        assert_eq!(of(&run), Some(schedule(1000, 50, 3)));
+        assert_eq!(Schedule::of(&json!({ "steps": 4, "every": 0, "snapshots": 0 })), None);
+    }
+
+    #[test]
     fn lines_and_snapshots_are_spread_over_the_run() {
         let events = |words: &str| -> Vec<(u64, bool, bool)> {
-            gather(words).ok().unwrap().events().map(|event| (event.step, event.line, event.snapshot)).collect()
+            gather(words)
+                .ok()
+                .unwrap()
+                .schedule()
+                .events()
+                .map(|event| (event.step, event.line, event.snapshot))
+                .collect()
         };
         assert_eq!(
             events("--steps 7 --every 3 --snapshots 2"),
@@ -190,9 +259,9 @@ mod tests {
         assert_eq!(events("--steps 0"), [(0, true, false)]);
         assert_eq!(events("--steps 1000").len(), 21);
         let many = gather("--steps 1000 --every 1").ok().unwrap();
-        assert_eq!(many.events().filter(|event| event.line).count(), 1001);
+        assert_eq!(many.schedule().events().filter(|event| event.line).count(), 1001);
         assert_eq!(
-            many.events().filter(|event| event.frame).map(|event| event.step).collect::<Vec<_>>()[..3],
+            many.schedule().events().filter(|event| event.frame).map(|event| event.step).collect::<Vec<_>>()[..3],
             [0, 10, 20]
         );
         // A day, to the next whole step.

@@ -10,7 +10,7 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::log::Log;
-use super::parameters::{Event, RunParameters};
+use super::parameters::{Event, RunParameters, Schedule};
 use crate::described::{self, difference};
 
 /// The description of a snapshot, which is written last: a snapshot that has it is whole.
@@ -114,9 +114,10 @@ pub struct Found<T> {
     pub log: Log,
 }
 
-/// The last whole snapshot of this run. All ranks call it.
+/// The last whole snapshot of this flow, with what this run would have seen until then. All ranks call it.
 ///
-/// A snapshot with a description that is damaged or of another run is an error and not skipped, since the run would overwrite good files.
+/// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
+/// good files.
 pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Result<Option<Found<T>>, Error> {
     let found = newest(parameters)?;
     let at = [found.as_ref().map_or(u64::MAX, |(step, ..)| *step)];
@@ -126,18 +127,29 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
         return Err(resume(&parameters.out, why));
     }
     let Some((step, directory, said)) = found else { return Ok(None) };
-    if let Some((name, theirs, ours)) = difference(&said["run"], &parameters.object()) {
-        let what = if name.is_empty() { "parameters" } else { name.as_str() };
+    let (said_run, schedule) = (&said["run"], parameters.schedule());
+    let flow = parameters.flow();
+    let same = flow.as_object().map(|flow| flow.keys().map(|name| (name.clone(), said_run[name].clone())).collect());
+    if let Some((name, theirs, ours)) = difference(&Value::Object(same.unwrap_or_default()), &flow) {
         let why = format!(
-            "it belongs to a run with {what} = {theirs}, but this one has {ours}; use the same parameters or another --out"
+            "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
+        );
+        return Err(resume(&directory, why));
+    }
+    if step > parameters.steps {
+        let why = format!(
+            "it is of step {step}, and this run has {}; let it have more, or use another --out",
+            parameters.steps
         );
         return Err(resume(&directory, why));
     }
     let damaged =
         |why: &dyn std::fmt::Display| resume(&directory, format!("it is damaged; remove the snapshot ({why})"));
-    if said["step"] != step || step > parameters.steps {
+    if said["step"] != step {
         return Err(damaged(&format!("{DESCRIPTION} says step {}", said["step"])));
     }
+    let earlier =
+        Schedule::of(said_run).ok_or_else(|| damaged(&format!("{DESCRIPTION} does not say when lines are due")))?;
     let file = NpyFile::open(directory.join(STATE)).map_err(|error| damaged(&error))?;
     let state = parameters.config.read_state::<T>(&file, context.comm.size(), context.comm.rank());
     let state = state.map_err(|error| damaged(&error))?;
@@ -151,8 +163,8 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
         0 => read_frames(&directory.join(FRAMES)).map_err(|error| damaged(&error))?,
         _ => Vec::new(),
     };
-    let due = |of: fn(&Event) -> bool| parameters.events().filter(|event| event.step <= step && of(event)).count();
-    let due = [due(|event| event.line), due(|event| event.frame)];
+    let [line, frame]: [fn(&Event) -> bool; 2] = [|event| event.line, |event| event.frame];
+    let due = [line, frame].map(|seen| earlier.events().filter(|event| event.step <= step && seen(event)).count());
     if lines.len() != due[0] || context.comm.rank() == 0 && frames.len() != due[1] {
         return Err(damaged(&format!(
             "{} lines and {} frames where {} and {} are due",
@@ -162,6 +174,25 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
             due[1]
         )));
     }
+    let kept = |seen| {
+        earlier.kept(schedule, step, seen).map_err(|missing| {
+            let why = format!(
+                "it has lines every {} steps, and this run needs what was after step {missing}; use --every {0}, a multiple of it, or \
+                 another --out",
+                earlier.every
+            );
+            resume(&directory, why)
+        })
+    };
+    let (of_lines, of_frames) = (kept(line)?, kept(frame)?);
+    let lines = of_lines.into_iter().map(|number| lines[number]).collect();
+    let mut kept_frames = Vec::new();
+    for (number, picture) in frames.into_iter().enumerate() {
+        if of_frames.binary_search(&number).is_ok() {
+            kept_frames.push(picture);
+        }
+    }
+    let frames = kept_frames;
     Ok(Some(Found { step, state, log: Log { lines, frames } }))
 }
 
@@ -172,7 +203,8 @@ fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, E
         said.map_err(|error| resume(directory, format!("{error}; or remove the snapshot")))
     };
     let mut newest = None;
-    for step in parameters.snapshot_steps().rev() {
+    // Those of all runs that were made here, whenever these wrote some.
+    for step in snapshots_in(&parameters.out)?.into_iter().rev() {
         let directory = directory(parameters, step);
         if let Some(said) = read(&directory)? {
             newest = Some((step, directory, said));
@@ -188,6 +220,20 @@ fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, E
         }
     }
     Ok(newest)
+}
+
+/// The steps that directories of snapshots are named after, ascending.
+fn snapshots_in(out: &Path) -> Result<Vec<u64>, Error> {
+    let failed = |error: std::io::Error| resume(out, format!("its snapshots cannot be listed: {error}"));
+    let mut steps = Vec::new();
+    for entry in fs::read_dir(out).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let step = name.to_str().and_then(|name| name.strip_prefix("snapshot_")?.parse::<u64>().ok());
+        // As this program writes it: no plus sign, no zeros before it.
+        steps.extend(step.filter(|step| name.to_str() == Some(&format!("snapshot_{step}"))));
+    }
+    steps.sort_unstable();
+    Ok(steps)
 }
 
 /// A line of diagnostics of a description.
