@@ -241,6 +241,24 @@ fn double_precision_has_the_same_bits_on_ranks() {
     assert!(of([2, 2]) == first && of([1, 3]) == first);
 }
 
+#[test]
+fn ranks_that_run_different_models_are_refused() {
+    launch(Launch::Threads(3), &options(), |mut context| {
+        let last = context.comm.rank() == 2;
+        let usual = config([8, 6], false);
+        let other = ShallowWaterConfig { depth: usual.depth.next_up(), ..usual.clone() };
+        let error = ShallowWater::<f32>::new(&mut context, if last { other } else { usual.clone() }).err();
+        assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
+        let water = ShallowWater::<f32>::new(&mut context, usual.clone())?;
+        let state = water.state(&mut context)?;
+        let error = ShallowWater::<f32>::resume(&mut context, usual.clone(), 4 + u64::from(last), &state).err();
+        assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
+        ShallowWater::<f32>::resume(&mut context, usual, 4, &state)?;
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}
+
 /// One exchange a step, as planned; one submission for many steps on one rank.
 #[test]
 fn a_step_costs_what_was_planned() {

@@ -40,6 +40,7 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Box3, Cost, Grid};
+use crate::hash::{START, fnv1a};
 use kernels::Kernels;
 use plan::{FIELDS, Part};
 use samples::Samples;
@@ -93,14 +94,25 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
     }
 }
 
+/// Fails on all ranks if they are about to run different models, from the start or from a step on. One all-gather of 8 bytes a rank. All ranks
+/// call it.
+fn agree<T: Real>(context: &Context, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
+    let all = format!("{config:?} {from:?} {}", size_of::<T>());
+    match context.comm.first_to_differ(fnv1a(START, all.as_bytes()))? {
+        Some(rank) => Err(ShallowWaterError::Differ { rank }),
+        None => Ok(()),
+    }
+}
+
 impl<T: Real> ShallowWater<T> {
     /// Checks `config`, allocates arrays on the device of `context` and records the state at the start. All ranks call it with the same
     /// configuration. Submits uploads.
     ///
     /// # Errors
-    /// [`ShallowWaterError`] for parameters out of range, a process grid that does not fit, a device without `T`, too little memory; those of the
+    /// [`ShallowWaterError`] for parameters that ranks have different, on all of them; for parameters out of range, a process grid that does not fit, a device without `T`, too little memory; those of the
     /// layers below.
     pub fn new(context: &mut Context, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+        agree::<T>(context, &config, None)?;
         let mut water = Self::empty(context, config)?;
         let [y, x, _] = water.own().clone();
         let rows = upload::<T>(context, &start::rows(&water.config, y))?;
@@ -123,6 +135,7 @@ impl<T: Real> ShallowWater<T> {
         step: u64,
         state: &[T],
     ) -> Result<Self, ShallowWaterError> {
+        agree::<T>(context, &config, Some(step))?;
         let mut water = Self::empty(context, config)?;
         let (have, want) = (state.len() as u64, 2 * FIELDS * water.part.cells());
         if have != want {
