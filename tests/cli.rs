@@ -377,6 +377,31 @@ fn a_run_stopped_at_20_moments_and_resumed_is_the_finished_run() {
     alike("stopped 20 times", &whole(&out), &whole(&other));
 }
 
+/// Processes of one job that are not called alike: an error of the call, and no run of half this and half that.
+#[test]
+fn ranks_that_are_called_differently_are_refused() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (out, program) = (scratch.join("out"), cli::program().to_str().unwrap().to_string());
+    let run = ["simulate", "--out", out.to_str().unwrap(), "--particles", "8", "--mesh", "8", "--steps", "1"];
+    let with = |words: &[&str], others: &[&str]| {
+        let second = [&run[..], others].concat();
+        Call::new(&[&run[..], words].concat()).words(&[":", "-n", "1", &program]).words(&second).on(Ranks::Mpi(1)).run()
+    };
+    for (words, others, says) in [
+        (&["--seed", "1"][..], &["--seed", "2"][..], "rank 1 was called with `2`, where rank 0 has `1`"),
+        (&[], &["--window", "tsc"], "rank 1 was called with `--window`, where rank 0 has nothing more"),
+        (&["--hdf5", "one"], &["--json"], "rank 1 was called with nothing more, where rank 0 has `--hdf5`"),
+    ] {
+        with(words, others).is_error("ranks that differ", 2, &[says]);
+    }
+    assert!(!out.exists(), "nothing was begun");
+    let outcome = with(&["--device", "auto", "--quiet"], &["--device=auto", "--json"]);
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:#?}");
+}
+
 #[test]
 fn a_killed_rank_ends_all_ranks() {
     if !has_mpi() {
@@ -1088,15 +1113,16 @@ fn what_spoils_a_run_is_said_once_and_written_down() {
     let outcome = Call::simulate(&out, &words).run();
     assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
     assert!(
-        outcome.stderr.starts_with("meshloom: warning: --mesh 16") && outcome.stderr.contains("--mesh 24"),
+        outcome.stderr.starts_with("meshloom: warning: a mesh of 16") && outcome.stderr.contains("take a mesh of 24"),
         "{outcome:#?}"
     );
     let written = json(&out.join("run.json"))["warnings"].clone();
     assert_eq!(written.as_array().map(Vec::len), Some(1));
     let said = written[0].as_str().unwrap();
     assert!(outcome.stderr.contains(said) && said.contains("a false wave of 4 times"), "{said}");
+    // Without a progress bar there is the warning all the same.
     let quiet = Call::simulate(&out, &[&words[..], &["--quiet"]].concat()).run();
-    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:#?}");
+    assert_eq!(quiet.stderr, outcome.stderr);
     for (word, json) in [("--print-config", false), ("--estimate", false), ("--estimate", true)] {
         let call = Call::new(&["simulate", word, "--particles", "96", "--box", "96"]);
         let call = if json { call.words(&["--json"]) } else { call };
@@ -1170,4 +1196,37 @@ fn white_noise_may_be_f32_or_f64() {
     Call::simulate(&seed, &[]).succeeds();
     same("f64", &results(&other), &results(&one));
     assert_ne!(results(&seed)[0], results(&one)[0]);
+}
+
+/// A name that says another format than the file would have is refused before anything is read: no input here is there.
+#[test]
+fn outputs_are_called_what_they_are() {
+    let scratch = Scratch::new();
+    for (words, wrong, right) in [
+        ("sort none.npy", "csv npz hdf5 H5 txt", "npy"),
+        ("knn none.npy -k 1", "npy csv hdf5 h5 TXT", "npz"),
+        ("neighbors none.npy --radius 1", "npy csv hdf5 h5 png", "npz"),
+        ("pairs none.npy --bins none.txt", "npy npz hdf5 json", "csv"),
+        ("power none.npy --box 1", "npy npz h5 png", "csv"),
+        ("fof none.npy --linking-length 1", "npy txt csv json", "npz"),
+        ("fft none.npy", "npz csv h5", "npy"),
+        ("kernels mesh::density", "spv npy json", "wgsl"),
+        ("kernels mesh::density --stage spirv", "wgsl txt", "spv"),
+    ] {
+        for extension in wrong.split(' ') {
+            let output = scratch.word(&format!("out.{extension}"));
+            let call = Call::new(&words.split(' ').collect::<Vec<_>>()).words(&["-o", &output]);
+            let says =
+                [format!("out.{extension}: the name says another format"), format!("call it {}", scratch.word("out."))];
+            call.run().is_error("a wrong name", 2, &[&says[0], &format!("{}{right}", says[1])]);
+            assert!(files(scratch.path()).is_empty(), "{words} {extension}");
+        }
+    }
+    let labels = ["fof", "none.npy", "--linking-length", "1", "-o", "o.npz", "--labels", "labels.npz"];
+    Call::new(&labels).run().is_error("labels", 2, &["labels.npz", "call it labels.npy"]);
+    Call::new(&["bench", "--all", "--save", "b.csv"]).run().is_error("bench", 2, &["b.csv", "call it b.json"]);
+    if has_mpi() {
+        let call = Call::new(&["sort", "none.npy", "-o", "order.npz"]).on(Ranks::Mpi(2));
+        call.run().is_error("on two processes", 2, &["call it order.npy"]);
+    }
 }

@@ -284,6 +284,11 @@ fn all_numbers_and_byte_orders_are_read() {
     }
     let input = scratch.file("in.npy", npy(">f4", false, "(2, 3)", &bytes(|n| f32::from(n).to_be_bytes().into())));
     check(&scratch, &input, "--real", Dtype::C64, &want);
+    // In Fortran order column after column.
+    let columns: Vec<u8> =
+        [0, 3, 1, 4, 2, 5].iter().flat_map(|&at: &usize| f32::from(numbers[at]).to_le_bytes()).collect();
+    let input = scratch.file("in.npy", npy("<f4", true, "(2, 3)", &columns));
+    check(&scratch, &input, "--real", Dtype::C64, &want);
     // Truth values are 0 and 1, as NumPy has them.
     let truths = numbers.map(|n| u8::from(n > 5));
     let values = truths.map(|n| f64::from(n).into()).into();
@@ -464,7 +469,7 @@ fn bad_files_exit_1() {
         row("a number", file("number.npy", zeros("()", 4)), 1, &["shape ()", "1, 2 or 3 axes"]),
         row("four axes", file("four.npy", zeros("(2, 1, 2, 3)", 48)), 1, &["(2, 1, 2, 3)", "1, 2 or 3 axes"]),
         row("text", file("letters.npy", npy("|S1", false, "(6,)", b"abcdef")), 1, &["type |S1"]),
-        row("Fortran", file("fortran.npy", npy("<f4", true, "(4, 6)", &[0; 96])), 1, &["ascontiguousarray"]),
+        row("Fortran", file("fortran.npy", npy("<f4", true, "(2, 2, 6)", &[0; 96])), 1, &["ascontiguousarray"]),
         row("complex to rfftn", format!("{good} --real"), 1, &["complex64", "without --real"]).mpi(),
         row("no cells", format!("{one} --inverse --real"), 1, &["(3, 1)", "--last-size 1"]),
         // On the second rank of two.

@@ -10,14 +10,14 @@ use approx::assert_relative_eq;
 use cli::{Call, Ranks, Scratch, has_mpi};
 use meshloom::io::{NpyElement, NpyFile, NpyWriter, NpzFile, token};
 
-const SIDES: [f64; 3] = [8.0, 4.0, 0.0];
+const SIDES: [f64; 3] = [8.0, 5.0, 0.0];
 
-/// Coordinates on a lattice of quarters, some of them outside of the box: squares of distances are exact in f32.
+/// Coordinates on a lattice of quarters, some of them outside of the box by less than a side: squares of distances are exact in f32.
 fn lattice(count: usize, dims: usize) -> Vec<f32> {
     let mut state = 12_345u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        ((state >> 16) % 64) as f32 / 4.0 - 2.0
+        ((state >> 16) % 48) as f32 / 4.0 - 2.0
     };
     (0..count * dims).map(|_| next()).collect()
 }
@@ -97,13 +97,13 @@ fn groups_are_those_of_all_pairs() {
     let (masses, velocities) = (save(&s, "m.npy", &[n as u64], &mass), save(&s, "v.npy", &[n as u64, 3], &velocity));
     same(
         &s,
-        &[&input, "--linking-length", "0.8", "--box", "8,4,open", "--min-members", "3", "--masses", &masses]
+        &[&input, "--linking-length", "0.7", "--box", "8,5,open", "--min-members", "3", "--masses", &masses]
             .iter()
             .copied()
             .chain(["--velocities", &velocities, "--order", "mass", "--observer", "0,0,-50"])
             .collect::<Vec<_>>(),
     );
-    let want = labels(&points, 3, 0.8);
+    let want = labels(&points, 3, 0.7);
     let found = NpyFile::open(s.join("l.npy")).unwrap();
     assert_eq!((found.dtype().to_string(), found.shape()), ("int64".into(), &[n as u64][..]));
     assert_eq!(found.read_i64(0..n as u64).unwrap(), want);
@@ -184,13 +184,49 @@ fn moments_are_those_of_members(file: &NpzFile, groups: &[Group], points: &[f32]
     }
 }
 
+/// What `numpy.save` makes of `numpy.array([x, y, z]).T`: columns, one after the other.
+#[test]
+fn files_in_fortran_order_have_the_same_groups() {
+    let s = Scratch::new();
+    let (points, n) = (lattice(400, 3), 400);
+    let velocity: Vec<f32> = (0..3 * n).map(|i| (i * i % 101) as f32 - 50.0).collect();
+    let columns = |name: &str, rows: &[f32]| {
+        let shape = format!("{{'descr': '>f8', 'fortran_order': True, 'shape': ({n}, 3), }}\n");
+        let mut bytes = [&b"\x93NUMPY\x01\x00"[..], &(shape.len() as u16).to_le_bytes(), shape.as_bytes()].concat();
+        for column in 0..3 {
+            bytes.extend(rows.iter().skip(column).step_by(3).flat_map(|&x| f64::from(x).to_be_bytes()));
+        }
+        s.file(name, bytes)
+    };
+    let rows = [save(&s, "p.npy", &[n, 3], &points), save(&s, "v.npy", &[n, 3], &velocity)];
+    let columns = [columns("pf.npy", &points), columns("vf.npy", &velocity)];
+    let [want, got] = [rows, columns].map(|[points, velocities]| {
+        same(
+            &s,
+            &[
+                &points,
+                "--velocities",
+                &velocities,
+                "--linking-length",
+                "0.8",
+                "--box",
+                "8,5,open",
+                "--min-members",
+                "3",
+            ],
+        );
+        ["o.npz", "l.npy"].map(|name| fs::read(s.join(name)).unwrap())
+    });
+    assert!(want == got);
+}
+
 #[test]
 fn lengths_orders_axes_and_no_points() {
     let s = Scratch::new();
     let points = lattice(300, 2);
     let input = save(&s, "p.npy", &[300, 2], &points);
-    // The mean separation is the root of 8 * 4 / 300: 0.8 of it are 0.26, between one step of the lattice and its diagonal.
-    same(&s, &[&input, "--linking-parameter", "0.8", "--box", "8,4", "--min-members", "1", "--order", "label"]);
+    // The mean separation is the root of 8 * 5 / 300: 0.7 of it are 0.26, between one step of the lattice and its diagonal.
+    same(&s, &[&input, "--linking-parameter", "0.7", "--box", "8,5", "--min-members", "1", "--order", "label"]);
     let want = labels(&points, 2, 0.26);
     let found = NpyFile::open(s.join("l.npy")).unwrap();
     assert_eq!(found.read_i64(0..300).unwrap(), want);

@@ -210,6 +210,134 @@ mod with_hdf5 {
         wrong.is_error("no directory", 1, &["x.hdf5"]);
     }
 
+    /// A snapshot of gas with masses of its own and of stars of one mass, in one file or two; and the same as arrays: coordinates,
+    /// masses and velocities of each type.
+    fn save_types(scratch: &Scratch, files: u64) -> (String, [[String; 3]; 2]) {
+        let arrays = [(0, 180), (4, 120)].map(|(kind, count)| {
+            let positions: Vec<f32> = points(count + kind)[kind..].as_flattened().to_vec();
+            let masses: Vec<f32> = (0..count).map(|row| if kind == 0 { 1.0 + (row % 5) as f32 } else { 2.5 }).collect();
+            let velocities: Vec<f32> = positions.iter().map(|x| x * x - kind as f32).collect();
+            (kind, count, [positions, masses, velocities])
+        });
+        for part in 0..files {
+            let path = scratch.join(&if files == 1 { "types.hdf5".into() } else { format!("types.{part}.hdf5") });
+            let file = hdf5_metno::File::create(path).unwrap();
+            let header = file.create_group("Header").unwrap();
+            let list = |name: &str, values: [f64; 6]| {
+                header.new_attr::<f64>().shape(6).create(name).unwrap().write_raw(&values).unwrap();
+            };
+            let counts = |name: &str, values: [u64; 6]| {
+                header.new_attr::<u64>().shape(6).create(name).unwrap().write_raw(&values).unwrap();
+            };
+            let half = |count: usize| count as u64 / files;
+            counts("NumPart_ThisFile", [half(180), 0, 0, 0, half(120), 0]);
+            counts("NumPart_Total", [180, 0, 0, 0, 120, 0]);
+            list("MassTable", [0.0, 0.0, 0.0, 0.0, 2.5, 0.0]);
+            header.new_attr::<i32>().create("NumFilesPerSnapshot").unwrap().write_scalar(&(files as i32)).unwrap();
+            header.new_attr::<f64>().create("BoxSize").unwrap().write_scalar(&f64::from(SIDE)).unwrap();
+            for (kind, count, [positions, masses, velocities]) in &arrays {
+                let group = file.create_group(&format!("PartType{kind}")).unwrap();
+                let own = part as usize * count / files as usize..(part as usize + 1) * count / files as usize;
+                let write = |name: &str, width: usize, values: &[f32]| {
+                    let shape = if width == 1 { vec![own.len()] } else { vec![own.len(), width] };
+                    let dataset = group.new_dataset::<f32>().shape(shape).create(name).unwrap();
+                    dataset.write_raw(&values[own.start * width..own.end * width]).unwrap();
+                };
+                write("Coordinates", 3, positions);
+                write("Velocities", 3, velocities);
+                if *kind == 0 {
+                    write("Masses", 1, masses);
+                }
+            }
+        }
+        let names = arrays.map(|(kind, count, values)| {
+            let shapes = [&[count as u64, 3][..], &[count as u64], &[count as u64, 3]];
+            [0, 1, 2].map(|which| {
+                let name = format!("type{kind}.{which}.npy");
+                let to = NpyWriter::<f32>::create(scratch.join(&name), shapes[which], &token()).unwrap();
+                to.write(0, &values[which]).unwrap();
+                to.finish().unwrap();
+                scratch.word(&name)
+            })
+        });
+        (scratch.word(if files == 1 { "types.hdf5" } else { "types.1.hdf5" }), names)
+    }
+
+    #[test]
+    fn particles_of_a_type_are_those_of_their_arrays() {
+        let scratch = Scratch::new();
+        let (one, arrays) = save_types(&scratch, 1);
+        let (parts, _) = save_types(&scratch, 2);
+        let edges = scratch.file("edges.txt", "0\n0.5\n1\n2\n");
+        let mut ways = vec![(&one, Ranks::Threads(1)), (&parts, Ranks::Threads(3))];
+        if has_mpi() {
+            ways.push((&parts, Ranks::Mpi(2)));
+        }
+        for (kind, [positions, masses, velocities]) in ["0", "4"].into_iter().zip(&arrays) {
+            for words in [
+                "sort",
+                "knn -k 3 --queries POSITIONS",
+                "neighbors --radius 0.7",
+                &format!("pairs --bins {edges} --cross POSITIONS"),
+                "power --mesh 8 --cross POSITIONS",
+                "fof --linking-length 0.4 --min-members 2 --masses MASSES --velocities VELOCITIES",
+            ] {
+                let with = |names: [&str; 3]| {
+                    let words = words.replace("POSITIONS", names[0]).replace("MASSES", names[1]);
+                    words.replace("VELOCITIES", names[2]).split(' ').map(String::from).collect::<Vec<_>>()
+                };
+                let of = |input: &str, words: Vec<String>, more: [&str; 2], ranks: Ranks| {
+                    let words: Vec<&str> = words.iter().map(String::as_str).chain(more).collect();
+                    call(&scratch, input, &words, ranks)
+                };
+                let want = of(positions, with([positions, masses, velocities]), ["--box", "8"], Ranks::Threads(1));
+                for &(snapshot, ranks) in &ways {
+                    let got = of(snapshot, with([snapshot; 3]), ["--particle-type", kind], ranks);
+                    assert!(got == want, "{words} of type {kind} of {snapshot} on {ranks:?}");
+                }
+            }
+        }
+        // The report says which.
+        let words = ["sort", &one, "-o", &scratch.word("out"), "--particle-type", "4", "--json"];
+        let report: Value = serde_json::from_str(&Call::new(&words).succeeds().stdout).unwrap();
+        assert_eq!((&report["input"]["particle_type"], &report["points"]), (&4.into(), &120.into()));
+    }
+
+    #[test]
+    fn types_that_are_not_there_are_named_with_those_that_are() {
+        let scratch = Scratch::new();
+        let (one, [[gas, ..], _]) = save_types(&scratch, 1);
+        let (parts, _) = save_types(&scratch, 2);
+        let output = scratch.word("out.npy");
+        let sort = |words: &[&str]| Call::new(&[&["sort", "-o", &output], words].concat());
+        let fof = |words: &[&str]| Call::new(&[&["fof", "--linking-length", "1"], words].concat());
+        let cases = [
+            (sort(&[&one]), 1, "types.hdf5: no particles of type 1"),
+            (sort(&[&one]), 1, "types 0 and 4 do: choose with --particle-type N"),
+            (sort(&[&parts]).on(Ranks::Threads(3)), 1, "types 0 and 4 do"),
+            (sort(&[&one, "--particle-type", "5"]), 1, "no particles of type 5"),
+            (sort(&[&parts, "--particle-type", "5"]).on(Ranks::Threads(2)), 1, "types 0 and 4 do"),
+            (fof(&[&gas, "-o", &scratch.word("o.npz"), "--masses", &one]), 1, "--particle-type N"),
+            (sort(&[&one, "--particle-type", "6"]), 2, "--particle-type"),
+            (sort(&[&one, "--particle-type", "gas"]), 2, "--particle-type"),
+            (sort(&[&gas, "--particle-type", "0"]), 2, "no input is one"),
+            (sort(&[&scratch.word("missing.hdf5"), "--particle-type", "0"]), 1, "no such file"),
+            // A file of the snapshot is never replaced, whatever particles it has.
+            (
+                fof(&[&parts, "--particle-type", "4", "-o", &scratch.word("types.0.hdf5")]),
+                2,
+                "is an input and an output",
+            ),
+        ];
+        scratch.all_fail(cases);
+        if has_mpi() {
+            scratch.all_fail([
+                (sort(&[&one]).on(Ranks::Mpi(2)), 1, "types 0 and 4 do"),
+                (sort(&[&gas, "--particle-type", "0"]).on(Ranks::Mpi(2)), 2, "no input is one"),
+            ]);
+        }
+    }
+
     #[test]
     fn reports_name_the_snapshot_and_its_box() {
         let scratch = Scratch::new();
@@ -242,8 +370,8 @@ mod with_hdf5 {
         assert!(fs::read(scratch.join("parts.0.hdf5")).unwrap() == before);
         // A file that is called like a part and is none.
         fs::write(scratch.join("parts.3.hdf5"), "none").unwrap();
-        Call::new(&["sort", &parts, "-o", &beyond]).succeeds();
-        assert_eq!(NpyFile::open(scratch.join("parts.3.hdf5")).unwrap().shape(), [40]);
+        Call::new(&["fof", &parts, "--linking-length", "1", "-o", &beyond]).succeeds();
+        assert!(hdf5_metno::File::open(&beyond).unwrap().dataset("order").is_ok());
     }
 
     /// Spheres about groups of a snapshot, by its own cosmology, beside those that the run measured.

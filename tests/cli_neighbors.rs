@@ -16,11 +16,11 @@ struct Space {
     sides: [f32; 3],
 }
 
-const BOX: Space = Space { dims: 3, sides: [8.0, 4.0, 0.0] };
+const BOX: Space = Space { dims: 3, sides: [8.0, 5.0, 0.0] };
 const PLANE: Space = Space { dims: 2, sides: [0.0; 3] };
 
 /// Coordinates on a lattice: squares of distances are exact in f32 however they are added, and many are equal. Some lie
-/// outside of the box, which is a whole number of cells.
+/// outside of the box, which is a whole number of cells, by less than a side.
 fn lattice(count: usize, dims: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
@@ -140,7 +140,7 @@ fn the_nearest_are_those_of_all_pairs() {
     let s = Scratch::new();
     let points = lattice(301, 3, 1);
     let input = save(&s, "p.npy", 3, &points);
-    let sides = ["--box", "8,4,open"];
+    let sides = ["--box", "8,5,open"];
     same(&s, "o.npz", true, &[&["knn", &input, "-k", "7"], &sides[..]].concat());
     let own = BOX.nearest(&points, &points, false);
     is_knn(&s, "o.npz", &own, 7);
@@ -184,7 +184,7 @@ fn all_within_a_radius_are_those_of_all_pairs() {
     let (points, queries) = (lattice(257, 3, 7), lattice(40, 3, 8));
     let (input, places) = (save(&s, "p.npy", 3, &points), save(&s, "q.npy", 3, &queries));
     // Distances of just this radius occur, and are within.
-    let words = ["neighbors", &input, "--radius", "1.25", "--box", "8,4,0"];
+    let words = ["neighbors", &input, "--radius", "1.25", "--box", "8,5,0"];
     same(&s, "o.npz", true, &words);
     let lists = BOX.nearest(&points, &points, false);
     let with_self = is_within(&s, "o.npz", &lists, 1.25 * 1.25);
@@ -196,7 +196,7 @@ fn all_within_a_radius_are_those_of_all_pairs() {
     assert_eq!(counts(&s, "o.npz"), counted);
 
     // Beyond half of the box each pair counts once.
-    same(&s, "o.npz", false, &["neighbors", &input, "--radius", "30", "--box", "8,4,0", "--queries", &places]);
+    same(&s, "o.npz", false, &["neighbors", &input, "--radius", "30", "--box", "8,5,0", "--queries", &places]);
     let all = is_within(&s, "o.npz", &BOX.nearest(&points, &queries, false), 900.0);
     assert!(all.iter().all(|count| *count == 257));
 }
@@ -231,9 +231,9 @@ fn pairs_are_counted_by_distance() {
         }
         text
     };
-    same(&s, "o.csv", true, &["pairs", &input, "--bins", &edges, "--box", "8,4,open"]);
+    same(&s, "o.csv", true, &["pairs", &input, "--bins", &edges, "--box", "8,5,open"]);
     assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), table(&BOX.nearest(&points, &points, true)));
-    same(&s, "o.csv", false, &["pairs", &input, "--bins", &edges, "--box", "8,4,open", "--cross", &places]);
+    same(&s, "o.csv", false, &["pairs", &input, "--bins", &edges, "--box", "8,5,open", "--cross", &places]);
     assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), table(&BOX.nearest(&points, &queries, false)));
 }
 
@@ -333,4 +333,36 @@ fn wrong_words_and_bad_edges_of_pairs_are_errors_that_leave_nothing() {
     if has_mpi() {
         s.all_fail([(pairs(&[&good, "--bins", &wrong[2]]).on(Ranks::Mpi(2)), 1, "line 4")]);
     }
+}
+
+/// A box in another unit than the points is the usual slip, and wraps them many times over.
+#[test]
+fn points_far_outside_of_the_box_are_warned_of_once() {
+    let s = Scratch::new();
+    let far: Vec<f32> = (0..300).map(|i| (i * 37 % 301) as f32 / 6.0).collect();
+    let (input, places) = (save(&s, "p.npy", 3, &far), save(&s, "q.npy", 3, &[0.5f32; 6]));
+    let outside = far.chunks(3).filter(|point| point.iter().any(|x| *x > 2.0)).count();
+    let (output, table, edges) = (s.word("o.npz"), s.word("o.csv"), s.file("edges.txt", "0\n0.1\n"));
+    let says = [format!("p.npy: {outside} of 100 points lie more than one side outside"), "farthest 49.0 sides".into()];
+    let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
+    if has_mpi() {
+        ways.push(Ranks::Mpi(2));
+    }
+    for words in [
+        vec!["knn", &input, "-k", "2", "-o", &output],
+        vec!["neighbors", &input, "--radius", "0.1", "-o", &output],
+        vec!["pairs", &input, "--bins", &edges, "--cross", &places, "-o", &table],
+        vec!["power", &input, "--mesh", "8", "-o", &table],
+    ] {
+        for &ranks in &ways {
+            let outcome = Call::new(&words).words(&["--box", "1"]).on(ranks).run();
+            assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+            assert!(says.iter().all(|word| outcome.stderr.contains(word)), "{says:?}: {outcome:#?}");
+        }
+        // Up to a whole side outside nothing is said, nor where axes are open.
+        Call::new(&words).words(&["--box", "25.1"]).succeeds();
+    }
+    Call::new(&["knn", &input, "-k", "2", "-o", &output]).succeeds();
+    let edge = save(&s, "edge.npy", 2, &[-0.7f64, 1.4, 0.7, 0.0]);
+    Call::new(&["knn", &edge, "-k", "1", "-o", &output, "--box", "0.7"]).succeeds();
 }

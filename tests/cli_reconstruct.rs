@@ -185,6 +185,18 @@ fn wrong_calls_are_errors() {
     }
 }
 
+#[test]
+fn what_spoils_its_runs_is_said_and_written_down() {
+    let scratch = Scratch::new();
+    let (data, out) = (write(&scratch, "data.npy", &[4; 3], &[1.0; 64]), scratch.join("out"));
+    let outcome = reconstruct(&data, &out, "--noise 1 --map-only --particles 3").run();
+    assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+    let written = report(&out)["warnings"].clone();
+    let said = written[0].as_str().unwrap();
+    assert!(said.contains("a false wave of 1 times"), "{said}");
+    assert_eq!(outcome.stderr, format!("meshloom: warning: {said}\n"));
+}
+
 /// Options come from a file, too, those of the call first; what they are together can be printed and read again, and needs no data.
 #[test]
 fn options_come_from_a_file_and_go_into_one() {
@@ -207,6 +219,9 @@ fn options_come_from_a_file_and_go_into_one() {
 
     let estimate = Call::new(&["reconstruct", "--estimate", "--config", &file, "--ranks", "2"]).succeeds().stdout;
     assert!(estimate.contains("2 rank(s) in 1 group(s)") && estimate.contains("memory"), "{estimate}");
+    // What spoils its runs is said before they begin, too.
+    let estimate = Call::new(&["reconstruct", "--estimate", "--config", &file, "--particles", "3"]).succeeds().stdout;
+    assert!(estimate.contains("\nwarning: a mesh of 4 cells") && estimate.contains("take a mesh of 6"), "{estimate}");
     // A key that is wrong is said with its line, whichever part of the options it belongs to.
     for (text, words) in [
         ("noise = 1\nnois = 1\n", ["line 2", "`nois`", "noise"]),

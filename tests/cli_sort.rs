@@ -5,7 +5,9 @@
 mod cli;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use cli::{Call, Ranks, Scratch, files, has_mpi};
 use meshloom::io::{Dtype, NpyElement, NpyFile, NpyWriter, token};
@@ -69,8 +71,8 @@ fn the_order_is_that_of_a_stable_sort_on_any_ranks() {
     if has_mpi() {
         ways.push(Ranks::Mpi(2));
     }
-    // Sides below 1 make points that lie outside; quarters make equal ones.
-    let points: Vec<f32> = uniform(1, 3000).iter().map(|u| (u * 1.5) as f32).collect();
+    // Some lie outside of the boxes, by less than a side; quarters make equal ones.
+    let points: Vec<f32> = uniform(1, 3000).iter().map(|u| (u * 1.2 + 0.2) as f32).collect();
     let quarters: Vec<f32> = uniform(2, 600).iter().map(|u| ((u + 0.5) * 4.0).floor() as f32 / 4.0).collect();
     for (points, sides, words) in [
         (&points, &[0.0f32; 3][..], ""),
@@ -110,16 +112,52 @@ fn double_precision_is_wrapped_before_it_is_rounded() {
     let places = [0.75, 0.25, 0.5, 0.0];
     let points: Vec<f64> = places.iter().flat_map(|x| [far + x, 0.5]).collect();
     let input = rows(&scratch, "in.npy", 2, &points);
-    call(&input, output.to_str().unwrap(), "--box 1").succeeds();
+    let outcome = call(&input, output.to_str().unwrap(), "--box 1").run();
+    assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains("4 of 4 points lie more than one side outside"), "{outcome:#?}");
     assert_eq!(read(&output), [3, 1, 2, 0]);
     // In an open box f32 cannot tell them apart, which is said, and done all the same.
     let outcome = call(&input, output.to_str().unwrap(), "--ranks 2").run();
     assert!(outcome.status.success() && outcome.stderr.contains("warning"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("subtract a common origin from the points in f64"), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     assert_eq!(read(&output), [0, 1, 2, 3]);
     // Rounding that blurs nothing is not worth a word.
     let input = rows(&scratch, "in.npy", 2, &uniform(3, 200));
     call(&input, output.to_str().unwrap(), "--ranks 2").succeeds();
+}
+
+/// An output that is there stays what it was to others: its permissions are those of the new one, and it must be one that may be
+/// written, which is said before the work.
+#[test]
+fn the_permissions_of_an_older_output_stay() {
+    let scratch = Scratch::new();
+    let input = rows(&scratch, "in.npy", 3, &uniform(5, 300));
+    let output = scratch.file("out.npy", "old");
+    let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
+    if has_mpi() {
+        ways.push(Ranks::Mpi(2));
+    }
+    for ranks in ways {
+        allow(Path::new(&output), 0o600);
+        call(&input, &output, "").on(ranks).succeeds();
+        assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o7777, 0o600, "{ranks:?}");
+    }
+    let before = fs::read(&output).unwrap();
+    allow(Path::new(&output), 0o444);
+    allow(scratch.path(), 0o777);
+    let mut sort = call(&input, &output, "");
+    // SAFETY: a call without arguments that cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        if Command::new("setpriv").arg("--version").output().is_err() {
+            println!("skipped: to root all files may be written, and there is no `setpriv`");
+            return;
+        }
+        sort = sort.before("exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"");
+    }
+    sort.run().is_error("a file that may not be written", 1, &["out.npy: is there already", "chmod u+w"]);
+    assert!(fs::read(&output).unwrap() == before && files(scratch.path()).len() == 2);
 }
 
 #[test]

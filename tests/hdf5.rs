@@ -13,7 +13,7 @@ use meshloom::grid::split;
 use meshloom::io::collective::seal_groups;
 use meshloom::io::hdf5::{
     ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot, SnapshotInfo,
-    SnapshotWriter, SphereColumns, part_path, read_groups, write_groups,
+    SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -423,6 +423,43 @@ fn files_of_other_codes_are_understood() {
 }
 
 #[test]
+fn particles_of_any_type_can_be_chosen() {
+    let scratch = Scratch::new();
+    // Gas with masses of its own, dark matter of one mass, stars in the second file alone.
+    let place = |kind: usize, row: usize| [kind as f32, row as f32, 0.5];
+    for (part, counts) in [(0, [2u32, 3, 0, 0, 0, 0]), (1, [1, 0, 0, 0, 2, 0])] {
+        let foreign = Foreign::new(&scratch.file(&format!("s.{part}.hdf5")), &counts, &[3, 3, 0, 0, 2, 0], 2);
+        foreign.list("MassTable", &[0.0f64, 7.0, 0.0, 0.0, 0.0, 0.0]);
+        for (kind, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let (count, first) = (*count as usize, if part == 1 && kind == 0 { 2 } else { 0 });
+            let rows: Vec<f32> = (first..first + count).flat_map(|row| place(kind, row)).collect();
+            let masses: Vec<f32> = (first..first + count).map(|row| (10 * kind + row) as f32).collect();
+            foreign.data(&format!("PartType{kind}/Coordinates"), &[count, 3], &rows);
+            foreign.data(&format!("PartType{kind}/Masses"), &[count], &masses);
+        }
+    }
+    let path = scratch.file("s.1.hdf5");
+    for (kind, masses) in [(0, &[0.0f32, 1.0, 2.0][..]), (1, &[7.0; 3]), (4, &[40.0, 41.0])] {
+        let snapshot = Snapshot::open_type(&path, kind).unwrap();
+        let all = masses.len() as u64;
+        assert_eq!((snapshot.particle_type(), snapshot.count(), snapshot.files()), (kind, all, 2));
+        let rows: Vec<f32> = (0..masses.len()).flat_map(|row| place(kind, row)).collect();
+        assert_eq!(snapshot.positions_f32(0..all).unwrap(), rows);
+        assert_eq!(snapshot.masses_f32(0..all).unwrap(), masses);
+    }
+    assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
+    match Snapshot::open_type(&path, 5) {
+        Err(IoError::ParticleType { wanted: Some(5), found, .. }) => assert_eq!(found, [0, 1, 4]),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(snapshot_paths(&path).unwrap(), [scratch.file("s.0.hdf5"), scratch.file("s.1.hdf5")]);
+    // No particles at all have any type.
+    let path = scratch.file("empty.hdf5");
+    Foreign::new(&path, &[0; 6], &[0; 6], 1);
+    assert_eq!(Snapshot::open_type(&path, 4).unwrap().count(), 0);
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_said() {
     let scratch = Scratch::new();
     #[track_caller]
@@ -454,13 +491,16 @@ fn what_is_wrong_with_a_file_is_said() {
     coordinates(&[], &path);
     assert_eq!(Snapshot::open(&path).unwrap().count(), 0);
     Foreign::new(&path, &[0, 1], &[0, 1], 1);
-    wrong(&path, &["no particle type has coordinates"]);
+    let none = wrong(&path, &["no particles have coordinates", "is it a snapshot"]);
+    assert!(matches!(none, IoError::ParticleType { wanted: None, .. }), "{none}");
     coordinates(&[0, 1, 4], &path);
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
     coordinates(&[4], &path);
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 4);
     coordinates(&[0, 4, 5], &path);
-    wrong(&path, &["no PartType1", "PartType0, PartType4, PartType5"]);
+    let several = wrong(&path, &["type 1", "types 0, 4 and 5 do", "--particle-type N"]);
+    assert!(matches!(&several, IoError::ParticleType { wanted: None, found, .. } if found == &[0, 4, 5]), "{several}");
+    assert!(!several.to_string().contains("not an HDF5 file"), "the file is sound: {several}");
     Foreign::new(&path, &[0, 2], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
     wrong(&path, &["NumPart_ThisFile counts 2 particles", "has 1"]);
     Foreign::new(&path, &[0, 1], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);

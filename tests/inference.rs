@@ -419,8 +419,9 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
     let excitations = golden_excitation(&golden);
     for start in [vec![0.0; 64], white(64, 5)] {
-        let (found, convergence) =
-            wiener_filter(&mut host, &problem, &groups, &start, (1, &excitations), &rules).unwrap();
+        let found = wiener_filter(&mut host, &problem, &groups, &start, (1, &excitations), &rules).unwrap();
+        assert!(!found.is_bent && found.bend < 1e-9, "{}", found.bend);
+        let (found, convergence) = (found.samples, found.convergence);
         assert!(convergence.unconverged == 0 && (7..1000).contains(&convergence.steps), "{convergence:?}");
         assert!(apart(&found.position, &numbers(&golden["latent_mean"])) < 1e-9);
         assert!(apart(found.residual(0).unwrap(), &numbers(&golden["mgvi_residual"])) < 1e-9);
@@ -455,8 +456,13 @@ fn samples_that_are_no_solutions_are_told_of() {
             };
             let fit = OptimizeKl::new(&problem, &groups, 3).options(options).run(&mut host, &vec![0.0; 64])?;
             let seed = Excitations::Seed(1);
-            let (_, filter) = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (3, &seed), &cut)?;
-            Ok::<_, InferenceError>((fit.history.iter().map(|report| report.sampling).collect::<Vec<_>>(), filter))
+            let filter = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (3, &seed), &cut)?;
+            // What conjugate gradients have left undone is no sign of another model.
+            assert!(!filter.is_bent, "{}", filter.bend);
+            Ok::<_, InferenceError>((
+                fit.history.iter().map(|report| report.sampling).collect::<Vec<_>>(),
+                filter.convergence,
+            ))
         });
         ranks.unwrap().remove(0)
     };
@@ -465,6 +471,114 @@ fn samples_that_are_no_solutions_are_told_of() {
     assert!(fit[1].steps > 6 && fit[1].unconverged == 0, "{fit:?}");
     assert_eq!(fit[2], Convergence::default());
     assert_eq!(run(4), (fit, filter));
+}
+
+#[test]
+fn a_filter_of_a_model_that_is_not_linear_says_so() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let seed = Excitations::Seed(1);
+    let found = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 6], (1, &seed), &CgOptions::default()).unwrap();
+    assert!(found.is_bent && found.bend > 0.01, "{}", found.bend);
+}
+
+/// Data of this size about `exp(x)` for one latent value each, and Poisson noise: far from the start the energy is no parabola.
+fn counts_of(size: f64) -> Problem {
+    let forward = |x: &[_]| x.iter().map(|x: &rustfft::num_complex::Complex64| x.exp()).collect();
+    let data = (0..8).map(|i| (size * (1.0 + 0.1 * f64::from(i))).round()).collect();
+    Problem { noise: Noise::Poisson, data, latent: 8, forward: Box::new(forward) }
+}
+
+#[test]
+fn a_fit_that_begins_far_from_the_data_comes_to_them() {
+    // Nine halvings end at e^16 for a count of 1000; where the data are needs a thousandth of a step.
+    let groups = SampleGroups::one(&Communicator::solo());
+    for size in [1e3, 1e6] {
+        let problem = counts_of(size);
+        let fit = OptimizeKl::new(&problem, &groups, 3).run(&mut Host::default(), &vec![0.0; 8]).unwrap();
+        let last = fit.history.last().unwrap();
+        assert!(last.stop != NewtonStop::NoDescent && last.doubts(Some([0.0, 3.0])).is_empty(), "{size}: {last}");
+        for (x, data) in fit.samples.position.iter().zip(&problem.data) {
+            // A count d knows its rate's logarithm to 1 / sqrt(d); the prior pulls by ln(d) / d.
+            assert!((x - data.ln()).abs() < 5.0 / size.sqrt(), "{size}: {x} {}", data.ln());
+        }
+    }
+}
+
+/// A bowl whose gradient points uphill: no line search can find a descent.
+struct WrongSigns;
+
+impl Objective<Host> for WrongSigns {
+    fn at<'a>(&'a self, _: &mut Host, x: &Vec<f64>) -> Result<(f64, Box<dyn ObjectiveAt<Host> + 'a>), InferenceError> {
+        Ok((dot(x, x), Box::new(WrongSignsAt(x.clone()))))
+    }
+}
+
+struct WrongSignsAt(Vec<f64>);
+
+impl ObjectiveAt<Host> for WrongSignsAt {
+    fn gradient(&self, _: &mut Host, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.0.iter().map(|x| -2.0 * x).collect();
+        Ok(())
+    }
+
+    fn metric(&self, _: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = v.iter().map(|v| 2.0 * v).collect();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_minimum_to_rounding_is_told_from_a_search_that_finds_nothing() {
+    let stop =
+        |x: f64| newton_cg(&mut Host::default(), &WrongSigns, vec![x; 3], &NewtonOptions::default(), &mut |_| {});
+    let far = stop(10.0).unwrap();
+    assert_eq!((far.stop, &far.x[..]), (NewtonStop::NoDescent, &[10.0; 3][..]));
+    // Closer to it than a standard deviation: samples could not tell.
+    assert_eq!(stop(1e-3).unwrap().stop, NewtonStop::Rounding);
+}
+
+/// What a rank sets up: pairs, seed, what one of its data has more than others', iterations.
+type Differ = dyn Fn(usize) -> (usize, u64, f64, u32) + Sync;
+
+#[test]
+fn ranks_that_set_up_different_fits_all_learn_of_it() {
+    // In two groups of a rank each, and as two ranks of one group, where the vectors are whole on both.
+    let run = |groups: usize, differ: &Differ| {
+        let said = run_threads(2, |comm| {
+            let mut problem = matrix_problem();
+            let (pairs, seed, datum, iterations) = differ(comm.rank());
+            problem.data[3] += datum;
+            let (groups, _) = SampleGroups::split(&comm, groups)?;
+            let options = move |_| IterationOptions { pairs, ..IterationOptions::default() };
+            let fit =
+                OptimizeKl::new(&problem, &groups, iterations).options(options).excitations(Excitations::Seed(seed));
+            Ok::<_, InferenceError>(match fit.run(&mut Host::default(), &vec![0.1; 6]) {
+                Err(error @ InferenceError::Differ { .. }) => error.to_string(),
+                other => format!("{other:?}"),
+            })
+        });
+        said.unwrap()
+    };
+    let cases: [(&Differ, &str); 3] = [
+        (&|rank| (2 + rank, 1, 0.0, 2), "pairs (n_samples) of iteration 0 is 3 there and 2 on"),
+        (&|rank| (2, rank as u64, 0.0, 2), "seed is Seed(1) there and Seed(0) on"),
+        (&|rank| (2, 1, 0.0, 2 + rank as u32), "iterations is 3 there and 2 on"),
+    ];
+    for (differ, what) in cases {
+        for groups in [1, 2] {
+            for said in run(groups, differ) {
+                assert!(said.starts_with("rank 1 asks for another fit") && said.contains(what), "{groups}: {said}");
+            }
+        }
+    }
+    for said in run(2, &|rank| (2, 1, 2.0 * rank as f64, 2)) {
+        assert!(
+            said.contains("rank 1 asks for another fit") && said.contains("energy of the data at the start"),
+            "{said}"
+        );
+    }
+    assert!(run(2, &|_| (2, 1, 0.0, 2)).iter().all(|said| said.starts_with("Ok(Fit")));
 }
 
 /// `ln det` of a symmetric positive matrix, and `b.A^-1 b`.
@@ -503,7 +617,7 @@ fn the_evidence_of_a_linear_problem_is_known() {
     let [log, form] = determinant_and_form(covariance, data);
 
     let excitations = Excitations::Seed(3);
-    let (samples, _) = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap();
+    let samples = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap().samples;
     let found = evidence_bound(&mut host, &problem, &groups, &samples, 64, 1e-9).unwrap();
     assert!((found.log_determinant - log).abs() < 1e-6, "{found:?} {log}");
     // The mean of H is known to its standard error; at the mean it is H + n / 2 exactly.
@@ -515,6 +629,27 @@ fn the_evidence_of_a_linear_problem_is_known() {
     // Few directions find less, and say how much may be left.
     let few = evidence_bound(&mut host, &problem, &groups, &place, 10, 1e-9).unwrap();
     assert!(few.directions == 10 && few.log_determinant < log && few.log_determinant + few.rest > log, "{few:?}");
+}
+
+#[test]
+fn the_error_of_the_evidence_is_its_scatter_over_seeds() {
+    let (problem, _) = wiener_problem();
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-9) };
+    let mut of = |pairs: usize, seed: u64| {
+        let seed = Excitations::Seed(seed);
+        let found = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (pairs, &seed), &rules).unwrap();
+        evidence_bound(&mut host, &problem, &groups, &found.samples, 4, 1e-9).unwrap()
+    };
+    let found: Vec<_> = (0..200).map(|seed| of(8, seed)).collect();
+    let mean = found.iter().map(|one| one.value).sum::<f64>() / 200.0;
+    let scatter = found.iter().map(|one| (one.value - mean).powi(2)).sum::<f64>() / 199.0;
+    let told = found.iter().map(|one| one.error.powi(2)).sum::<f64>() / 200.0;
+    // A variance from 200 numbers is right to 10 %, and that of the other side to 4 %.
+    assert!((told / scatter - 1.0).abs() < 0.35, "{told} {scatter}");
+    // Of 64 latent values each pair has an energy of variance 64 / 2.
+    assert!((told / (32.0 / 8.0) - 1.0).abs() < 0.2, "{told}");
+    assert_eq!(of(1, 0).error, f64::INFINITY);
 }
 
 #[test]
@@ -546,7 +681,7 @@ fn samples_have_the_analytic_covariance() {
     let groups = SampleGroups::one(&Communicator::solo());
     let rules = CgOptions::resnorm(1e-12);
     let start = vec![0.0; 3];
-    let (one, _) = wiener_filter(&mut host, &problem, &groups, &start, (1, &given(0, 3)), &rules).unwrap();
+    let one = wiener_filter(&mut host, &problem, &groups, &start, (1, &given(0, 3)), &rules).unwrap().samples;
     assert!(apart(&one.position, &[0.4897747937, -0.0663342657, -0.3057771876]) < 1e-9);
     assert!(apart(one.residual(0).unwrap(), &[0.6059006143, 0.3960062719, -0.5915585819]) < 1e-9);
     let expansion = Expansion::new(&mut host, &problem, &start, &[]).unwrap();

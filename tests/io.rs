@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use meshloom::io::{Dtype, IoError, NpyFile, NpyWriter, SharedFile, cleanup, token, write_whole};
+use meshloom::io::{Dtype, IoError, NpyFile, NpyWriter, SharedFile, check_replaceable, cleanup, token, write_whole};
 
 /// A directory for one test, removed at its end.
 struct Scratch(PathBuf);
@@ -196,12 +196,84 @@ fn foreign_files_are_recognised_with_a_remedy() {
     assert!(text.contains("<f2") && text.contains("float32"), "{text}");
 }
 
+/// The bytes of an array of `columns` columns, one after the other.
+fn in_columns<const N: usize>(rows: &[[u8; N]], columns: usize) -> Vec<u8> {
+    (0..columns).flat_map(|column| rows.iter().skip(column).step_by(columns).flatten().copied()).collect()
+}
+
 #[test]
-fn fortran_order_is_refused_where_it_matters() {
+fn rows_in_fortran_order_are_those_of_c_order() {
     let s = Scratch::new();
-    let data = [0u8; 24];
-    let text = message(NpyFile::open(s.npy("f.npy", "<f4", true, "(2, 3)", &data)).unwrap_err());
-    assert!(text.contains("ascontiguousarray"), "{text}");
+    // Many more rows than are put together at a time, and few.
+    for (rows, columns, shape) in [
+        (200_001usize, 3usize, "(200001, 3)"),
+        (200_001, 2, "(200001, 2)"),
+        (40_003, 64, "(40003, 64)"),
+        (2, 3, "(2, 3)"),
+        (5, 3, "(5, 1, 3)"),
+    ] {
+        let values: Vec<f64> = (0..rows * columns).map(|i| f64::from((i % 9973) as f32) - 0.5).collect();
+        let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+        let elements = |range: [usize; 2]| range[0] as u64..range[1] as u64;
+        // All, the rows of some ranks, parts of rows, none.
+        let (third, all) = (rows / 3 * columns, rows * columns);
+        let ranges =
+            [[0, all], [0, third], [third, 2 * third], [2 * third, all], [1, all - 1], [third + 1, third + 2], [4, 4]];
+        let to_bytes = |descr: &str, range: std::ops::Range<usize>| match descr {
+            "<f4" => in_columns(&narrow[range].iter().map(|x| x.to_le_bytes()).collect::<Vec<_>>(), columns),
+            ">f4" => in_columns(&narrow[range].iter().map(|x| x.to_be_bytes()).collect::<Vec<_>>(), columns),
+            "<f8" => in_columns(&values[range].iter().map(|x| x.to_le_bytes()).collect::<Vec<_>>(), columns),
+            _ => in_columns(&values[range].iter().map(|x| x.to_be_bytes()).collect::<Vec<_>>(), columns),
+        };
+        for descr in ["<f4", ">f4", "<f8", ">f8"] {
+            let path = s.npy("f.npy", descr, true, shape, &to_bytes(descr, 0..all));
+            let file = NpyFile::open(&path).unwrap();
+            for range in ranges {
+                assert!(
+                    file.read_f64(elements(range)).unwrap() == values[range[0]..range[1]],
+                    "{descr} {shape} {range:?}"
+                );
+                assert!(
+                    file.read_f32(elements(range)).unwrap() == narrow[range[0]..range[1]],
+                    "{descr} {shape} {range:?}"
+                );
+            }
+            assert!(matches!(file.read_f64(0..all as u64 + 1), Err(IoError::Range { .. })));
+        }
+    }
+    // Numbers of other sizes, and of two parts.
+    let ids: Vec<u8> = in_columns(&[[1u8], [2], [3], [4], [5], [6]], 3);
+    let file = NpyFile::open(s.npy("i.npy", "|u1", true, "(2, 3)", &ids)).unwrap();
+    assert_eq!(file.read_i64(0..6).unwrap(), [1, 2, 3, 4, 5, 6]);
+    let parts = |i: u8| [f64::from(i).to_be_bytes(), f64::from(10 * i).to_be_bytes()].concat().try_into().unwrap();
+    let file = in_columns::<16>(&[1, 2, 3, 4].map(parts), 2);
+    let file = NpyFile::open(s.npy("c.npy", ">c16", true, "(2, 2)", &file)).unwrap();
+    assert_eq!(file.read_c64(1..4).unwrap(), [[2.0, 20.0], [3.0, 30.0], [4.0, 40.0]]);
+    // What is wrong is named by its place among rows; a file that ends too early is one.
+    let mut bad = [1.0f64; 30];
+    (bad[14], bad[20]) = (f64::NAN, -1e300);
+    let bytes = in_columns(&bad.map(f64::to_le_bytes), 3);
+    let path = s.npy("n.npy", "<f8", true, "(10, 3)", &bytes);
+    let file = NpyFile::open(&path).unwrap();
+    match file.read_finite_f64(3..30) {
+        Err(IoError::NonFinite { index, .. }) => assert_eq!(index, [4, 2]),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(file.read_f32(15..30), Err(IoError::OutOfRange { index, .. }) if index == [6, 2]));
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert!(matches!(file.read_f64(0..1), Err(IoError::Truncated { .. })));
+    assert!(matches!(NpyFile::open(&path), Err(IoError::Truncated { .. })));
+}
+
+#[test]
+fn fortran_order_of_fields_is_refused_where_it_matters() {
+    let s = Scratch::new();
+    let data = [0u8; 4 * 130];
+    for shape in ["(2, 65)", "(2, 3, 4)", "(2, 1, 3, 2)"] {
+        let text = message(NpyFile::open(s.npy("f.npy", "<f4", true, shape, &data)).unwrap_err());
+        assert!(text.contains("f.npy") && text.contains("ascontiguousarray"), "{text}");
+    }
     for shape in ["(6,)", "(1, 6)", "(6, 1, 1)", "(0, 6)", "(0, 5, 7)", "()"] {
         NpyFile::open(s.npy("g.npy", "<f4", true, shape, &data)).unwrap();
     }
@@ -324,6 +396,37 @@ fn removing_all_before_an_exit_leaves_nothing() {
     assert!(s.names().is_empty());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_be_written_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
+        let path = Path::new(&scratch).join("kept");
+        for error in [write_whole(&path, b"new").unwrap_err(), check_replaceable(&path).unwrap_err()] {
+            assert!(matches!(&error, IoError::Protected { .. }), "{error}");
+            assert!(error.to_string().contains("chmod u+w"), "{error}");
+        }
+        write_whole(Path::new(&scratch).join("new"), b"new").unwrap();
+        std::process::exit(7);
+    }
+    let s = Scratch::new();
+    let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::write(s.file("kept"), b"old").unwrap();
+    allow(&s.file("kept"), 0o444);
+    allow(&s.0, 0o777);
+    let mut command = again("a_file_that_may_not_be_written_is_not_replaced", &s.0);
+    // SAFETY: a call without arguments that cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        // To root all files may be written.
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!((fs::read(s.file("kept")).unwrap(), s.names()), (b"old".to_vec(), vec!["kept".into(), "new".into()]));
+}
+
 #[cfg(all(unix, feature = "cli"))]
 #[test]
 fn an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect() {
@@ -438,6 +541,9 @@ np.save("n4.npy", a.astype("i4"))
 np.save("n5.npy", (a + 1j).astype(">c16"))
 with open("n6.npy", "wb") as f:
     np.lib.format.write_array(f, a, version=(3, 0))
+x, y, z = np.arange(5.0), np.arange(5.0) + 10, np.arange(5.0) + 20
+np.save("n8.npy", np.array([x, y, z]).T)
+np.save("n9.npy", np.array([x, y], dtype=">f4").T)
 np.save("n7.npy", np.array([("x", 1.0)], dtype=[("name", "U1"), ("value", "f8")]))
 "#;
     let output = Command::new(&python).args(["-c", script]).current_dir(&s.0).output().unwrap();
@@ -449,6 +555,11 @@ np.save("n7.npy", np.array([("x", 1.0)], dtype=[("name", "U1"), ("value", "f8")]
         assert_eq!(file.read_f32(0..24).unwrap(), expected, "{name}");
     }
     assert!(matches!(NpyFile::open(s.file("n3.npy")), Err(IoError::FortranOrder { .. })));
+    let file = NpyFile::open(s.file("n8.npy")).unwrap();
+    assert_eq!(file.points().unwrap(), (5, 3));
+    assert_eq!(file.read_f32(6..12).unwrap(), [2.0, 12.0, 22.0, 3.0, 13.0, 23.0]);
+    let file = NpyFile::open(s.file("n9.npy")).unwrap();
+    assert_eq!(file.read_f64(0..10).unwrap(), [0.0, 10.0, 1.0, 11.0, 2.0, 12.0, 3.0, 13.0, 4.0, 14.0]);
     assert_eq!(NpyFile::open(s.file("n5.npy")).unwrap().read_c32(23..24).unwrap(), [[23.0, 1.0]]);
     assert!(matches!(NpyFile::open(s.file("n7.npy")), Err(IoError::Dtype { .. })));
 }

@@ -114,7 +114,8 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     }
     if cfg!(feature = "hdf5") {
         // Positions and velocities fit, the snapshot does not.
-        let call = Call::simulate(&scratch.join("run"), &["--hdf5", "one", "--quiet"]).on(Ranks::Threads(2));
+        let words = ["--hdf5", "one", "--window", "tsc"];
+        let call = Call::simulate(&scratch.join("run"), &words).on(Ranks::Threads(2));
         let outcome = call.before("ulimit -f 24").run();
         outcome.is_error("simulate", 1, &["snapshot.hdf5", "ulimit -f"]);
         assert!(outcome.stderr.lines().count() == 1 && !outcome.stderr.contains(".part"), "{outcome:#?}");
@@ -128,7 +129,7 @@ fn names_cannot_take_the_terminal_over() {
     let nasty = "a\x1b[31m\x07\u{9b}2J\u{202e}\r\nmeshloom: all is well";
     let shown = r"a\u{1b}[31m\u{7}\u{9b}2J\u{202e}\r\nmeshloom: all is well";
     let good = points(&scratch, 20);
-    let [missing, config, made] = ["missing.npy", "config.toml", "made.npy"].map(|name| format!("{nasty}{name}"));
+    let [missing, config, made] = ["missing.npy", "config.toml", "made.npz"].map(|name| format!("{nasty}{name}"));
     let config = scratch.file(&config, "particles = 8\n\"\x7f\u{202e}\" = 1\n");
     let out = scratch.word("out.npz");
     let mut calls = vec![
@@ -320,7 +321,7 @@ fn wrong_words_under_mpi_exit_2_with_one_message() {
 fn progress_says_what_is_left_and_only_to_a_terminal() {
     let scratch = Scratch::new();
     let words = |name: &str| {
-        let words = "--particles 8 --mesh 16 --steps 20 --linking-parameter 0";
+        let words = "--particles 8 --mesh 16 --window tsc --steps 20 --linking-parameter 0";
         format!("{} simulate --out {} {words}", cli::program().display(), scratch.word(name))
     };
     // `script` is a terminal to the program.

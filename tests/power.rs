@@ -313,7 +313,7 @@ fn points_are_wrapped_and_keep_their_precision() {
         points(200, 7, [64.0; 3]).iter().map(|x| x.map(|x| (x * 1024.0).floor() / 1024.0)).collect();
     inside.extend([[0.0, 1.5, 0.0], [4.0, 0.0, 63.9990234375]]);
     let moved: Vec<[f64; 3]> =
-        inside.iter().enumerate().map(|(n, x)| x.map(|x| x + 64.0 * (n % 5) as f64 - 128.0)).collect();
+        inside.iter().enumerate().map(|(n, x)| x.map(|x| x + 64.0 * (n % 3) as f64 - 64.0)).collect();
     let edge: Vec<[f64; 3]> = inside.iter().map(|x| x.map(|x| if x == 0.0 { 64.0 } else { x })).collect();
     let words = "--box 64 --mesh 16 --window tsc";
     let first = scratch.csv(&scratch.save_points("inside.npy", &inside), words);

@@ -32,9 +32,9 @@ from ._map import map, map_reduce
 from ._optimize_kl import optimize_kl
 from ._pairs import pair_counts
 from ._sort import sort
-from ._cosmology import Cosmology, halo_mass_function, linear_power
+from ._cosmology import Cosmology, halo_mass_function, linear_power, nonlinear_power
 from ._power import power_spectrum
-from ._simulation import Simulation, simulate
+from ._simulation import Simulation, simulate, white_noise
 
 __version__ = _native.version
 # Without `map`: a star must not replace Python's own.
@@ -55,6 +55,7 @@ __all__ = [
     "linear_power",
     "map_reduce",
     "memory",
+    "nonlinear_power",
     "operators",
     "optimize_kl",
     "pair_counts",
@@ -62,6 +63,7 @@ __all__ = [
     "ranks",
     "simulate",
     "sort",
+    "white_noise",
 ]
 
 # Threads of devices end before the interpreter does.

@@ -46,13 +46,14 @@ def exchanged(comm, own):
     return [own] if comm.size == 1 else [pickle.loads(part) for part in comm.allgather(pickle.dumps(own))]
 
 
-def _kind(error):
-    """The type of an error, as other ranks can raise it with a text: `Error` where they may not know it."""
+def _in_words(error):
+    """The type of an error and its text, as any rank can raise it: as `Error` where its type is not known there, or is made of more than a text."""
+    kind, text = type(error), str(error)
     try:
-        pickle.loads(pickle.dumps(type(error)))(str(error))
-        return type(error)
+        pickle.loads(pickle.dumps(kind))(text)
+        return kind, text
     except Exception:
-        return Error
+        return Error, f"{kind.__name__}: {text}"
 
 
 def gathered(comm, check, *arguments):
@@ -71,7 +72,7 @@ def gathered(comm, check, *arguments):
         said = pickle.dumps((None, alike, told))
     except Exception as raised:
         error = raised
-        said = pickle.dumps(((_kind(error), str(error)), {}, None))
+        said = pickle.dumps((_in_words(error), {}, None))
     failures, alike, told = zip(*map(pickle.loads, comm.allgather(said)))
     for rank, failure in enumerate(failures):
         if failure:

@@ -8,7 +8,7 @@ from . import _native
 from ._arguments import whole_number
 from ._arrays import real_array
 from ._comm import resolve
-from ._model import Model, given, random, result
+from ._model import Model, given, long_axes, random, result, same_shape
 from ._space import Fields, Leaf
 
 
@@ -113,10 +113,16 @@ class _OfData(Likelihood):
             raise ValueError(f"{name} has the shape {values.shape}; it must be a number or have the shape {self._data.shape}")
         self._options["each"] = np.atleast_1d(values).ravel() if values.ndim or self._kind != "poisson" else np.full(self._data.size, values)
 
-    def _of(self, leaf, comm):
+    def _of(self, leaf, shape, comm):
+        """That of data where a model says something: at a leaf, of which this rank has values of a shape."""
         if leaf.components != self._components or leaf.complex:
             what = "real" if self._components == 1 else f"{self._components} components"
             raise ValueError(f"the model says {leaf} of {leaf.components} components; a likelihood of this kind takes {what}")
+        if not same_shape(self._data.shape, shape):
+            raise ValueError(
+                f"data `{self._label}` have the shape {self._data.shape}, and the model says numbers of the shape {long_axes(shape)}: they must be the same, "
+                "on several ranks those of the rank's own part"
+            )
         native = _native.NativeLikelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
         return Likelihood(native, comm, len(leaf.shape))
 
@@ -128,7 +134,7 @@ class _OfData(Likelihood):
             if not 1 <= len(shape) <= 3:
                 raise ValueError(f"data of the shape {shape} are amended with a model first")
             leaf = Leaf("cells", shape, [float(n) for n in shape], False, self._components)
-            self._made = self._of(leaf, resolve(self._given_comm))
+            self._made = self._of(leaf, shape, resolve(self._given_comm))
         return self._made
 
     _native = property(lambda self: self._own._native)
@@ -138,8 +144,9 @@ class _OfData(Likelihood):
     def amend(self, model):
         if not isinstance(model, Model):
             raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
-        _, leaf = model.target.space._only("a likelihood of data")
-        return self._of(leaf, model._comm).amend(model)
+        name, leaf = model.target.space._only("a likelihood of data")
+        own = model.target[name]
+        return self._of(leaf, own[1:] if leaf.components > 1 else own, model._comm).amend(model)
 
 
 def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):

@@ -22,6 +22,16 @@ def given(described, values, comm):
     return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
 
 
+def long_axes(shape):
+    """A shape without axes of length 1, which may be left out: a grid of fewer axes has one cell along the first ones."""
+    return tuple(int(n) for n in shape if n != 1) or (1,)
+
+
+def same_shape(given, wanted):
+    """Whether an array has the shape of a field, but for axes of length 1; where a rank has nothing any shape without values will do."""
+    return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
+
+
 def _given_one(native, shape, value, comm):
     name, kind, is_complex = native[0], native[1], native[4]
     if kind == "parameters":
@@ -30,9 +40,8 @@ def _given_one(native, shape, value, comm):
         array = value
     else:
         array = asarray(value, np.complex64 if is_complex else np.float32, comm)
-    # A grid of fewer axes has one cell along the first ones.
-    if array.size != np.prod(shape) or array.size and [n for n in array.shape if n > 1] != [n for n in shape if n > 1]:
-        raise ValueError(f"`{name}` has the shape {array.shape}; it must be {tuple(shape)}")
+    if not same_shape(array.shape, shape):
+        raise ValueError(f"`{name}` has the shape {array.shape}; it must be {long_axes(shape)}")
     return array.ravel() if kind == "parameters" else array._native
 
 
@@ -43,6 +52,15 @@ def result(fields, arrays):
         for (name, shape), array in zip(fields.items(), arrays)
     }
     return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _check_grids(gives, takes):
+    """Refuses grids of other shapes or sizes than a model gives, in words of those who made them; the library checks the rest."""
+    pairs = zip(gives.items(), takes.values()) if len(gives) == len(takes) == 1 else (((name, gives[name]), leaf) for name, leaf in takes.items() if name in gives)
+    for (name, one), other in pairs:
+        if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
+            said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
+            raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; make both of one space, as with `model.target`")
 
 
 class Linearisation:
@@ -112,7 +130,9 @@ class Model:
         return Model(how(other._native), self._comm, max(self._axes, other._axes))
 
     def then(self, next):
-        """This model, and another one of what it gives."""
+        """This model, and another one of what it gives: of leaves of the same names, or of one leaf where there is one, whatever its name."""
+        if isinstance(next, Model):
+            _check_grids(self.target.space.leaves, next.domain.space.leaves)
         return self._joined(next, self._native.then)
 
     def zip(self, other):

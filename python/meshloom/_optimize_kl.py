@@ -49,8 +49,8 @@ def sample_groups(comm, count):
 
 class IterationReport(NamedTuple):
     """An iteration of a fit: the energy averaged over samples, steps of the position and applications of the metric for them, reduced chi-squared of the data and
-    of the latent values (1 is to be expected), the time, the steps of conjugate gradients of the sample that took the most, and how many samples had not
-    converged when no more steps were allowed."""
+    of the latent values (1 is to be expected), the time, the steps of conjugate gradients of the sample that took the most, how many samples had not
+    converged when no more steps were allowed, and whether the position ended where no step lowers the energy though the minimum is elsewhere."""
 
     iteration: int
     n_samples: int
@@ -62,11 +62,12 @@ class IterationReport(NamedTuple):
     seconds: float
     sample_steps: int
     unconverged_samples: int
+    gave_up: bool
 
 
 class Evidence(NamedTuple):
-    """A bound of the logarithm of the evidence up to constants of the likelihood; `error` is that of its mean over samples, `rest` what directions that were not
-    looked at may add to the logarithm of the metric's determinant."""
+    """A bound of the logarithm of the evidence up to constants of the likelihood; `error` is the standard error of its mean over pairs of samples (infinite for one
+    pair, 0 without samples), `rest` what directions that were not looked at may add to the logarithm of the metric's determinant."""
 
     value: float
     error: float
@@ -158,12 +159,28 @@ def _likelihood_of(likelihood):
     return likelihood
 
 
-def _warn_of(sampling, what):
+def _warn_of(fit, what):
     """Warns of what conjugate gradients have not solved for."""
-    steps, unconverged = sampling
+    steps, unconverged = fit.sampling
     if unconverged:
         text = f"conjugate gradients have not converged after {steps} steps for {unconverged} of {what}, whose deviations may be many times too large"
         warnings.warn(f"{text}; give more maxiter in the cg_kwargs of draw_linear_kwargs", RuntimeWarning, stacklevel=3)
+
+
+def _warn_of_doubts(fit):
+    """Warns of a result that is not to be relied on."""
+    for doubt in fit.doubts:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=3)
+
+
+def _check_resumed(fit, reports, each):
+    """Refuses a state that has all iterations already, and is of others than are asked for."""
+    asked = 2 * each[-1]["n_samples"] if each else len(fit)
+    if len(reports) > len(each) or len(reports) == len(each) and len(fit) != asked:
+        raise ValueError(
+            f"the state in odir has {len(fit)} samples after {len(reports)} iterations, and this call asks for {asked} after {len(each)}: "
+            "give more n_total_iterations, or leave resume out to begin anew"
+        )
 
 
 # The kind of noise that a fit starts with: other than that of a mock truth with the same seed.
@@ -217,7 +234,8 @@ def optimize_kl(
     likelihood : Likelihood
         Of a model of standard normal latent values.
     position : array_like or dict, optional
-        Where it starts; a tenth of standard normal numbers of the seed unless given, which are others than those of `Likelihood.random`.
+        Where it starts, unless it resumes from a state; a tenth of standard normal numbers of the seed unless given, which are others than those of
+        `Likelihood.random`. Begin near the data: give a field the mean that they have (`set_amplitude_total_offset`).
     n_total_iterations : int
     n_samples : int
         Mirrored pairs of samples; 0 looks for the most probable place.
@@ -241,7 +259,8 @@ def optimize_kl(
     odir : path, optional
         Directory in which the state is saved after each iteration.
     resume : bool
-        Go on from the state in `odir`, if there is one, to the same bits as without an interruption.
+        Go on from the state in `odir`, if there is one, to the same bits as without an interruption. Options of iterations that are done do not matter; a state
+        that has all of them, or more, and other samples than are asked for is a ValueError.
 
     Returns
     -------
@@ -249,10 +268,16 @@ def optimize_kl(
     reports : list of IterationReport
         Those before a resumption, too.
 
+    Warns
+    -----
+    RuntimeWarning
+        Where samples have not converged, where the last iteration ended with no step that lowers the energy though the minimum is elsewhere, and where the reduced
+        chi-squared of the data is far from 1: half or twice of what the spread of so many data explains (of counts, and without samples, only above).
+
     Raises
     ------
     ValueError
-        For options that cannot be.
+        For options that cannot be, or that are not the same on all ranks.
     Error
         For energies that are not finite, a state of another fit, and what the device fails with.
 
@@ -271,6 +296,8 @@ def optimize_kl(
     total = whole_number(n_total_iterations, "n_total_iterations")
     seed, start = whole_number(seed, "seed"), _start(likelihood, position, seed)
     told, done = _told(progress, total)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
     if resume and odir is None:
         raise ValueError("resume goes on from a state in odir; give that directory")
 
@@ -292,23 +319,27 @@ def optimize_kl(
         return _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told))
 
     fit = advanced(None, bool(resume))
+    if resume:
+        _check_resumed(Samples(fit, likelihood), fit.history, each)
     while True:
         samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
         if reports:
-            _warn_of(fit.sampling, f"{len(samples)} samples")
+            _warn_of(fit, f"{len(samples)} samples")
             done(reports[-1].iteration)
             if callback is not None and callback(samples, reports[-1]):
                 break
         if len(reports) >= total:
             break
         fit = advanced(fit, False)
+    _warn_of_doubts(fit)
     return samples, reports
 
 
 def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear_kwargs=None):
     """The posterior of a model that is linear about `position` and of Gaussian noise: its mean and `n_samples` mirrored pairs of samples.
 
-    Where conjugate gradients reach `maxiter` before they have converged there is a `RuntimeWarning`: neither mean nor deviations are right then.
+    Where conjugate gradients reach `maxiter` before they have converged there is a `RuntimeWarning`: neither mean nor deviations are right then. So is there where
+    the model is not linear or the noise not Gaussian: the gradient of the energy at the mean tells.
 
     Returns
     -------
@@ -320,7 +351,8 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     pairs = whole_number(n_samples, "n_samples")
     native = _native.NativeFit.wiener_filter(likelihood._native, start, pairs, whole_number(seed, "seed"), _linear(draw_linear_kwargs))
     samples = Samples(native, likelihood)
-    _warn_of(native.sampling, f"the mean and {len(samples)} samples")
+    _warn_of_doubts(native)
+    _warn_of(native, f"the mean and {len(samples)} samples")
     return samples
 
 

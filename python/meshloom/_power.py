@@ -7,7 +7,8 @@ import numpy as np
 from . import _native
 from ._arguments import whole_number
 from ._arrays import native, real_array
-from ._comm import resolve
+from ._comm import gathered, resolve
+from ._cosmology import real_number
 from ._device_array import Array
 
 PowerSpectrum = namedtuple("PowerSpectrum", ["k", "power", "modes"])
@@ -23,7 +24,7 @@ def _box(box):
     sides = [box] * 3 if np.ndim(box) == 0 else list(box)
     if len(sides) != 3:
         raise ValueError(f"box has {len(sides)} sides; a spectrum needs one length or three")
-    return [float(side) for side in sides]
+    return [real_number(side, "box") for side in sides]
 
 
 def _default_mesh(count):
@@ -41,9 +42,7 @@ def _default_mesh(count):
     return 2 * half
 
 
-def _mesh(mesh, count):
-    if mesh is None:
-        mesh = _default_mesh(count)
+def _mesh(mesh):
     shape = [mesh] * 3 if np.ndim(mesh) == 0 else list(mesh)
     shape = [whole_number(n, "mesh", 1) for n in shape]
     if len(shape) != 3 or max(shape) > _MAX_SIDE:
@@ -72,7 +71,8 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
         Subtract volume over number. That is the power of as many random points with `interlace` and `deconvolve`; without these the window takes a part
         of that power at small scales, and so much is too much.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part each. All ranks call it, and all get the spectrum, which does not depend on their number.
+        Ranks that have a part each. All ranks call it, with the same arguments but for `data`, and all get the spectrum, which does not depend on their
+        number.
 
     Returns
     -------
@@ -89,23 +89,41 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
     >>> int(np.argmax(spectrum.power)) + 1
     3
     """
-    data = data if isinstance(data, Array) else real_array(data, "data")
-    comm, size = resolve(comm), _box(box)
-    count = _native.sum_over_ranks(comm, len(data)) if data.ndim else 0
-    if data.ndim == 2 and data.shape[1] == 3:
-        if count == 0:
-            return PowerSpectrum(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
-        found = _native.power_of_points(comm, native(data), (size, _mesh(mesh, count)), (window or "cic", bool(deconvolve), bool(interlace)))
-    elif data.ndim == 3:
-        if mesh is not None or interlace or shot_noise or (window is not None and not deconvolve):
+    comm = resolve(comm)
+
+    def check():
+        own = data if isinstance(data, Array) else real_array(data, "data")
+        if own.ndim != 3 and (own.ndim != 2 or own.shape[1] != 3):
+            raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field")
+        if own.ndim == 3 and (mesh is not None or interlace or shot_noise or (window is not None and not deconvolve)):
             raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
-        if data.size == 0 and comm.size == 1:
-            raise ValueError(f"data has the shape {data.shape}; a field has at least one cell along each axis")
-        shape = [count, *data.shape[1:]]
-        found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
+        arguments = {
+            "box": _box(box),
+            "mesh": None if mesh is None else _mesh(mesh),
+            "window": window,
+            "deconvolve": bool(deconvolve),
+            "interlace": bool(interlace),
+            "shot_noise": bool(shot_noise),
+            "the shape of data beyond its first axis": own.shape[1:],
+        }
+        return (arguments, own), {"function": "power_spectrum", **arguments}, None
+
+    (arguments, data), _ = gathered(comm, check)
+    size, shape = arguments["box"], arguments["mesh"]
+    count = _native.sum_over_ranks(comm, len(data))
+    if data.ndim == 2:
+        if count == 0:
+            raise ValueError("data are no points at all; a spectrum needs one at least")
+        shape = shape or [_default_mesh(count)] * 3
+        found = _native.power_of_points(comm, native(data), (size, shape), (window or "cic", bool(deconvolve), bool(interlace)))
     else:
-        raise ValueError(f"data has the shape {data.shape}; it must be (N, 3) for points or have three axes for a field")
+        shape = [count, *data.shape[1:]]
+        if 0 in shape:
+            raise ValueError(f"data has the shape {tuple(shape)}; a field has at least one cell along each axis")
+        found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
     spectrum = PowerSpectrum(*found)
+    if len(spectrum.k) == 0:
+        raise ValueError(f"a mesh of {tuple(shape)} cells has no wave of the box but the mean; take 2 cells along each axis or more")
     if shot_noise:
         spectrum.power[:] -= np.prod(size) / count
     return spectrum

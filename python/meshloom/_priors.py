@@ -85,12 +85,19 @@ class CorrelatedField(Model):
         return self._field.amplitude(given(self._native.domain, x, self._comm), whole_number(group, "group"))
 
 
+def _number(value, name):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, not {value!r}") from None
+
+
 def _pair(value, name):
     """Mean and standard deviation; a number alone is fixed."""
     pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
-    if len(pair) != 2:
+    if len(pair) != 2 or value is None:
         raise ValueError(f"{name} must be a number or a pair of mean and standard deviation, not {value!r}")
-    return [float(number) for number in pair]
+    return [_number(number, name) for number in pair]
 
 
 class CorrelatedFieldMaker:
@@ -119,7 +126,7 @@ class CorrelatedFieldMaker:
 
     def set_amplitude_total_offset(self, offset_mean, offset_std):
         """The field is around `offset_mean`; `offset_std` is the standard deviation of its mean, a log-normal number."""
-        self._offset = (float(offset_mean), _pair(offset_std, "offset_std"))
+        self._offset = (_number(offset_mean, "offset_mean"), _pair(offset_std, "offset_std"))
 
     def add_fluctuations(
         self, shape, distances, fluctuations, loglogavgslope, flexibility=None, asperity=None, prefix="", non_parametric_kind="power"
@@ -171,7 +178,11 @@ class CorrelatedFieldMaker:
 
     def _add(self, shape, distances, prefix, kind, hyper):
         grid = cells(shape)
-        sides = np.broadcast_to(np.asarray(distances, dtype=np.float64), (len(grid.shape),))
+        axes = len(grid.shape)
+        sides = [distances] * axes if np.ndim(distances) == 0 else list(distances)
+        if len(sides) != axes:
+            raise ValueError(f"distances has {len(sides)} numbers for a group of {axes} axes; give one, or one for each axis")
+        sides = np.array([_number(side, "distances") for side in sides])
         hyper = [None if value is None else _pair(value, name) for name, value in hyper]
         self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
 

@@ -1,13 +1,15 @@
 """Cosmological particle-mesh runs."""
 
-from . import _native
-from ._arrays import real_array
-from ._comm import resolve
-from ._cosmology import parameters
-from ._power import PowerSpectrum
+import warnings
 
 import numpy as np
 
+from . import _native
+from ._arguments import whole_number
+from ._arrays import real_array, single
+from ._comm import gathered, resolve
+from ._cosmology import parameters, real_number
+from ._power import _MAX_SIDE, PowerSpectrum
 
 class Simulation:
     """Particles of a run at one time; those of earlier times are its `snapshots`.
@@ -20,7 +22,7 @@ class Simulation:
         In Mpc/h, in ``[0, box)``, in Lagrangian order: row ``(i n + j) n + k`` is the particle of site ``(i, j, k)``. With several ranks this
         rank's part.
     velocities : ndarray of float32, shape (particles**3, 3)
-        Peculiar velocities in km/s.
+        Peculiar velocities a dx/dt in km/s.
     power : PowerSpectrum
         Of the density on the force mesh: h/Mpc and (Mpc/h)^3.
     box : float
@@ -53,26 +55,91 @@ def _reporter(progress):
     return report
 
 
-def run_options(particles, mesh, box, *, cosmology=None, seed=1, lpt=2, a_start=0.0625, a_end=1.0, steps=10, scheme="bullfrog", window="cic", snapshots=()):
+def _whole(value, name, least, most):
+    """An integer of a range, which is at most what the library counts with."""
+    number = whole_number(value, name, least)
+    if number > most:
+        raise ValueError(f"{name} is {number}; it must be at most {most}")
+    return number
+
+
+def _seed(seed):
+    return _whole(seed, "seed", 0, 2**64 - 1)
+
+
+def _particles(particles):
+    return _whole(particles, "particles", 1, _MAX_SIDE)
+
+
+def run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window):
     """Options of a run as the library takes them."""
-    options = {
-        "particles": int(particles),
-        "mesh": 2 * int(particles) if mesh is None else int(mesh),
-        "box": float(box),
+    particles = _particles(particles)
+    return {
+        "particles": particles,
+        "mesh": 2 * particles if mesh is None else _whole(mesh, "mesh", 1, _MAX_SIDE),
+        "box": real_number(box, "box"),
         "cosmology": parameters(cosmology),
-        "seed": int(seed),
-        "lpt": int(lpt),
-        "a_start": float(a_start),
-        "a_end": float(a_end),
-        "steps": int(steps),
+        "lpt": _whole(lpt, "lpt", 1, 2),
+        "a_start": real_number(a_start, "a_start"),
+        "a_end": real_number(a_end, "a_end"),
+        "steps": _whole(steps, "steps", 1, 2**32 - 1),
         "scheme": scheme,
         "window": window,
-        "snapshots": [float(a) for a in snapshots],
     }
-    negative = [name for name in ("particles", "mesh", "seed", "lpt", "steps") if options[name] < 0]
-    if negative:
-        raise ValueError(f"{negative[0]} is {options[negative[0]]}; it must not be negative")
-    return options
+
+
+def warn(comm, texts):
+    """Says once what the caller of a run, the function that has called this one's, should know of it."""
+    if comm.rank == 0:
+        for text in texts:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+def _own_noise(noise, particles, comm):
+    """White noise of this rank's part of the first axis in float32, or None."""
+    if noise is None:
+        return None
+    noise = real_array(noise, "noise")
+    own = len(np.array_split(range(particles), comm.size)[comm.rank])
+    if noise.shape != (own, particles, particles):
+        part = "" if comm.size == 1 else f", this rank's part of {(particles,) * 3}: numpy.array_split along the first axis"
+        raise ValueError(f"noise has the shape {noise.shape}; it must be {(own, particles, particles)}{part}")
+    return np.ascontiguousarray(single(noise))
+
+
+def white_noise(particles, seed, *, noise_by="mode", comm=None):
+    """The white noise that a run of a seed begins with: ``simulate(noise=white_noise(particles, seed))`` is ``simulate(seed=seed)``.
+
+    Parameters
+    ----------
+    particles : int
+        Particles along each axis.
+    seed : int
+    noise_by : {"mode", "site"}
+        As in `simulate`.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the first axis each. All ranks call it with the same arguments.
+
+    Returns
+    -------
+    ndarray of float32, shape (particles, particles, particles)
+        Standard normal numbers; with `comm` this rank's part of the first axis.
+
+    Examples
+    --------
+    >>> from meshloom import white_noise
+    >>> white_noise(8, seed=1).shape
+    (8, 8, 8)
+    """
+    comm = resolve(comm)
+
+    def check():
+        own = {"particles": _particles(particles), "seed": _seed(seed), "noise_by": noise_by}
+        return own, {"function": "white_noise", **own}, None
+
+    own, _ = gathered(comm, check)
+    particles = own["particles"]
+    return _native.noise_of_seed(comm, particles, own["seed"], noise_by).reshape(-1, particles, particles)
 
 
 def simulate(
@@ -82,6 +149,7 @@ def simulate(
     *,
     cosmology=None,
     seed=1,
+    noise_by="mode",
     noise=None,
     lpt=2,
     a_start=0.0625,
@@ -95,6 +163,9 @@ def simulate(
 ):
     """Run a cosmological particle-mesh simulation.
 
+    What spoils its physics is a `RuntimeWarning`: a mesh that is no whole multiple of the particles, and displacements at the start that are too small a part of
+    a cell for the window "cic".
+
     Parameters
     ----------
     particles : int
@@ -107,6 +178,8 @@ def simulate(
     cosmology : Cosmology, optional
     seed : int
         Seed of the white noise of the initial conditions.
+    noise_by : {"mode", "site"}
+        What the seed's white noise is a function of: "mode", the wave vector, so that more particles refine the same field; "site", the place among all sites.
     noise : array_like, shape (particles, particles, particles), optional
         White noise in place of the seed's, rounded to float32; with `comm` this rank's part of the first axis.
     lpt : {1, 2}
@@ -134,19 +207,22 @@ def simulate(
     Examples
     --------
     >>> from meshloom import simulate
-    >>> run = simulate(particles=8, box=32.0, steps=2)
+    >>> run = simulate(particles=8, box=16.0, steps=2)
     >>> run.positions.shape, run.positions.dtype, run.a
     ((512, 3), dtype('float32'), 1.0)
     """
-    options = run_options(
-        particles, mesh, box, cosmology=cosmology, seed=seed, lpt=lpt, a_start=a_start, a_end=a_end, steps=steps, scheme=scheme,
-        window=window, snapshots=snapshots,
-    )
-    particles = options["particles"]
-    if noise is not None:
-        noise = real_array(noise, "noise")
-        if noise.ndim != 3 or noise.shape[1:] != (particles, particles):
-            raise ValueError(f"noise has the shape {noise.shape}; it must be {(particles,) * 3}, or a part of its first axis")
-        noise = np.ascontiguousarray(noise, dtype=np.float32)
-    *before, last = _native.simulate(resolve(comm), options, noise, _reporter(progress))
+    comm = resolve(comm)
+
+    def check():
+        if np.ndim(snapshots) != 1:
+            raise TypeError(f"snapshots must be a sequence of scale factors, not {snapshots!r}")
+        options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
+        options["seed"], options["noise_by"] = _seed(seed), noise_by
+        options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
+        own = _own_noise(noise, options["particles"], comm), _native.run_warnings(options), _reporter(progress)
+        return (options, *own), {"function": "simulate", **options, "noise": "that of the seed" if noise is None else "given"}, None
+
+    (options, noise, said, report), _ = gathered(comm, check)
+    warn(comm, said)
+    *before, last = _native.simulate(comm, options, noise, report)
     return Simulation(last, options["box"], [Simulation(found, options["box"]) for found in before])

@@ -1,7 +1,10 @@
 """Discrete Fourier transforms: `numpy.fft` on the device.
 
-The functions have the names, arguments and meaning of those of `numpy.fft`, and `comm` besides: a `meshloom.Comm` or a communicator of
-mpi4py, each rank of which passes its part of the first axis and gets its part of the result.
+The functions have the names, arguments and meaning of those of `numpy.fft`. `fftn`, `ifftn`, `rfftn` and `irfftn` have `comm` besides: a
+`meshloom.Comm` or a communicator of mpi4py, each rank of which passes its part of the first axis and gets its part of the result. `fftn` says more.
+
+A `meshloom.Array` is transformed on its device and gives another, without waiting; it is neither cut nor padded. `hfft` and `ihfft` take arrays in
+host memory only.
 
 Single precision stays single: float32 and complex64 (and float16) give complex64 or float32. All else is computed in double precision,
 which needs a device that has it (`meshloom.devices`); on others it is a `meshloom.Error`, for nothing is rounded unasked:
@@ -25,8 +28,9 @@ import numpy as np
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from . import _native
-from ._comm import resolve
+from ._comm import agreed, block, gathered, resolve
 from ._device_array import Array, asarray
+from ._scipy_backend import numpys_arguments
 
 __all__ = [
     "fft",
@@ -69,6 +73,17 @@ def _axis(axis, ndim):
     return at % ndim
 
 
+def _transformable(dtype):
+    """Whether devices have these numbers, or wider ones."""
+    return dtype.kind in "biufc" and dtype.itemsize <= {"f": 8, "c": 16}.get(dtype.kind, 8)
+
+
+def _result_type(kind, dtype):
+    if kind == "rfft":
+        return np.result_type(dtype, np.complex64)
+    return np.zeros(0, dtype).real.dtype if kind == "irfft" else dtype
+
+
 def _array(a, real=False):
     """`a` as an array of one of the types that are transformed."""
     if isinstance(a, Array):
@@ -82,7 +97,7 @@ def _array(a, real=False):
         raise TypeError(f"a transform of real numbers was given {a.dtype}; give its real part, or use fft or fftn")
     if kind not in "biufc":
         raise TypeError(f"{a.dtype} cannot be transformed; give real or complex numbers")
-    if (kind == "f" and size > 8) or (kind == "c" and size > 16):
+    if not _transformable(a.dtype):
         raise TypeError(f"{a.dtype} has more digits than devices compute with; give float64 or complex128")
     single = (kind == "f" and size <= 4) or (kind == "c" and size == 8)
     if real:
@@ -140,8 +155,7 @@ def _on_device(kind, a, shape, axes, norm):
     if kind == "rfft":
         result[axes[-1]] = shape[axes[-1]] // 2 + 1
     if 0 in a.shape and not isinstance(a, Array):
-        dtype = {"rfft": np.result_type(a.dtype, np.complex64), "irfft": a.real.dtype}.get(kind, a.dtype)
-        return np.zeros(result, dtype)
+        return np.zeros(result, _result_type(kind, a.dtype))
     layout = _layout(shape, axes, real)
     if isinstance(a, Array):
         if layout is None:
@@ -177,13 +191,24 @@ def _along(kind, a, axes, s, norm):
     return a
 
 
+def _checked_out(out, shape, dtype):
+    """Refuses what a result of this shape and type cannot be put into."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+    if out.shape != tuple(shape):
+        raise ValueError(f"output array has wrong shape: {out.shape}, not {tuple(shape)}")
+    if not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise TypeError(f"Cannot cast {dtype} to the output array of {out.dtype}")
+    if not out.flags.writeable:
+        raise ValueError("output array is read-only")
+
+
 def _into(out, result):
     if out is None:
         return result
-    if isinstance(result, Array) or not isinstance(out, np.ndarray):
+    if isinstance(result, Array):
         raise TypeError("return arrays must be of ArrayType")
-    if out.shape != result.shape:
-        raise ValueError(f"output array has wrong shape: {out.shape}, not {result.shape}")
+    _checked_out(out, result.shape, result.dtype)
     np.copyto(out, result, casting="same_kind")
     return out
 
@@ -218,28 +243,78 @@ def _lengths(a, s, axes, half=False):
     return axes, [_points(n) for n in s]
 
 
-def _parts(a, axes, s, comm):
-    """The shape of the whole array of which `a` is this rank's part, for a transform over several ranks."""
-    if a.ndim not in (2, 3) or list(axes) != list(range(a.ndim)) or list(s) != list(a.shape):
-        raise ValueError("over several ranks all axes of an array of 2 or 3 are transformed, at their own lengths")
-    return [_native.sum_over_ranks(comm, a.shape[0])] + list(a.shape[1:])
+def _field(kind, shape, s):
+    """The lengths of a field that is transformed along all axes, of the shape of what is given and of the lengths that are asked for."""
+    if s is not None:
+        return [have if n == -1 else n for n, have in zip(s, shape)]
+    return [*shape[:-1], 2 * (shape[-1] - 1) if kind == "irfft" else shape[-1]]
 
 
-def _over_ranks(kind, a, shape, norm, comm):
+def _halved(lengths):
+    return [*lengths[:-1], lengths[-1] // 2 + 1]
+
+
+def _call(kind, a, s, axes, norm, out):
+    """One rank's arguments of a transform over several: what stays there, what must be the same on all, and the rows of its part."""
+    a, norm = _array(a, real=kind == "rfft"), _norm(norm)
+    axes = range(a.ndim) if axes is None else [_axis(axis, a.ndim) for axis in axes]
+    if not 1 <= a.ndim <= 3 or list(axes) != list(range(a.ndim)):
+        raise ValueError("over several ranks all axes of an array of 1, 2 or 3 are transformed, in their order")
+    if s is not None:
+        s = tuple(-1 if n is None else operator.index(n) for n in s)
+        if len(s) != a.ndim:
+            raise ValueError("Shape and axes have different lengths.")
+    if out is not None:
+        result = _field(kind, a.shape, s)
+        result = _halved(result) if kind == "rfft" else result
+        rows = result[0] if a.ndim == 1 and len(a) else len(a)
+        _checked_out(out, [rows, *result[1:]], _result_type(kind, a.dtype))
+    alike = {"function": kind + "n", "number of axes": a.ndim, "type": a.dtype.name, "shape of rows": a.shape[1:], "norm": norm, "s": s}
+    return (np.ascontiguousarray(a), s, norm), alike, len(a)
+
+
+def _check_parts(rows, axes):
+    """Refuses parts of other lengths than ranks have: an array of one axis lies on the first rank, others are cut along the first axis."""
+    whole = sum(rows)
+    for rank, have in enumerate(rows):
+        first, end = block(whole, len(rows), rank) if axes > 1 else (0, whole * (rank == 0))
+        if have != end - first:
+            how = "numpy.array_split cuts the first axis as ranks have it" if axes > 1 else "an array of one axis lies on the first rank as a whole"
+            raise ValueError(f"rank {rank} has {have} of {whole} rows, where it must have {end - first}: {how}")
+
+
+def _over_ranks(kind, a, s, axes, norm, out, comm):
     """The transform along all axes of an array that is cut along the first one."""
-    cells = [shape[0], *([1] * (3 - len(shape))), *shape[1:]]
-    flags = [True, len(shape) == 3, True]
-    found = _native.transform(comm, kind, np.ascontiguousarray(a), (cells, flags, 1), norm)
-    last = {"rfft": shape[-1] // 2 + 1}.get(kind, shape[-1])
-    return found.reshape(a.shape[0], *shape[1:-1], last)
+    (a, s, norm), rows = gathered(comm, _call, kind, a, s, axes, norm, out)
+    shape = [sum(rows), *a.shape[1:]]
+    field = [_points(n) for n in _field(kind, shape, s)]
+    if shape != (_halved(field) if kind == "irfft" else field):
+        raise ValueError(f"s is {s} and the shape of all parts {tuple(shape)}: over several ranks fields are neither cut nor padded")
+    _check_parts(rows, a.ndim)
+    if a.ndim == 1:
+        return _into(out, agreed(comm, _on_first_rank, kind, a, field, norm))
+    cells = [field[0], *([1] * (3 - a.ndim)), *field[1:]]
+    found = _native.transform(comm, kind, a, (cells, [True, a.ndim == 3, True], 1), norm)
+    result = _halved(field) if kind == "rfft" else field
+    return _into(out, found.reshape(len(a), *result[1:]))
 
 
-def _complex_nd(kind, a, s, axes, norm, out, comm):
-    a, norm = _array(a), _norm(norm)
-    axes, s = _lengths(a, s, axes)
+def _on_first_rank(kind, a, field, norm):
+    """The transform of an array of one axis, where it is; nothing elsewhere."""
+    return _on_device(kind, a, field, [0], norm) if a.size else np.zeros(0, _result_type(kind, a.dtype))
+
+
+def _nd(kind, a, s, axes, norm, out, comm=None):
+    """The transform along several axes; of real numbers, or to them, along the last one of these."""
     if comm is not None and (comm := resolve(comm)).size > 1:
-        return _into(out, _over_ranks(kind, a, _parts(a, axes, s, comm), norm, comm))
-    return _into(out, _along(kind, a, axes, s, norm))
+        return _over_ranks(kind, a, s, axes, norm, out, comm)
+    a, norm = _array(a, real=kind == "rfft"), _norm(norm)
+    axes, s = _lengths(a, s, axes, half=kind == "irfft")
+    if kind in ("fft", "ifft"):
+        return _into(out, _along(kind, a, axes, s, norm))
+    if not axes:
+        raise IndexError("at least one axis is transformed")
+    return _into(out, (_of_real if kind == "rfft" else _to_real)(a, axes, s, norm))
 
 
 def fft(a, n=None, axis=-1, norm=None, out=None):
@@ -294,8 +369,7 @@ def rfft(a, n=None, axis=-1, norm=None, out=None):
     """The transform of real numbers along an axis: the first half of the modes, as `numpy.fft.rfft`."""
     a, norm = _array(a, real=True), _norm(norm)
     axis = _axis(axis, a.ndim)
-    a = _resized(a, axis, _points(a.shape[axis] if n is None else n))
-    return _into(out, _on_device("rfft", a, list(a.shape), [axis], norm))
+    return _into(out, _of_real(a, [axis], [_points(a.shape[axis] if n is None else n)], norm))
 
 
 def irfft(a, n=None, axis=-1, norm=None, out=None):
@@ -311,6 +385,15 @@ def _split(axes):
     return max(len(axes) - (_AXES_AT_ONCE if len(set(axes)) == len(axes) else 1), 0)
 
 
+def _of_real(a, axes, s, norm):
+    """The half spectra of real fields along the last of `axes`."""
+    head = _split(axes)
+    for axis, n in zip(axes[head:], s[head:]):
+        a = _resized(a, axis, n)
+    modes = _on_device("rfft", a, list(a.shape), axes[head:], norm)
+    return _along("fft", modes, axes[:head], s[:head], norm)
+
+
 def _to_real(a, axes, s, norm):
     """Real fields of their half spectra along the last of `axes`."""
     head = _split(axes)
@@ -323,19 +406,24 @@ def _to_real(a, axes, s, norm):
     return _on_device("irfft", a, shape, axes[head:], norm)
 
 
+def _on_host(a):
+    """An array in host memory: there is no conjugation on a device."""
+    if isinstance(a, Array):
+        raise TypeError("hfft and ihfft take arrays in host memory; give numpy.asarray of it")
+    return a
+
+
 def hfft(a, n=None, axis=-1, norm=None, out=None):
     """The transform of a signal that is its own conjugate when reversed, as `numpy.fft.hfft`."""
-    a, norm = _array(a), _norm(norm)
+    a, norm = _array(_on_host(a)), _norm(norm)
     axis = _axis(axis, a.ndim)
     n = _points(2 * (a.shape[axis] - 1) if n is None else n)
-    if isinstance(a, Array):
-        raise TypeError("hfft takes arrays in host memory; give numpy.asarray of it")
     return _into(out, _to_real(np.conjugate(a), [axis], [n], _OTHER_NORM[norm]))
 
 
 def ihfft(a, n=None, axis=-1, norm=None, out=None):
     """The inverse of `hfft`, as `numpy.fft.ihfft`."""
-    result = np.asarray(rfft(a, n, axis, _OTHER_NORM[_norm(norm)]))
+    result = rfft(_on_host(a), n, axis, _OTHER_NORM[_norm(norm)])
     return _into(out, np.conjugate(result, out=result))
 
 
@@ -345,20 +433,27 @@ def fftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
     Parameters
     ----------
     a : array_like
-        Real or complex numbers; with `comm` this rank's part of the first axis (``numpy.array_split``).
+        Real or complex numbers; with `comm` this rank's part of the first axis, as ``numpy.array_split`` cuts it.
     s : sequence of int, optional
-        Points along each of `axes`; -1 for the length of the axis.
+        Points along each of `axes`; -1 for the length of the axis. With `comm` those of the whole field, which are the lengths it has.
     axes : sequence of int, optional
         The axes; all unless given, or the last ``len(s)``.
     norm, out
         As in `fft`.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part each: all axes of an array of 2 or 3 are transformed. All ranks call it.
+        Ranks that have a part each, which is empty where there are more ranks than rows. All of them call it, with the same arguments, and along
+        all axes. An array of one axis is the first rank's as a whole; the others pass an empty one.
 
     Returns
     -------
     ndarray
-        complex64 of single precision, else complex128; this rank's part of the first axis.
+        complex64 of single precision, else complex128; with `comm` this rank's part of the first axis. On several ranks a `meshloom.Array` is copied
+        to host memory, and the result is there.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, where the parts of some do not fit together or their arguments differ.
 
     Examples
     --------
@@ -368,22 +463,22 @@ def fftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
     >>> bool(np.allclose(fft.fftn(a), np.fft.fftn(a)))
     True
     """
-    return _complex_nd("fft", a, s, axes, norm, out, comm)
+    return _nd("fft", a, s, axes, norm, out, comm)
 
 
 def ifftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
     """The inverse of `fftn`, as `numpy.fft.ifftn`."""
-    return _complex_nd("ifft", a, s, axes, norm, out, comm)
+    return _nd("ifft", a, s, axes, norm, out, comm)
 
 
 def fft2(a, s=None, axes=(-2, -1), norm=None, out=None):
     """`fftn` along two axes, as `numpy.fft.fft2`."""
-    return _complex_nd("fft", a, s, axes, norm, out, None)
+    return _nd("fft", a, s, axes, norm, out)
 
 
 def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None):
     """The inverse of `fft2`, as `numpy.fft.ifft2`."""
-    return _complex_nd("ifft", a, s, axes, norm, out, None)
+    return _nd("ifft", a, s, axes, norm, out)
 
 
 def rfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
@@ -391,58 +486,34 @@ def rfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
 
     Arguments are those of `fftn`.
     """
-    a, norm = _array(a, real=True), _norm(norm)
-    axes, s = _lengths(a, s, axes)
-    if not axes:
-        raise IndexError("at least one axis is transformed")
-    if comm is not None and (comm := resolve(comm)).size > 1:
-        return _into(out, _over_ranks("rfft", a, _parts(a, axes, s, comm), norm, comm))
-    head = _split(axes)
-    for axis, n in zip(axes[head:], s[head:]):
-        a = _resized(a, axis, n)
-    modes = _on_device("rfft", a, list(a.shape), axes[head:], norm)
-    return _into(out, _along("fft", modes, axes[:head], s[:head], norm))
+    return _nd("rfft", a, s, axes, norm, out, comm)
 
 
 def irfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
     """The inverse of `rfftn`, as `numpy.fft.irfftn`.
 
     Arguments are those of `fftn`; the last of `s` says whether the last axis had an even or an odd number of points (even unless given).
-    With `comm`, `s` are the lengths of the whole field.
     """
-    a, norm = _array(a), _norm(norm)
-    if comm is not None and (comm := resolve(comm)).size > 1:
-        whole = [_native.sum_over_ranks(comm, a.shape[0])] + list(a.shape[1:])
-        axes, s = _lengths(a, whole[:-1] + [2 * (whole[-1] - 1)] if s is None else s, axes)
-        if axes != list(range(a.ndim)) or a.ndim not in (2, 3) or s[:-1] != whole[:-1] or s[-1] // 2 + 1 != whole[-1]:
-            raise ValueError("over several ranks all axes of an array of 2 or 3 are transformed, at their own lengths")
-        return _into(out, _over_ranks("irfft", a, s, norm, comm))
-    axes, s = _lengths(a, s, axes, half=True)
-    if not axes:
-        raise IndexError("at least one axis is transformed")
-    return _into(out, _to_real(a, axes, s, norm))
-
-
-# SciPy's functions run these where they are asked to: scipy.fft.set_backend(meshloom.fft).
-__ua_domain__ = "numpy.scipy.fft"
-# What SciPy's have besides, for other ways of computing.
-_OF_SCIPY = ("overwrite_x", "workers", "plan")
-
-
-def __ua_function__(method, args, kwargs):
-    own = globals().get(method.__name__) if method.__name__ in __all__ else None
-    if own is None or len(args) > 4:
-        return NotImplemented
-    if kwargs.get("plan") is not None:
-        return NotImplemented
-    return own(*args, **{name: value for name, value in kwargs.items() if name not in _OF_SCIPY})
+    return _nd("irfft", a, s, axes, norm, out, comm)
 
 
 def rfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
     """`rfftn` along two axes, as `numpy.fft.rfft2`."""
-    return rfftn(a, s, axes, norm, out)
+    return _nd("rfft", a, s, axes, norm, out)
 
 
 def irfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
     """The inverse of `rfft2`, as `numpy.fft.irfft2`."""
-    return irfftn(a, s, axes, norm, out)
+    return _nd("irfft", a, s, axes, norm, out)
+
+
+# SciPy's functions run these where they are asked to: scipy.fft.set_backend(meshloom.fft). What devices do not compute with stays SciPy's.
+__ua_domain__ = "numpy.scipy.fft"
+
+
+def __ua_function__(method, args, kwargs):
+    name = method.__name__
+    arguments = numpys_arguments(name, args, kwargs) if name in __all__ else None
+    if arguments is None or not _transformable(arguments[0].dtype):
+        return NotImplemented
+    return globals()[name](*arguments)

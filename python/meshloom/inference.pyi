@@ -25,6 +25,7 @@ class IterationReport(NamedTuple):
     seconds: float
     sample_steps: int
     unconverged_samples: int
+    gave_up: bool
 
 class Evidence(NamedTuple):
     value: float

@@ -28,9 +28,9 @@ import numpy as np
 from . import _native
 from ._arguments import whole_number
 from ._arrays import real_array
-from ._comm import resolve
+from ._comm import gathered, resolve
 from ._model import Linearisation, Model, given
-from ._simulation import run_options
+from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
 __all__ = [
@@ -65,9 +65,10 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     Parameters
     ----------
     text : str
-        WGSL: floats, vectors, `let`, `var`, structures, `if`, calls of other functions and all builtin functions of floats.
+        WGSL: floats, vectors, `let`, `var`, structures, `if`, calls of other functions and the builtin functions of floats and their vectors but for
+        `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`. Matrices, integers and loops are refused.
     function : str
-        The name of the function. Its arguments are leaves of `space`, by their names.
+        The name of the function. Its arguments are leaves of `space`, by their names; of one leaf the only argument may have any name.
     space : Space
         What it is a function of: leaves at the same places, and vectors of length 1.
     result : str
@@ -353,15 +354,33 @@ def amplitudes(space, edges=None, adjoint=False, comm=None):
     return Model(native, comm, space._axes), wavenumbers
 
 
-def simulation(particles=64, mesh=None, box=128.0, *, observables=("density",), checkpoint_every=1, with_cosmology=False, comm=None, **options):
+def simulation(
+    particles=64,
+    mesh=None,
+    box=128.0,
+    *,
+    cosmology=None,
+    lpt=2,
+    a_start=0.0625,
+    a_end=1.0,
+    steps=10,
+    scheme="bullfrog",
+    window="cic",
+    observables=("density",),
+    checkpoint_every=1,
+    with_cosmology=False,
+    comm=None,
+):
     """A particle-mesh run as a model: a function of its white noise, and of the cosmology where that is asked for, with its derivatives.
 
     Parameters
     ----------
-    particles, mesh, box
-        As in `meshloom.simulate`, whose options `cosmology`, `lpt`, `a_start`, `a_end`, `steps`, `scheme` and `window` are taken, too.
+    particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window
+        As in `meshloom.simulate`, with its warnings. It has no seed, for the noise is what it is a function of (`meshloom.white_noise` gives a seed's), and no
+        snapshots.
     observables : sequence of {"density", "displacement", "momentum"}
-        What it gives at its end: 1 + contrast at the cells of the mesh, three components of the particles' displacements in Mpc/h, of their momenta.
+        What it gives at its end: 1 + contrast at the cells of the mesh, three components of the particles' displacements in Mpc/h, of their canonical momenta
+        a^2 dx/dt in H0 Mpc/h (100 times the momentum over a is the peculiar velocity in km/s).
     checkpoint_every : int
         One of so many states is kept for derivatives; others are made again.
     with_cosmology : bool
@@ -377,7 +396,7 @@ def simulation(particles=64, mesh=None, box=128.0, *, observables=("density",), 
     --------
     >>> import numpy as np
     >>> from meshloom import operators as op
-    >>> run = op.simulation(8, 8, 32.0, steps=2, with_cosmology=True)
+    >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", with_cosmology=True)
     >>> at = run.at({"white_noise": np.zeros((8, 8, 8)), "cosmology": run.own_cosmology})
     >>> float(np.asarray(at.value)[0, 0, 0])
     1.0
@@ -385,9 +404,19 @@ def simulation(particles=64, mesh=None, box=128.0, *, observables=("density",), 
     ['cosmology', 'white_noise']
     """
     comm = resolve(comm)
-    options = run_options(particles, mesh, box, **options)
-    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
-    native, own = _native.simulation(comm, options, list(observables), checkpoint_every, bool(with_cosmology))
+
+    def check():
+        options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
+        others = {
+            "observables": list(observables),
+            "checkpoint_every": whole_number(checkpoint_every, "checkpoint_every", 1),
+            "with_cosmology": bool(with_cosmology),
+        }
+        return (options, others, _native.run_warnings(options)), {"function": "simulation", **options, **others}, None
+
+    (options, others, said), _ = gathered(comm, check)
+    warn(comm, said)
+    native, own = _native.simulation(comm, options, *others.values())
     model = Model(native, comm, 3)
     model.own_cosmology = own
     return model

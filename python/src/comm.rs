@@ -1,8 +1,10 @@
 //! A rank, as Python holds it; the rank of a process that has no others; ranks as threads.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
@@ -12,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::failure::Failure;
-use crate::session::{Session, device_is_used, wait};
+use crate::session::{Session, device_is_used, join, wait};
 
 /// One rank of some that work together, with its device.
 #[pyclass(frozen, module = "meshloom", name = "Comm")]
@@ -84,6 +86,7 @@ impl Comm {
     }
 
     /// Ends the device as a driver does that gives it up: what is called on it fails from then on. For tests.
+    #[pyo3(name = "_lose_device")]
     fn lose_device(&self, py: Python<'_>) {
         let gpu = self.session.gpu();
         py.detach(|| {
@@ -99,6 +102,10 @@ impl Comm {
 
 /// All sessions, to be ended before the process is.
 static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+/// The threads that `run_ranks` has started, which end after their ranks.
+static LAUNCHES: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+/// How long the end of the process waits for what was given up: a rank may never come back from the function that it runs.
+const AT_EXIT: Duration = Duration::from_secs(5);
 /// The one rank of a process that works alone.
 static ALONE: Mutex<Option<Arc<Session>>> = Mutex::new(None);
 
@@ -128,16 +135,21 @@ pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     Ok(Comm { session })
 }
 
-/// Ends the threads of all ranks.
+/// Ends the threads of all ranks, but for what is still at work after [`AT_EXIT`].
 #[pyfunction]
 pub fn close(py: Python<'_>) {
     if crate::session::not_forked().is_err() {
         return;
     }
     py.detach(|| {
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let limit = Some(Instant::now() + AT_EXIT);
         let sessions = std::mem::take(&mut *SESSIONS.lock().unwrap_or_else(PoisonError::into_inner));
-        sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.close());
+        let sessions: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        sessions.iter().for_each(|session| session.interrupt());
+        let launches = std::mem::take(&mut *LAUNCHES.lock().unwrap_or_else(PoisonError::into_inner));
+        launches.into_iter().for_each(|launch| join(launch, limit));
+        sessions.iter().for_each(|session| session.close(limit));
     });
 }
 
@@ -149,32 +161,42 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
     }
     device_is_used()?;
     let options = Options::from_env().map_err(Failure::from)?;
-    let sessions: Arc<Mutex<Vec<Weak<Session>>>> = Arc::default();
+    let sessions: Arc<Mutex<Vec<Arc<Session>>>> = Arc::default();
     let (reply, results) = sync_channel(1);
     let running = sessions.clone();
     let run = move || {
         let rank = |context: Context| {
             let session = noted(Session::new(context)?);
-            running.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&session));
+            running.lock().unwrap_or_else(PoisonError::into_inner).push(session.clone());
             let outcome = Python::attach(|py| {
                 let comm = Comm { session: session.clone() }.into_pyobject(py)?;
                 body.call1(py, (comm,))
             });
-            // What the rank still does ends before the others see that it has left.
-            session.close();
+            // What the rank still does ends before the others see that it has left. After an interrupt it may wait for them, and they for it, until
+            // they see that it has failed.
+            if !session.is_interrupted() {
+                session.close(None);
+            }
             outcome.map_err(Failure::from)
         };
         let how = if count == 1 { Launch::Solo } else { Launch::Threads(count) };
+        let outcome = meshloom::launch(how, &options, rank).map_err(Failure::from);
+        let ended = std::mem::take(&mut *running.lock().unwrap_or_else(PoisonError::into_inner));
+        ended.iter().for_each(|session| session.close(None));
         // Nobody waits any more after an interrupt.
-        let _ = reply.send(meshloom::launch(how, &options, rank).map_err(Failure::from));
+        let _ = reply.send(outcome);
     };
-    thread::Builder::new().name("meshloom ranks".into()).spawn(run)?;
-    match wait(py, results) {
+    let launch = thread::Builder::new().name("meshloom ranks".into()).spawn(run)?;
+    let mut launches = LAUNCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    launches.retain(|launch| !launch.is_finished());
+    launches.push(launch);
+    drop(launches);
+    match wait(py, results, &AtomicBool::new(false)) {
         Ok(Some(values)) => Ok(PyList::new(py, values?)?.unbind()),
         Ok(None) => Err(Failure::Panic("the ranks have ended without a word".into()).into()),
         Err(signal) => {
             let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.iter().filter_map(Weak::upgrade).for_each(|session| session.interrupt());
+            sessions.iter().for_each(|session| session.interrupt());
             Err(signal)
         }
     }

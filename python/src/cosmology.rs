@@ -1,6 +1,8 @@
 //! Cosmologies, linear power and mass functions.
 
-use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, Multiplicity, Parameters, TransferKind};
+use meshloom::cosmology::{
+    Amplitude, Cosmology, CosmologyError, Growth, Halofit, LinearPower, Multiplicity, Parameters, TransferKind,
+};
 use meshloom::pm::Config;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -37,23 +39,79 @@ fn linear(parameters: CosmologyTuple) -> PyResult<LinearPower> {
     Ok(LinearPower::new(cosmology(parameters)?, TransferKind::Full).map_err(Failure::from)?)
 }
 
+/// A function of each of these numbers.
+fn each<'py>(
+    numbers: PyReadonlyArray1<'py, f64>,
+    function: impl Fn(f64) -> Result<f64, CosmologyError>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let values = numbers.as_array().iter().map(|&number| function(number)).collect::<Result<Vec<f64>, _>>();
+    Ok(to_numpy(numbers.py(), values.map_err(Failure::from)?))
+}
+
+/// The linear growth factor at scale factors, which is a in the matter era.
+#[pyfunction]
+pub fn growth<'py>(a: PyReadonlyArray1<'py, f64>, parameters: CosmologyTuple) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let growth = Growth::new(cosmology(parameters)?);
+    each(a, |a| Ok(growth.at(a)?.d1))
+}
+
+/// Its logarithmic derivative, dlnD/dlna.
+#[pyfunction]
+pub fn growth_rate<'py>(
+    a: PyReadonlyArray1<'py, f64>,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let growth = Growth::new(cosmology(parameters)?);
+    each(a, |a| Ok(growth.at(a)?.f1()))
+}
+
+/// The comoving distance in Mpc/h from which light of scale factors arrives today.
+#[pyfunction]
+pub fn comoving_distance<'py>(
+    a: PyReadonlyArray1<'py, f64>,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let cosmology = cosmology(parameters)?;
+    each(a, |a| cosmology.comoving_distance(a))
+}
+
+/// The linear rms contrast in spheres of radii in Mpc/h.
+#[pyfunction]
+pub fn sigma<'py>(
+    radius: PyReadonlyArray1<'py, f64>,
+    a: f64,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let power = linear(parameters)?;
+    each(radius, |radius| power.sigma(radius, a))
+}
+
 /// The linear power spectrum at wavenumbers in h/Mpc, in (Mpc/h)^3.
 #[pyfunction]
 pub fn linear_power<'py>(
-    py: Python<'py>,
     k: PyReadonlyArray1<'py, f64>,
     a: f64,
     parameters: CosmologyTuple,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let power = linear(parameters)?;
-    let values = k.as_array().iter().map(|&k| power.at(k, a)).collect::<Result<Vec<f64>, _>>();
-    Ok(to_numpy(py, values.map_err(Failure::from)?))
+    each(k, |k| power.at(k, a))
+}
+
+/// The nonlinear power spectrum by halofit, likewise.
+#[pyfunction]
+pub fn nonlinear_power<'py>(
+    k: PyReadonlyArray1<'py, f64>,
+    a: f64,
+    parameters: CosmologyTuple,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let power = linear(parameters)?;
+    let halofit = Halofit::new(&power, a).map_err(Failure::from)?;
+    each(k, |k| Ok(halofit.at(k)))
 }
 
 /// dn/dlnM of a model at masses in Msun/h, in (h/Mpc)^3.
 #[pyfunction]
 pub fn halo_mass_function<'py>(
-    py: Python<'py>,
     mass: PyReadonlyArray1<'py, f64>,
     a: f64,
     model: &str,
@@ -63,16 +121,15 @@ pub fn halo_mass_function<'py>(
     let model = match model {
         "press-schechter" => Multiplicity::PressSchechter,
         "sheth-tormen" => Multiplicity::ShethTormen,
+        "watson" => Multiplicity::Watson,
         "tinker" => Multiplicity::Tinker { overdensity },
         _ => {
-            let known = "\"press-schechter\", \"sheth-tormen\" or \"tinker\"";
+            let known = "\"press-schechter\", \"sheth-tormen\", \"watson\" or \"tinker\"";
             return Err(PyValueError::new_err(format!("model is {model:?}, not {known}")));
         }
     };
     let power = linear(parameters)?;
-    let at = |&mass: &f64| model.dn_dlnm(&power.mass_variance(mass, a)?);
-    let values = mass.as_array().iter().map(at).collect::<Result<Vec<f64>, _>>();
-    Ok(to_numpy(py, values.map_err(Failure::from)?))
+    each(mass, |mass| model.dn_dlnm(&power.mass_variance(mass, a)?))
 }
 
 /// The mass in Msun/h of each of so many particles in a box of this side in Mpc/h.

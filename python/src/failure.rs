@@ -131,7 +131,14 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
         E::Inference(error) => {
             use InferenceError as I;
-            matches!(error, I::Options { .. } | I::Invalid { .. } | I::NoTransformation { .. } | I::Groups { .. })
+            matches!(
+                error,
+                I::Options { .. }
+                    | I::Invalid { .. }
+                    | I::NoTransformation { .. }
+                    | I::Groups { .. }
+                    | I::Differ { .. }
+            )
         }
         E::Map(error) => matches!(error, MapError::Invalid(_)),
         E::Operators(OperatorError::Failed { error, .. }) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport,
-    Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace,
-    evidence_bound, wiener_filter,
+    Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling,
+    VectorSpace, evidence_bound, wiener_filter,
 };
 use meshloom::operators::{Field, Worker};
 use pyo3::exceptions::PyValueError;
@@ -30,14 +30,17 @@ struct KeptFit {
     residuals: Vec<Field>,
     /// Whether these are solved well enough.
     sampling: Convergence,
+    /// Why it is not to be relied on.
+    doubts: Vec<String>,
     history: Vec<IterationReport>,
     drawn_in: u32,
 }
 
 impl KeptFit {
-    fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, history: Vec<IterationReport>, drawn_in: u32) -> Self {
+    fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, doubts: Vec<String>) -> Self {
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
-        KeptFit { position: samples.position.clone(), count: samples.count(), residuals, sampling, history, drawn_in }
+        let (position, count) = (samples.position.clone(), samples.count());
+        KeptFit { position, count, residuals, sampling, doubts, history: Vec::new(), drawn_in: 0 }
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
@@ -116,8 +119,8 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<IterationOptions> {
 }
 
 /// A report: iteration, samples, energy, steps, applications, reduced chi-squared of data and of latent values, seconds, steps of a sample, samples that have not
-/// converged.
-type Report = (u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64, u64, u64);
+/// converged, and whether the position's steps ended before they were where they should.
+type Report = (u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64, u64, u64, bool);
 
 fn reported(report: &IterationReport) -> Report {
     let IterationReport {
@@ -127,11 +130,13 @@ fn reported(report: &IterationReport) -> Report {
         energy,
         steps,
         applications,
+        stop,
         chi_squared: [data, latent],
         seconds,
         ..
     } = report;
-    (*iteration, *samples, *energy, *steps, *applications, *data, *latent, *seconds, *most, *unconverged)
+    let gave_up = *stop == NewtonStop::NoDescent;
+    (*iteration, *samples, *energy, *steps, *applications, *data, *latent, *seconds, *most, *unconverged, gave_up)
 }
 
 /// What is told within an iteration, and the first exception of who is told.
@@ -166,6 +171,7 @@ pub struct NativeFit {
     /// Steps of the sample that took the most, and samples that have not converged.
     #[pyo3(get)]
     sampling: (u64, u64),
+    doubts: Vec<String>,
     history: Vec<Report>,
 }
 
@@ -181,15 +187,15 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let cut = likelihood.handle.cut;
         let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
-        let (handle, (count, sampling, history)) = likelihood.handle.derive(py, move |work, likelihood| {
+        let (handle, (count, sampling, doubts, history)) = likelihood.handle.derive(py, move |work, likelihood| {
             let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
             let groups = work.groups.clone();
             let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
             let sampling = (fit.sampling.steps, fit.sampling.unconverged);
-            let about = (fit.count, sampling, fit.history.iter().map(reported).collect());
+            let about = (fit.count, sampling, fit.doubts.clone(), fit.history.iter().map(reported).collect());
             Ok((fit, about))
         })?;
-        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, history })
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, history })
     }
 
     /// Works with the samples, and with something else.
@@ -250,11 +256,14 @@ impl NativeFit {
                 None => fit,
             };
             let found = fit.run(worker, &start)?;
-            let sampling = found.history.last().map_or_else(Convergence::default, |last| last.sampling);
-            match teller.failed.into_inner() {
-                Some(error) => Err(error.into()),
-                None => Ok(KeptFit::of(&found.samples, sampling, found.history, found.drawn_in)),
+            if let Some(error) = teller.failed.into_inner() {
+                return Err(error.into());
             }
+            let last = found.history.last();
+            let sampling = last.map_or_else(Convergence::default, |last| last.sampling);
+            let doubts = last.map_or_else(Vec::new, |last| last.doubts(likelihood.expected_chi_squared()));
+            let kept = KeptFit::of(&found.samples, sampling, doubts);
+            Ok(KeptFit { history: found.history, drawn_in: found.drawn_in, ..kept })
         })
     }
 
@@ -271,9 +280,20 @@ impl NativeFit {
         let (position, cg) = (given(&likelihood.handle.session, position)?, cg_options(cg)?);
         Self::make(py, likelihood, None, move |worker, likelihood, groups, _| {
             let (position, seed) = (field(likelihood.domain(), position)?, Excitations::Seed(seed));
-            let (samples, sampling) = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
-            Ok(KeptFit::of(&samples, sampling, Vec::new(), 0))
+            let found = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
+            let doubt = format!(
+                "the model is not linear between the position and the mean, or its noise not Gaussian (the gradient differs by {:.1e} of itself): this is \
+                 not the posterior; take optimize_kl",
+                found.bend
+            );
+            Ok(KeptFit::of(&found.samples, found.convergence, found.is_bent.then_some(doubt).into_iter().collect()))
         })
+    }
+
+    /// Why it is not to be relied on, a sentence for each reason.
+    #[getter]
+    fn doubts(&self) -> Vec<String> {
+        self.doubts.clone()
     }
 
     /// Reports of the iterations.

@@ -1,6 +1,7 @@
 //! `meshloom._native`: what the Python files of the package call. Arguments are checked there; here work is handed to the device and
 //! results to NumPy.
 
+mod chatter;
 mod collective;
 mod comm;
 mod correlated_field;
@@ -30,6 +31,14 @@ use pyo3::prelude::*;
 /// What the Python files of the package call.
 #[pymodule]
 mod _native {
+    use super::*;
+
+    /// Before any device is looked for.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::chatter::silence(module.py())
+    }
+
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const version: &str = env!("CARGO_PKG_VERSION");
@@ -41,7 +50,10 @@ mod _native {
     #[pymodule_export]
     use crate::correlated_field::{NativeCorrelatedField, correlated_field};
     #[pymodule_export]
-    use crate::cosmology::{halo_mass_function, linear_power, particle_mass, usual_cosmology};
+    use crate::cosmology::{
+        comoving_distance, growth, growth_rate, halo_mass_function, linear_power, nonlinear_power, particle_mass, sigma,
+        usual_cosmology,
+    };
     #[pymodule_export]
     use crate::device_array::DeviceArray;
     #[pymodule_export]
@@ -69,7 +81,7 @@ mod _native {
     #[pymodule_export]
     use crate::search::Search;
     #[pymodule_export]
-    use crate::simulation::simulate;
+    use crate::simulation::{noise_of_seed, run_warnings, simulate};
     #[pymodule_export]
     use crate::sort::sort;
     #[pymodule_export]

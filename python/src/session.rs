@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use meshloom::Context;
 use meshloom::comm::Communicator;
@@ -248,14 +248,17 @@ impl Session {
         locked(&self.released).push(number);
     }
 
-    /// Ends the thread after the jobs that it has; later calls fail.
-    pub fn close(&self) {
-        self.parts().iter().for_each(|part| part.close());
+    /// Whether what runs here is to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Ends the thread after the jobs that it has, which are left to themselves at `limit`; later calls fail.
+    pub fn close(&self, limit: Option<Instant>) {
+        self.parts().iter().for_each(|part| part.close(limit));
         drop(locked(&self.jobs).take());
-        if let Some(thread) = locked(&self.thread).take() {
-            // A panic there was caught already.
-            let _ = thread.join();
-        }
+        let thread = locked(&self.thread).take();
+        thread.into_iter().for_each(|thread| join(thread, limit));
     }
 
     /// Refuses calls from a function that the session's own thread has called back: they would wait for themselves.
@@ -273,7 +276,8 @@ impl Session {
     /// Runs `job` on the session's thread and waits for what it returns.
     ///
     /// # Errors
-    /// What the job returned, its panic as `meshloom.Error`, and what a handler of a signal raised.
+    /// What the job returned, its panic as `meshloom.Error`, what a handler of a signal raised, and `KeyboardInterrupt` where the rank was
+    /// [interrupted](Self::interrupt): the job may wait for other ranks, and in vain.
     pub fn run<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -295,7 +299,7 @@ impl Session {
         let closed = || Error::new_err("the ranks that this communicator stood for have ended");
         let jobs = locked(&self.jobs).clone().ok_or_else(closed)?;
         py.detach(move || jobs.send(job)).map_err(|_| closed())?;
-        match wait(py, result) {
+        match wait(py, result, &self.interrupted) {
             Ok(outcome) => Ok(outcome.unwrap_or_else(|| Err(Failure::Panic("the device's thread has ended".into())))?),
             Err(signal) => {
                 given_up.store(true, Ordering::Relaxed);
@@ -309,8 +313,19 @@ impl Session {
     }
 }
 
-/// What comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile.
-pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>) -> PyResult<Option<T>> {
+/// Waits for a thread, until `limit` if there is one. A panic there was caught already.
+pub fn join(thread: JoinHandle<()>, limit: Option<Instant>) {
+    while limit.is_some_and(|limit| Instant::now() < limit) && !thread.is_finished() {
+        thread::sleep(SIGNALS);
+    }
+    if limit.is_none() || thread.is_finished() {
+        let _ = thread.join();
+    }
+}
+
+/// What comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile, or `KeyboardInterrupt` where
+/// another thread was interrupted and says so.
+pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &AtomicBool) -> PyResult<Option<T>> {
     loop {
         let (back, found) = py.detach(move || {
             let found = result.recv_timeout(SIGNALS);
@@ -320,6 +335,9 @@ pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>) -> PyResult<Option
         match found {
             Ok(value) => return Ok(Some(value)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if interrupted.load(Ordering::Relaxed) => {
+                return Err(Failure::Interrupted.into());
+            }
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
         }
     }

@@ -1,10 +1,12 @@
 //! Cosmological particle-mesh runs.
 
 use meshloom::Context;
-use meshloom::cosmology::{LptOrder, Scheme, peculiar_velocity};
+use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind, peculiar_velocity};
+use meshloom::fft::{Spec, Transform, Values};
+use meshloom::grid::{Grid, volume};
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, Simulation};
-use numpy::PyArrayDyn;
+use meshloom::pm::{Config, Noise, NoiseBy, Simulation, device_mode_noise, device_white_noise};
+use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,6 +52,14 @@ fn rows(columns: &[Vec<f32>; 3], value: impl Fn(f32) -> f32) -> Vec<f32> {
     (0..columns[0].len()).flat_map(|at| [0, 1, 2].map(|axis| value(columns[axis][at]))).collect()
 }
 
+fn noise_named(name: &str) -> PyResult<NoiseBy> {
+    match name {
+        "mode" => Ok(NoiseBy::Mode),
+        "site" => Ok(NoiseBy::Site),
+        _ => Err(PyValueError::new_err(format!("noise_by is {name:?}, not \"mode\" or \"site\""))),
+    }
+}
+
 /// What `options` says of a run; what it leaves out is as in [`Config::default`].
 pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     let mut config = Config::default();
@@ -65,6 +75,7 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
             "seed" => config.seed = value.extract()?,
             "a_start" => config.a_start = value.extract()?,
             "a_end" => config.a_end = value.extract()?,
+            "noise_by" => config.noise_by = noise_named(&value.extract::<String>()?)?,
             "steps" => config.steps = value.extract()?,
             "snapshots" => config.snapshots = value.extract()?,
             "cosmology" => config.cosmology = cosmology(value.extract::<CosmologyTuple>()?)?,
@@ -90,6 +101,45 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     config.grid = Some([ranks, 1]);
     config.validate().map_err(Failure::from)?;
     Ok(config)
+}
+
+/// What the user of a run should know that goes ahead although its numbers spoil its physics. Without a device.
+#[pyfunction]
+pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
+    let config = config(options, 1)?;
+    let power = LinearPower::new(config.cosmology, TransferKind::Full).map_err(Failure::from)?;
+    Ok(config.warnings(&power).map_err(Failure::from)?)
+}
+
+/// The white noise that runs of a seed begin with, of this rank's part of the first axis. All ranks call it.
+#[pyfunction]
+pub fn noise_of_seed<'py>(
+    py: Python<'py>,
+    comm: &Comm,
+    particles: u64,
+    seed: u64,
+    noise_by: &str,
+) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    let (noise_by, sites) = (noise_named(noise_by)?, [particles; 3]);
+    let values = comm.session.run(py, move |work| {
+        let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
+        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, sites));
+        let make = |context: &mut Context| Ok(Transform::<f32>::new(&context.gpu, sites, grid, rank)?);
+        work.with_transform(&spec, grid, make, |context, comms, transform| {
+            let (own, recorder) = (transform.field_part(), &mut context.recorder);
+            let field = recorder.gpu().array::<f32>("pm::noise", volume(&own))?;
+            match noise_by {
+                NoiseBy::Site => device_white_noise(recorder, seed, sites, &own, &field)?,
+                NoiseBy::Mode => {
+                    let modes = transform.spectrum(recorder.gpu())?;
+                    device_mode_noise(recorder, seed, particles, &transform.spectrum_part(), &modes)?;
+                    transform.inverse(recorder, comms, &modes, None, &field, &transform.field_layout())?;
+                }
+            }
+            Ok(recorder.download(&field, 0, field.len())?)
+        })
+    })?;
+    Ok(to_numpy(py, values))
 }
 
 /// A run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.

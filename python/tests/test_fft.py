@@ -1,11 +1,14 @@
 """Transforms beside NumPy's."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 
+import meshloom
 from meshloom import fft
+from test_comm import told
 
 RNG = np.random.default_rng(5)
 SHAPES = [(1,), (7,), (12,), (3, 5), (1, 8), (4, 1, 6), (5, 4, 3), (2, 3, 4, 5), (2, 1, 3, 2, 4)]
@@ -118,3 +121,161 @@ def test_wrong_arguments():
 def test_not_finite_numbers_are_transformed_as_numpy_does():
     a = np.array([1.0, np.nan, 2.0, 3.0], np.float32)
     assert np.isnan(fft.fft(a)).all()
+
+
+def part(values, comm):
+    """A rank's part: of its rows, or all of an array of one axis on the first rank."""
+    if values.ndim == 1:
+        return values if comm.rank == 0 else values[:0]
+    return np.array_split(values, comm.size)[comm.rank]
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("shape", [(2, 4, 4), (5, 4, 3), (1, 7), (4, 6), (9,), (12,)])
+def test_ranks_have_parts_which_may_be_empty(shape, ranks, single):
+    field = RNG.standard_normal(shape).astype(np.float32 if single else np.float64)
+    values = complex_field(shape, np.complex64 if single else np.complex128)
+    half = np.fft.rfftn(field).astype(values.dtype)
+
+    def body(comm):
+        own, out = part(values, comm), np.empty_like(part(values, comm))
+        given = fft.fftn(own, out=out, comm=comm)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # Lengths are those of the whole field, for all functions.
+            back = fft.irfftn(part(half, comm), s=shape, comm=comm)
+            even = fft.irfftn(part(half, comm), comm=comm, axes=range(len(shape)))
+        assert given is out
+        same = fft.fftn(own, s=shape, comm=comm)
+        return given, same, fft.ifftn(own, norm="ortho", comm=comm), fft.rfftn(part(field, comm), s=shape, norm="forward", comm=comm), back, even
+
+    wants = [np.fft.fftn(values)] * 2 + [np.fft.ifftn(values, norm="ortho"), np.fft.rfftn(field, norm="forward"), field, np.fft.irfftn(half)]
+    types = [values.dtype] * 4 + [field.dtype] * 2
+    for parts, want, dtype in zip(zip(*meshloom.ranks(ranks, body)), wants, types):
+        assert {one.dtype for one in parts} == {dtype}
+        close(np.concatenate(parts), want, single)
+
+
+def test_arrays_on_the_device_come_back_in_host_memory_from_several_ranks():
+    field = RNG.standard_normal((5, 4)).astype(np.float32)
+    parts = meshloom.ranks(2, lambda comm: fft.rfftn(meshloom.asarray(part(field, comm), comm=comm), comm=comm))
+    assert all(isinstance(one, np.ndarray) for one in parts)
+    close(np.concatenate(parts), np.fft.rfftn(field), True)
+
+
+FIELD = np.arange(70.0).reshape(7, 5, 2)
+
+
+@pytest.mark.parametrize(
+    "text, call",
+    [
+        # What one rank alone does otherwise.
+        ("rank 1: Invalid norm value", lambda a, one, comm: fft.fftn(a, norm="none" if one else None, comm=comm)),
+        ("rank 1: over several ranks all axes", lambda a, one, comm: fft.fftn(a, axes=(0, 1) if one else None, comm=comm)),
+        ("rank 1: axis 3 is out of bounds", lambda a, one, comm: fft.rfftn(a, axes=(0, 1, 3) if one else None, comm=comm)),
+        ("rank 1: Shape and axes", lambda a, one, comm: fft.irfftn(a, s=(7, 5) if one else (7, 5, 2), comm=comm)),
+        ("rank 1: <U1 cannot be transformed", lambda a, one, comm: fft.fftn(np.full(a.shape, "a") if one else a, comm=comm)),
+        ("rank 1: a transform of real numbers was given complex128", lambda a, one, comm: fft.rfftn(a + 0j if one else a, comm=comm)),
+        ("rank 1: output array has wrong shape", lambda a, one, comm: fft.fftn(a, out=np.zeros((9, 5, 2), complex) if one else None, comm=comm)),
+        ("rank 1: Cannot cast complex128 to the output array of float64", lambda a, one, comm: fft.fftn(a, out=np.zeros(a.shape) if one else None, comm=comm)),
+        ("type differs: complex128 on rank 0, complex64 on rank 1", lambda a, one, comm: fft.fftn(a.astype("f4") if one else a, comm=comm)),
+        ("norm differs: backward on rank 0, ortho on rank 1", lambda a, one, comm: fft.fftn(a, norm="ortho" if one else None, comm=comm)),
+        ("function differs: fftn on rank 0, ifftn on rank 1", lambda a, one, comm: (fft.ifftn if one else fft.fftn)(a, comm=comm)),
+        ("number of axes differs: 3 on rank 0, 2 on rank 1", lambda a, one, comm: fft.fftn(a[..., 0] if one else a, comm=comm)),
+        ("shape of rows differs: (5, 2) on rank 0, (2, 5) on rank 1", lambda a, one, comm: fft.fftn(a.transpose(0, 2, 1) if one else a, comm=comm)),
+        ("s differs: None on rank 0, (7, 5, 2) on rank 1", lambda a, one, comm: fft.fftn(a, s=(7, 5, 2) if one else None, comm=comm)),
+        ("rank 0 has 3 of 6 rows, where it must have 2: numpy.array_split", lambda a, one, comm: fft.rfftn(a[:1] if one else a, comm=comm)),
+        # What all do.
+        ("rank 0 has 2 of 6 rows, where it must have 6: an array of one axis lies on the first rank", lambda a, one, comm: fft.fftn(a[:2, 0, 0], comm=comm)),
+        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.fftn(a, s=(7, 5, 4), comm=comm)),
+        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.fftn(a, s=(3, 5, 2), comm=comm)),
+        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.irfftn(a, s=(7, 5, 4), comm=comm)),
+        ("Invalid number of FFT data points (0)", lambda a, one, comm: fft.irfftn(a[:0], comm=comm)),
+        ("over several ranks all axes", lambda a, one, comm: fft.fftn(a[..., None], comm=comm)),
+        ("over several ranks all axes", lambda a, one, comm: fft.rfftn(a, axes=(2, 1, 0), comm=comm)),
+    ],
+)
+def test_what_one_rank_does_otherwise_is_the_same_error_of_all(text, call):
+    kind, said = told(3, lambda comm: call(part(FIELD, comm), comm.rank == 1, comm))
+    assert issubclass(kind, (TypeError, ValueError)) and text in said
+
+
+def test_a_warning_of_numpy_names_the_caller():
+    a = np.ones((4, 4))
+    for name in ("fftn", "ifftn", "rfftn", "irfftn"):
+        with pytest.warns(DeprecationWarning, match="`axes` should not be `None`") as caught:
+            getattr(fft, name)(a, s=(4, 4))
+        assert caught[0].filename == __file__
+
+
+def test_hermitian_signals_are_in_host_memory():
+    for function, dtype in [(fft.hfft, np.complex64), (fft.ihfft, np.float32)]:
+        with pytest.raises(TypeError, match="host memory"):
+            function(meshloom.asarray(np.ones(4, dtype)))
+
+
+SCIPYS = [
+    ("fftn", {"axes": 1}),
+    ("fftn", {"s": 3, "axes": 1}),
+    ("ifftn", {"s": 3}),
+    ("fftn", {"s": (3, 4)}),
+    ("rfftn", {"s": (3, 4)}),
+    ("irfftn", {"s": (3, 4)}),
+    ("irfftn", {"axes": 1}),
+    ("fftn", {"s": np.array([3, -1]), "axes": np.array([0, 1]), "workers": 2, "overwrite_x": True}),
+    ("fft2", {}),
+    ("rfft2", {"s": (2, 6)}),
+    ("irfft2", {"axes": (1, 0)}),
+    ("fft2", {"axes": None}),
+    ("rfft", {"n": 6, "axis": 0, "norm": "ortho"}),
+    ("hfft", {}),
+    ("fftn", {"axes": (1, 1)}),
+    ("rfftn", {"axes": (0, -2)}),
+    ("fftn", {"axes": 2}),
+    ("fftn", {"axes": "a"}),
+    ("fftn", {"s": (1, 2, 3, 4)}),
+    ("fftn", {"s": (1, 2), "axes": 0}),
+    ("fftn", {"s": (1, 0)}),
+    ("fftn", {"s": (1.5, 2)}),
+    ("rfftn", {"axes": ()}),
+    ("fftn", {"axes": ()}),
+    ("fft", {"plan": "one"}),
+]
+
+
+@pytest.mark.parametrize("name, arguments", SCIPYS)
+def test_scipys_functions_take_what_scipy_takes(name, arguments):
+    scipy_fft = pytest.importorskip("scipy.fft")
+    a = RNG.standard_normal((4, 5))
+    a = a if name[0] == "r" else a + 1j * RNG.standard_normal((4, 5))
+    call = lambda: getattr(scipy_fft, name)(a.copy(), **arguments)
+    try:
+        want = call()
+    except Exception as error:
+        with scipy_fft.set_backend(fft), pytest.raises(type(error)):
+            call()
+        return
+    with scipy_fft.set_backend(fft, only=True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(call(), want, False)
+
+
+def test_scipys_first_argument_has_its_name():
+    scipy_fft = pytest.importorskip("scipy.fft")
+    with scipy_fft.set_backend(fft, only=True):
+        close(scipy_fft.fft2(x=FIELD), np.fft.fft2(FIELD), False)
+
+
+def test_long_doubles_stay_scipys():
+    scipy_fft = pytest.importorskip("scipy.fft")
+    if np.finfo(np.longdouble).bits == 64:
+        pytest.skip("long doubles are doubles here")
+    a = RNG.standard_normal((3, 4)).astype(np.longdouble)
+    for name in ("fft", "rfft", "fftn", "irfftn"):
+        want = getattr(scipy_fft, name)(a)
+        with scipy_fft.set_backend(fft):
+            found = getattr(scipy_fft, name)(a)
+        assert found.dtype == want.dtype and np.array_equal(found, want)
+        with pytest.raises(TypeError, match="more digits"):
+            getattr(fft, name)(a)

@@ -235,6 +235,93 @@ def test_samples_that_have_not_converged_are_told_of():
     assert (reports[0].sample_steps, reports[0].unconverged_samples) == (4, 2)
 
 
+def line(n=4, factor=3.0, comm=None):
+    return op.pointwise(f"fn f(x: f32) -> f32 {{ return {factor} * x; }}", "f", op.Space(x=op.cells(n)), "y", comm=comm)
+
+
+def test_data_of_another_shape_are_refused():
+    image = op.pointwise("fn f(x: f32) -> f32 { return x; }", "f", op.Space(x=op.cells((4, 6))), "y")
+    data = np.zeros((4, 6))
+    for wrong in (data.T, data.ravel(), data.reshape(2, 12), np.zeros((4, 6, 2))):
+        for likelihood in (mi.Gaussian(wrong), mi.Poissonian(wrong), mi.StudentT(wrong, 3.0)):
+            with pytest.raises(ValueError, match=r"the model says numbers of the shape \(4, 6\)"):
+                likelihood.amend(image)
+    assert mi.Gaussian(data[None]).amend(image).degrees_of_freedom == 24
+    two = op.pointwise("fn f(x: f32) -> vec2<f32> { return vec2<f32>(x, 1.0); }", "f", op.Space(x=op.cells((4, 6))), "y")
+    assert mi.VariableCovarianceGaussian(data).amend(two).degrees_of_freedom == 24
+    with pytest.raises(ValueError, match="shape"):
+        mi.VariableCovarianceGaussian(data.T).amend(two)
+
+
+def test_a_fit_that_has_not_found_the_data_warns():
+    likelihood = mi.Gaussian(np.full(40, 50.0)).amend(line(40, 1.0))
+    # The prior of standard deviation 1 keeps half of the way: residuals are 25.
+    with pytest.warns(RuntimeWarning, match="chi-squared of the data is 6.2.*e2, where 0.00 to 4.24 are to be expected"):
+        mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=0)
+    with pytest.warns(RuntimeWarning, match="noise is less than was said"):
+        mi.optimize_kl(mi.Gaussian(np.zeros(400), 30.0).amend(line(400, 1.0)), n_total_iterations=1, n_samples=1)
+
+
+def test_counts_far_from_the_start_are_found():
+    counts = np.random.default_rng(1).poisson(1000 * np.exp(0.3 * np.sin(np.arange(40) / 7)))
+    rate = op.pointwise("fn f(x: f32) -> f32 { return exp(x); }", "f", op.Space(x=op.cells(40)), "rate")
+    samples, reports = mi.optimize_kl(mi.Poissonian(counts).amend(rate), n_total_iterations=3, n_samples=2)
+    assert reports[-1].reduced_chi_squared < 2.5 and not reports[-1].gave_up
+    assert np.abs(np.asarray(samples.mean(rate)) / counts - 1).max() < 0.1
+
+
+def test_a_filter_of_another_model_warns():
+    square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.Space(x=op.cells(4)), "y")
+    with pytest.warns(RuntimeWarning, match="not linear"):
+        mi.wiener_filter(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(square), np.ones(4))
+
+
+def test_ranks_that_set_up_different_fits_all_learn_of_it():
+    def fit(groups, **differ):
+        def body(comm):
+            group = mi.sample_groups(comm, groups)
+            own = {name: value(comm.rank) for name, value in differ.items()}
+            data = own.pop("data", np.arange(4.0))
+            if groups == 1 and comm.rank > 0:
+                data = data[:0]
+            mi.optimize_kl(mi.Gaussian(data).amend(line(comm=group)), n_total_iterations=1, **{"n_samples": 2, **own})
+
+        with pytest.raises(ValueError) as error:
+            meshloom.ranks(2, body)
+        return str(error.value)
+
+    for groups in (1, 2):
+        assert "rank 1 asks for another fit than rank 0: pairs (n_samples) is 3 there and 2 on rank 0" in fit(groups, n_samples=lambda rank: 2 + rank)
+        assert "sampling (sample_mode)" in fit(groups, sample_mode=lambda rank: ["linear_resample", "nonlinear_resample"][rank])
+        assert "seed" in fit(groups, seed=lambda rank: rank)
+    assert "energy of the data at the start" in fit(2, data=lambda rank: np.arange(4.0) + 9 * rank)
+
+
+def test_a_state_with_other_samples_or_more_iterations_is_refused(tmp_path):
+    likelihood, state = mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line()), {"odir": tmp_path / "state", "resume": True}
+    mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=1, **state)
+    for other, text in [((2, 3), "2 samples after 2 iterations, and this call asks for 6 after 2"), ((1, 1), "asks for 2 after 1")]:
+        with pytest.raises(ValueError, match=text):
+            mi.optimize_kl(likelihood, n_total_iterations=other[0], n_samples=other[1], **state)
+    samples, reports = mi.optimize_kl(likelihood, n_total_iterations=3, n_samples=3, **state)
+    assert (len(samples), len(reports)) == (6, 3)
+
+
+def test_messages_are_in_the_words_of_the_caller():
+    made, model = mi.CorrelatedFieldMaker(), line(8)
+    for error, text, wrong in [
+        (ValueError, r"it must be \(8,\)", lambda: model(np.zeros(7))),
+        (ValueError, r"gives <cells of \(8,\)> with sides \(8.0,\), the next one takes <cells of \(8,\)> with sides \(2.0,\)",
+         lambda: model.then(op.pointwise("fn f(y: f32) -> f32 { return y; }", "f", op.Space(y=op.cells(8, size=2.0)), "z"))),
+        (ValueError, "distances has 2 numbers for a group of 1 axes", lambda: made.add_fluctuations(8, (1.0, 1.0), (1.0, 0.5), (-3.0, 0.5))),
+        (ValueError, "offset_std must be a number or a pair", lambda: made.set_amplitude_total_offset(1, None)),
+        (TypeError, "offset_mean must be a number, not None", lambda: made.set_amplitude_total_offset(None, 1)),
+        (TypeError, "callback must be a function", lambda: mi.optimize_kl(mi.Gaussian(np.zeros(8)).amend(model), n_total_iterations=1, callback=3)),
+    ]:
+        with pytest.raises(error, match=text):
+            wrong()
+
+
 def test_fits_have_the_same_bits_on_any_number_of_ranks():
     def body(comm):
         likelihood, rate = problem(comm)

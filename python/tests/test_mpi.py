@@ -81,6 +81,43 @@ def test_fields_and_runs_equal_those_of_one_rank():
     assert np.array_equal(run.power.power, alone.power.power)
 
 
+def test_ranks_may_have_no_rows():
+    # Of a field of fewer rows than ranks, and of one axis.
+    field = np.random.default_rng(2).random((COMM.size - 1, 4, 4))
+    own = np.array_split(field, COMM.size)[COMM.rank]
+    modes = fft.rfftn(own, comm=COMM)
+    assert np.array_equal(together(modes), fft.rfftn(field))
+    assert np.array_equal(together(fft.irfftn(modes, comm=COMM)), fft.irfftn(fft.rfftn(field)))
+    for name in ("fftn", "ifftn"):
+        assert np.array_equal(together(getattr(fft, name)(own, comm=COMM)), getattr(fft, name)(field))
+    line = field[0, 0] if COMM.rank == 0 else np.zeros(0)
+    assert np.array_equal(together(fft.fftn(line, comm=COMM)), fft.fftn(field[0, 0]))
+    squares, names = meshloom.map(lambda n: (n * n, n.astype("U")), COMM.size - 1, gather=False, comm=COMM)
+    assert together(squares).tolist() == [n * n for n in range(COMM.size - 1)] and names.dtype.kind == "U"
+
+
+def test_what_one_rank_does_otherwise_is_the_same_error_of_all():
+    last = COMM.size - 1
+    one, field = COMM.rank == last, np.ones((2 * COMM.size, 4, 4), np.float32)
+    own = np.array_split(field, COMM.size)[COMM.rank]
+    own_comm = meshloom.asarray(own, comm=COMM).comm
+    for text, call in [
+        (f"rank {last - 1} has 2 of {2 * last} rows, where it must have 1", lambda: fft.rfftn(own[2 * one :], comm=COMM)),
+        (f"rank {last}: over several ranks all axes", lambda: fft.irfftn(own[None] if one else own, comm=COMM)),
+        (f"type differs: float32 on rank 0, float64 on rank {last}", lambda: fft.rfftn(own.astype("f8") if one else own, comm=COMM)),
+        (f"function differs: fftn on rank 0, ifftn on rank {last}", lambda: (fft.ifftn if one else fft.fftn)(own, comm=COMM)),
+        (f"rank {last}: division by zero", lambda: meshloom.map(lambda n: 1 / 0 if one else n, 9, comm=COMM)),
+        (f"rank {last}: chunk is 0", lambda: meshloom.map_reduce(abs, 9, chunk=1 - one, comm=COMM)),
+        (f"shape differs: .2,. on rank 0, .3,. on rank {last}", lambda: own_comm.allreduce(np.zeros(2 + one))),
+    ]:
+        with pytest.raises((ValueError, ZeroDivisionError), match=text) as caught:
+            call()
+        assert len(set(COMM.allgather(str(caught.value)))) == 1
+    # And the next call is none the worse.
+    assert own_comm.allreduce(np.int8(100)) == 100 * COMM.size
+    assert own_comm.bcast(COMM.rank, root=last) == last and own_comm.barrier() is None
+
+
 def test_maps_and_fits_equal_those_of_one_rank():
     assert np.array_equal(meshloom.map(lambda rows: 2 * rows, POINTS, chunk=50, comm=COMM), 2 * POINTS)
     sums = [meshloom.map_reduce(lambda rows: rows, POINTS, comm=comm) for comm in (COMM, None)]
@@ -116,3 +153,15 @@ def test_a_bad_value_of_one_rank_is_an_error_of_all():
         meshloom.KDTree(OWN, comm=COMM).query(OWN[:, : 3 - (COMM.rank == 1)])
     # And the next call is none the worse.
     assert np.array_equal(together(meshloom.sort(OWN, comm=COMM)), meshloom.sort(POINTS))
+
+
+def test_ranks_that_ask_for_different_things_are_told():
+    last = COMM.size - 1
+    for name, call in [
+        ("seed", lambda here: meshloom.simulate(8, box=32.0, steps=1, seed=1 + here, comm=COMM)),
+        ("noise", lambda here: meshloom.simulate(8, box=32.0, steps=1, noise=None if here else np.zeros((3, 8, 8)), comm=COMM)),
+        ("a_end", lambda here: meshloom.operators.simulation(8, a_end=1.0 - 0.5 * here, comm=COMM)),
+        ("mesh", lambda here: meshloom.power_spectrum(OWN, 1.0, mesh=8 + here, comm=COMM)),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} is .* on rank 0 and .* on rank {last}; it must be the same"):
+            call(COMM.rank == last)

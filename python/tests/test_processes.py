@@ -100,6 +100,29 @@ except KeyboardInterrupt:
     assert ended.stdout.strip() == "[3.0, -1.0]" and ended.returncode == 0, ended.stderr
 
 
+STUCK = {
+    # Each rank waits in a communicator in which the other one does nothing.
+    "for each other": "(lambda both: both[comm.rank].allgather(b''))((comm, comm.sample_groups(1)))",
+    "for nothing": "threading.Event().wait() if comm.rank == 0 else comm.allgather(b'')",
+}
+
+
+@pytest.mark.parametrize("how", STUCK)
+def test_an_interrupt_ends_ranks_that_wait_for_ever(how):
+    text = f"""
+import os, signal, threading, meshloom
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    meshloom.ranks(2, lambda comm: {STUCK[how]})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    # The process ends, which this waits for.
+    ended = run(text)
+    assert ended.stdout == "interrupted\n" and ended.returncode == 0, ended.stderr
+
+
 def test_without_a_driver_only_calls_fail():
     text = """
 import meshloom
@@ -216,7 +239,7 @@ points = np.random.default_rng(1).random((50, 3))
 field, tree = meshloom.asarray(np.ones(8, np.float32)), meshloom.KDTree(points)
 double = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.Space(x=op.cells(8)), "x")
 want = tree.query(points, k=2)[1]
-field.comm.lose_device()
+field.comm._lose_device()
 for call in (lambda: np.asarray(field), lambda: tree.query(points, k=2), lambda: np.asarray(double(field)), lambda: fft.rfft(field)):
     try:
         call()

@@ -23,7 +23,7 @@ use super::vector_space::{Reduction, Stream, VectorSpace};
 pub struct EvidenceBound {
     /// The bound, with `ln det(M)` as far as it was found.
     pub value: f64,
-    /// The standard error of its mean over samples.
+    /// The standard error of its mean over pairs of samples: infinite for one pair, which knows of no spread, and 0 without samples.
     pub error: f64,
     /// `ln det(M)` as far as it was found.
     pub log_determinant: f64,
@@ -55,13 +55,22 @@ pub fn evidence_bound<S: VectorSpace>(
         energies.push(likelihood.energy(space, &place)? + space.dot(&place, &place)? / 2.0);
     }
     let energies = groups.gather(&energies)?;
-    let terms = energies.len() as f64;
-    let mean = crate::map::tree::tree_sum(&energies) / terms;
-    let square = energies.iter().map(|energy| (energy - mean).powi(2)).sum::<f64>() / (terms - 1.0).max(1.0);
+    let mean = crate::map::tree::tree_sum(&energies) / energies.len() as f64;
     // What samples have more than their mean.
     let above = if samples.count() > 0 { space.len(&samples.position) as f64 / 2.0 } else { 0.0 };
     let found = log_determinant(space, likelihood, &samples.position, directions, tolerance)?;
-    Ok(EvidenceBound { value: above - mean - found.log_determinant / 2.0, error: (square / terms).sqrt(), ..found })
+    let value = above - mean - found.log_determinant / 2.0;
+    Ok(EvidenceBound { value, error: if samples.count() > 0 { error_over_pairs(&energies) } else { 0.0 }, ..found })
+}
+
+/// The standard error of the mean of the energies of mirrored pairs. The two of a pair are one draw, however many they look: what is odd in the residual has
+/// opposite signs in them, and what is even is the same.
+fn error_over_pairs(energies: &[f64]) -> f64 {
+    let pairs: Vec<f64> = energies.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
+    let count = pairs.len() as f64;
+    let mean = pairs.iter().sum::<f64>() / count;
+    let square: f64 = pairs.iter().map(|energy| (energy - mean).powi(2)).sum();
+    if pairs.len() > 1 { (square / (count - 1.0) / count).sqrt() } else { f64::INFINITY }
 }
 
 /// `ln det(M)` at a position.

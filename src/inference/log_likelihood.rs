@@ -52,6 +52,12 @@ pub trait LogLikelihood<S: VectorSpace> {
 
     /// Numbers of the data that count, over all ranks: masked ones do not.
     fn degrees_of_freedom(&self) -> u64;
+
+    /// Between what the mean square of [`normalized_residual`](Self::normalized_residual) is for samples of the posterior, where model and noise are right. `None`
+    /// where that is not known.
+    fn expected_chi_squared(&self) -> Option<[f64; 2]> {
+        None
+    }
 }
 
 /// The derivatives of a [`LogLikelihood`] at a point: with the Jacobian J of the model and the Fisher metric F of the data's distribution, `L = J^T sqrt(F)`

@@ -10,7 +10,7 @@
 //! | [`Prior`] | numbers of other distributions, as operators of standard normal ones |
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
-//! | [`wiener_filter`] | linear models with Gaussian noise, in one call |
+//! | [`wiener_filter`], [`WienerFilter`] | linear models with Gaussian noise, in one call |
 //! | [`evidence_bound`] | how probable the data are under a model |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
@@ -20,6 +20,7 @@
 //! | [`newton_cg`], [`conjugate_gradient`] | minimisers |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
 
+mod agreement;
 mod conjugate_gradient;
 mod convergence;
 mod correlated_field;
@@ -64,7 +65,7 @@ pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};
 pub use vector_space::{Host, Reduction, Share, Staged, Stream, VectorSpace};
-pub use wiener_filter::wiener_filter;
+pub use wiener_filter::{WienerFilter, wiener_filter};
 
 use crate::gpu::KernelSource;
 

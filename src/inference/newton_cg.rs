@@ -115,7 +115,9 @@ pub enum NewtonStop {
     Step,
     /// There were as many steps as are allowed.
     Iterations,
-    /// No step along what was found lowers the value: it is a minimum to rounding, or derivatives are wrong.
+    /// No step lowers the value, and the minimum is no further than it is wide: it is one to rounding.
+    Rounding,
+    /// No step along what was found lowers the value, though the minimum is further away: derivatives are wrong, or the value is far from a parabola here.
     NoDescent,
 }
 
@@ -151,14 +153,19 @@ pub struct NewtonOutcome<V> {
     pub stop: NewtonStop,
 }
 
-/// Trials of a line search at most, and the one after which it goes along the gradient.
+/// Trials of a line search that the reference makes, the one after which it goes along the gradient, and trials at most.
 const TRIALS: u32 = 9;
 const TURN: u32 = 6;
+const MOST_TRIALS: u32 = 60;
+
+/// How far from the minimum a place may be that counts as one: so many of its standard deviations, those of all directions together. Samples know a mean no better.
+const NEAR: f64 = 1.0;
 
 /// Minimises `objective` from `x` on; `watch` is told each step.
 ///
 /// A step `p` solves `M p = gradient`; it is halved until the value does not rise. After six halvings it is replaced by the best step along the
-/// gradient, and after three more of that the search is given up: the last place is kept.
+/// gradient, which is halved on until it promises less than values can tell: exponentials of what is far from the data need steps of a thousandth. Then the search
+/// is given up: the last place is kept. (The reference gives up after three trials along the gradient; what it finds by these is found here.)
 ///
 /// # Errors
 /// [`InferenceError::NotFinite`], and [`InferenceError::Options`]; what `objective` can fail with.
@@ -187,12 +194,15 @@ pub fn newton_cg<S: VectorSpace>(
         }
         // The derivatives of the next place take the memory of these.
         drop(at);
-        let Some(step) = descend(space, objective, &found, &gradient, cg.x)? else {
-            found.applications += cg.applications;
-            found.evaluations += u64::from(TRIALS);
-            found.steps += 1;
-            found.stop = NewtonStop::NoDescent;
-            break;
+        let step = match descend(space, objective, &found, &gradient, cg.x)? {
+            Search::Found(step) => step,
+            Search::Nothing { trials, apart } => {
+                found.applications += cg.applications;
+                found.evaluations += u64::from(trials);
+                found.steps += 1;
+                found.stop = if apart <= NEAR { NewtonStop::Rounding } else { NewtonStop::NoDescent };
+                break;
+            }
         };
         found.steps += 1;
         let applications = cg.applications + u64::from(step.trials > TURN);
@@ -228,6 +238,16 @@ struct Descent<'a, S: VectorSpace> {
     trials: u32,
 }
 
+/// What a line search finds.
+enum Search<'a, S: VectorSpace> {
+    Found(Descent<'a, S>),
+    /// No place with a smaller value after so many trials, though the minimum is `apart` away by what derivatives say: in standard deviations, `sqrt(g.M^-1 g)`.
+    Nothing {
+        trials: u32,
+        apart: f64,
+    },
+}
+
 /// Goes along `-direction`, or less far, until the value does not rise.
 fn descend<'a, S: VectorSpace>(
     space: &mut S,
@@ -235,15 +255,19 @@ fn descend<'a, S: VectorSpace>(
     from: &NewtonOutcome<S::Vector>,
     gradient: &S::Vector,
     mut direction: S::Vector,
-) -> Result<Option<Descent<'a, S>>, InferenceError> {
-    let mut scale = 1.0;
-    for trials in 1..=TRIALS {
+) -> Result<Search<'a, S>, InferenceError> {
+    // A fall of less is rounding.
+    let least = space.epsilon() * from.value.abs();
+    let (mut scale, mut apart, mut slope) = (1.0, 0.0, 0.0);
+    let mut trials = 0;
+    while trials < TRIALS || trials < MOST_TRIALS && scale * slope > least {
+        trials += 1;
         let mut x = space.copy(&from.x)?;
         space.axpby(-scale, &direction, 1.0, &mut x)?;
         // What is not finite is no descent, but for the first place of all.
         match objective.at(space, &x) {
             Ok((value, at)) if value <= from.value => {
-                return Ok(Some(Descent { x, value, at, direction, scale, trials }));
+                return Ok(Search::Found(Descent { x, value, at, direction, scale, trials }));
             }
             Ok(_) | Err(InferenceError::NotFinite { .. }) => {}
             Err(error) => return Err(error),
@@ -253,10 +277,12 @@ fn descend<'a, S: VectorSpace>(
             let (_, at) = objective.at(space, &from.x)?;
             let mut curved = space.like(gradient)?;
             at.metric(space, gradient, &mut curved)?;
-            let found = space.reduce(&[Reduction::Dot(gradient, gradient), Reduction::Dot(gradient, &curved)])?;
-            scale = 1.0;
-            space.axpby(found[0] / found[1], gradient, 0.0, &mut direction)?;
+            let what = [(gradient, gradient), (gradient, &curved), (gradient, &direction)];
+            let found = space.reduce(&what.map(|(a, b)| Reduction::Dot(a, b)))?;
+            let best = found[0] / found[1];
+            (scale, slope, apart) = (1.0, best * found[0], found[2].max(0.0).sqrt());
+            space.axpby(best, gradient, 0.0, &mut direction)?;
         }
     }
-    Ok(None)
+    Ok(Search::Nothing { trials, apart })
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::agreement::{self, Asked};
 use super::conjugate_gradient::CgOptions;
 use super::convergence::Convergence;
 use super::draw::{Draw, Drawing, Sampling};
@@ -14,11 +15,11 @@ use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
 use super::log_likelihood::LogLikelihood;
-use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, newton_cg};
+use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, newton_cg};
 use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
-use super::state::{Saved, StateFile};
+use super::state::{APART, Saved, StateFile};
 use super::tempered::Tempered;
 use super::vector_space::VectorSpace;
 
@@ -256,7 +257,8 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     /// Runs it from `start`. All ranks of all groups call it.
     ///
     /// # Errors
-    /// [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
+    /// [`InferenceError::Differ`] on all ranks where they have set up different fits; [`InferenceError::Options`], [`InferenceError::Groups`] and
+    /// [`InferenceError::Memory`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
     /// [`InferenceError::NotFinite`]; what the likelihood, the ranks, and files can fail with.
     pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
         let began = Instant::now();
@@ -289,8 +291,8 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             let Some(report) = saved.history.last() else { break };
             if self.groups.all().rank() == 0 {
                 // Its line says so.
-                let unconverged = report.sampling.unconverged > 0;
-                if unconverged { tracing::warn!("{report}") } else { tracing::info!("{report}") }
+                let is_doubtful = report.sampling.unconverged > 0 || report.stop == NewtonStop::NoDescent;
+                if is_doubtful { tracing::warn!("{report}") } else { tracing::info!("{report}") }
             }
             if (self.callback)(space, &saved.samples, report)?.is_break() {
                 end = FitEnd::Callback;
@@ -300,8 +302,47 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(Fit { samples: saved.samples, history: saved.history, end, drawn_in: saved.drawn_in })
     }
 
-    /// Refuses options that cannot be, of all iterations.
+    /// What this rank asks for, option by option: what decides which calls ranks make together, and the numbers that they make.
+    fn asked(&self) -> Vec<Asked> {
+        let all: Vec<IterationOptions> = (0..self.iterations).map(|iteration| (self.options)(iteration)).collect();
+        let each = |name, of: &dyn Fn(&IterationOptions) -> String| Asked { name, said: all.iter().map(of).collect() };
+        let one = |name, said: String| Asked { name, said: vec![said] };
+        vec![
+            one("iterations", self.iterations.to_string()),
+            one("likelihood", format!("{}, {} data", self.likelihood.name(), self.likelihood.degrees_of_freedom())),
+            one("seed", format!("{:?}", self.excitations)),
+            one("state", format!("{:?}", self.state)),
+            one("fit to go on from", self.before.as_ref().map_or(0, |before| before.history.len()).to_string()),
+            one("budget of time", if self.budget.is_some() { "given" } else { "none" }.into()),
+            one("budget of memory", if self.memory.is_some() { "given" } else { "none" }.into()),
+            each("pairs (n_samples)", &|options| options.pairs.to_string()),
+            each("sampling (sample_mode)", &|options| format!("{:?}", options.sampling)),
+            each("linear (draw_linear_kwargs)", &|options| format!("{:?}", options.linear)),
+            each("curve (nonlinearly_update_kwargs)", &|options| format!("{:?}", options.curve)),
+            each("position (kl_kwargs)", &|options| format!("{:?}", options.position)),
+            each("temperature", &|options| options.temperature.to_string()),
+            each("point estimates", &|options| format!("{:?}", options.point_estimates)),
+            each("constants", &|options| format!("{:?}", options.constants)),
+        ]
+    }
+
+    /// Refuses groups with other data, models or starts than the first one, as far as energies tell; a fit that goes on has met them before. All ranks call it.
+    fn compare(&self, space: &mut S, start: &S::Vector, square: f64) -> Result<(), InferenceError> {
+        if self.groups.count() == 1 || self.before.is_some() {
+            return Ok(());
+        }
+        let energy = match self.likelihood.energy(space, start) {
+            Err(InferenceError::NotFinite { .. }) => f64::INFINITY,
+            energy => energy?,
+        };
+        let apart = APART * self.likelihood.degrees_of_freedom() as f64;
+        agreement::of_numbers(self.groups.all(), "start", square, f64::from(f32::EPSILON) * square)?;
+        agreement::of_numbers(self.groups.all(), "energy of the data at the start", energy, apart)
+    }
+
+    /// Refuses ranks that ask for different fits, and options that cannot be, of all iterations.
     fn check(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
+        agreement::of_options(self.groups.all(), &self.asked())?;
         let mut most = 0;
         for iteration in 0..self.iterations {
             let options = (self.options)(iteration);
@@ -327,7 +368,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             return Err(InferenceError::Groups { groups, ranks, why });
         }
         let square = space.dot(start, start)?;
-        InferenceError::finite("the start's square", square).map(drop)
+        self.compare(space, start, InferenceError::finite("the start's square", square)?)
     }
 
     /// Whether the time is over, by the clock of rank 0.
@@ -375,7 +416,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
             newton_cg(space, &kl, position, &options.position, &mut watch)?
         };
-        let NewtonOutcome { x, value, steps, applications, .. } = found;
+        let NewtonOutcome { x, value, steps, applications, stop, .. } = found;
         samples.position = x;
         let mut history = before.history;
         let chi_squared = IterationReport::chi_squared(space, self.likelihood, self.groups, &samples)?;
@@ -386,6 +427,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             energy: value,
             steps,
             applications,
+            stop,
             chi_squared,
             seconds: began.elapsed().as_secs_f64(),
             idle: self.groups.idle(samples.terms()),

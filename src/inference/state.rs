@@ -12,6 +12,7 @@ use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
+use super::newton_cg::NewtonStop;
 use super::report::IterationReport;
 use super::samples::Samples;
 use super::state_layout::RowLayout;
@@ -29,12 +30,16 @@ pub(super) struct Saved<S: VectorSpace> {
 }
 
 /// The version of the file, and the numbers of a report.
-const VERSION: i64 = 3;
-const REPORT: usize = 10;
+const VERSION: i64 = 4;
+const REPORT: usize = 11;
+
+/// Ends of the position's steps, by their number in a report.
+const STOPS: [NewtonStop; 5] =
+    [NewtonStop::Value, NewtonStop::Step, NewtonStop::Iterations, NewtonStop::Rounding, NewtonStop::NoDescent];
 
 /// How far the energy may be from the one that was saved, for each datum. On the same device it is the same to the bit; on another one a model's values
 /// differ by their rounding, of f32 by this much where they are 10^4 times their noise. Data that differ by their noise change it by 1/2 each.
-const APART: f64 = 0.01;
+pub(super) const APART: f64 = 0.01;
 
 /// The file of a fit's state.
 pub(super) struct StateFile<'a, S: VectorSpace> {
@@ -218,16 +223,40 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
 }
 
 fn numbers(report: &IterationReport) -> [f64; REPORT] {
-    let IterationReport { iteration, samples, sampling, energy, steps, applications, chi_squared, seconds, idle: _ } =
-        report;
+    let IterationReport {
+        iteration,
+        samples,
+        sampling,
+        energy,
+        steps,
+        applications,
+        stop,
+        chi_squared,
+        seconds,
+        idle: _,
+    } = report;
     let Convergence { steps: most, unconverged } = *sampling;
+    let stop = STOPS.iter().position(|one| one == stop).unwrap_or_default() as f64;
     let [data, latent] = chi_squared.map(|chi_squared| chi_squared.unwrap_or(-1.0));
     let [steps, applications, most, unconverged] = [*steps, *applications, most, unconverged].map(|count| count as f64);
-    [f64::from(*iteration), *samples as f64, *energy, steps, applications, data, latent, *seconds, most, unconverged]
+    let seconds = *seconds;
+    [
+        f64::from(*iteration),
+        *samples as f64,
+        *energy,
+        steps,
+        applications,
+        data,
+        latent,
+        seconds,
+        most,
+        unconverged,
+        stop,
+    ]
 }
 
 fn report(numbers: &[f64; REPORT]) -> IterationReport {
-    let &[iteration, samples, energy, steps, applications, data, latent, seconds, most, unconverged] = numbers;
+    let &[iteration, samples, energy, steps, applications, data, latent, seconds, most, unconverged, stop] = numbers;
     IterationReport {
         iteration: iteration as u32,
         samples: samples as usize,
@@ -235,6 +264,7 @@ fn report(numbers: &[f64; REPORT]) -> IterationReport {
         energy,
         steps: steps as u64,
         applications: applications as u64,
+        stop: STOPS.get(stop as usize).copied().unwrap_or(NewtonStop::Iterations),
         chi_squared: [data, latent].map(|chi_squared| (chi_squared >= 0.0).then_some(chi_squared)),
         seconds,
         idle: 0,

@@ -466,7 +466,10 @@ mod tests {
 
     #[test]
     fn particle_types_are_named_with_the_way_to_choose() {
-        assert!(particle_type_text(None, &[0, 4, 5]).ends_with("those of types 0, 4 and 5 do: choose with --particle-type N"));
+        assert!(
+            particle_type_text(None, &[0, 4, 5])
+                .ends_with("those of types 0, 4 and 5 do: choose with --particle-type N")
+        );
         assert!(particle_type_text(Some(5), &[1]).starts_with("no particles of type 5 have coordinates (PartType5/"));
         assert!(particle_type_text(Some(5), &[1]).ends_with("(--particle-type 1)"));
         assert!(particle_type_text(None, &[]).ends_with("is it a snapshot of particles?"));

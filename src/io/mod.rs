@@ -97,7 +97,7 @@ pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
 #[cfg(feature = "cli")]
 pub use plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot_png_bytes};
-pub use shared_file::{Sealed, SharedFile, seal_whole, write_whole};
+pub use shared_file::{Sealed, SharedFile, check_replaceable, seal_whole, write_whole};
 pub use temporary::token;
 
 #[cfg(test)]

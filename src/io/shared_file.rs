@@ -1,6 +1,6 @@
 //! One output file that many ranks write and that appears only when it is complete.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,8 @@ use super::{IoError, cleanup, leftover};
 /// One output file that ranks write together, at byte offsets.
 ///
 /// - It is written under a hidden temporary name in the final directory, and renamed by rank 0's [`finish`](Self::finish).
-///   An older file of the final name stays as it is until then, so an output may even replace an input.
+///   An older file of the final name stays as it is until then, so an output may even replace an input. It must be one that may
+///   be written, and the new file has its permissions.
 /// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and token.
 /// - Ranges of different ranks must not overlap. Bytes that no rank writes are zero.
 /// - The caller synchronises: a barrier after `create`, and one between the others' `finish` and rank 0's.
@@ -34,17 +35,19 @@ impl SharedFile {
     /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is followed.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe or device has the name;
-    /// [`IoError::Create`] (missing or unwritable directory); [`IoError::Exists`] if the token was used before;
-    /// [`IoError::Write`]. Nothing is left behind after an error.
+    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe or device has the name; [`IoError::Protected`] if a
+    /// file has it that may not be written; [`IoError::Create`] (missing or unwritable directory); [`IoError::Exists`] if the
+    /// token was used before; [`IoError::Write`]. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
+        let older = older_permissions(&path)?;
         leftover::remove_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
         // From here on, dropping `shared` removes the file.
         let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes, creator: true };
         shared.keep_lock()?;
+        shared.take_over(older)?;
         shared.file()?.set_len(total_bytes).map_err(|e| shared.write_error(e))?;
         shared.write_at(0, header)?;
         Ok(shared)
@@ -59,6 +62,7 @@ impl SharedFile {
         mut make: impl FnMut(&Path) -> Result<(), IoError>,
     ) -> Result<Self, IoError> {
         let path = destination(path)?;
+        let older = older_permissions(&path)?;
         let temporary = temporary_name(&path, token);
         if temporary.exists() {
             return Err(IoError::Exists { path: temporary });
@@ -69,6 +73,7 @@ impl SharedFile {
         shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();
         shared.file = Some(file);
         shared.keep_lock()?;
+        shared.take_over(older)?;
         Ok(shared)
     }
 
@@ -154,6 +159,14 @@ impl SharedFile {
             self.lock = Some(self.file()?.try_clone().map_err(|e| self.write_error(e))?);
         }
         Ok(())
+    }
+
+    /// Gives a new file the permissions of the older one that it will replace: before there is anything in it to be read.
+    fn take_over(&self, older: Option<Permissions>) -> Result<(), IoError> {
+        match older {
+            Some(permissions) => self.file()?.set_permissions(permissions).map_err(|e| self.write_error(e)),
+            None => Ok(()),
+        }
     }
 
     fn write_error(&self, source: io::Error) -> IoError {
@@ -244,6 +257,28 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
     }
 }
 
+/// Checks that a file may be written at `path`, as far as one that is there forbids it: for whoever wants to know before the work.
+///
+/// # Errors
+/// [`IoError::Protected`], and those of [`SharedFile::create`] about the path.
+pub fn check_replaceable(path: impl AsRef<Path>) -> Result<(), IoError> {
+    older_permissions(&destination(path.as_ref())?).map(drop)
+}
+
+/// The permissions of the file at `path`, none where there is none. One that may not be written is an error: renaming, which
+/// asks for those of the directory alone, would replace it all the same.
+fn older_permissions(path: &Path) -> Result<Option<Permissions>, IoError> {
+    // Who may write is for the system to say. Opening without truncating changes nothing.
+    match OpenOptions::new().write(true).open(path).and_then(|file| file.metadata()) {
+        Ok(found) => Ok(Some(found.permissions())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.is_file() => {
+            Err(IoError::Protected { path: path.to_path_buf() })
+        }
+        Err(error) => Err(IoError::create(path, path, error)),
+    }
+}
+
 /// Flushes the directory entry of the new name to the disk where the system can. A failure is ignored, as the data are
 /// safe.
 fn sync_directory(path: &Path) {
@@ -292,6 +327,30 @@ mod tests {
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(scratch.names(), ["out"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_has_the_permissions_of_the_older_one() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let scratch = Scratch::new();
+        let (path, link) = (scratch.path().join("out"), scratch.path().join("link"));
+        std::os::unix::fs::symlink("out", &link).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        write_whole(&path, b"first").unwrap();
+        for wanted in [0o600, 0o640, 0o755, 0o666] {
+            fs::set_permissions(&path, Permissions::from_mode(wanted)).unwrap();
+            let file = SharedFile::create(&link, 3, b"", "t").unwrap();
+            // Nobody may read of the new file what was kept from them of the old one.
+            assert_eq!(mode(&file.temporary), wanted);
+            SharedFile::open(&link, "t").unwrap().write_at(0, b"new").unwrap();
+            file.finish().unwrap();
+            assert_eq!((mode(&path), fs::read(&path).unwrap()), (wanted, b"new".to_vec()));
+        }
+        check_replaceable(&path).unwrap();
+        check_replaceable(scratch.path().join("none")).unwrap();
+        assert!(matches!(check_replaceable(scratch.path()), Err(IoError::NotAFile { .. })));
     }
 
     #[test]

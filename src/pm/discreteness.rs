@@ -60,6 +60,31 @@ impl Config {
         let on_nodes = self.window == Window::Cic && self.false_wave().is_none();
         Ok(on_nodes && self.start_displacement(power)? < SMALL_DISPLACEMENT)
     }
+
+    /// What the user of a run should know that goes ahead although its numbers spoil its physics, one sentence each: of a [false wave](Self::false_wave), and
+    /// of [growth from displacements beside nodes](Self::grows_off_nodes).
+    ///
+    /// # Errors
+    /// As [`start_displacement`](Self::start_displacement).
+    pub fn warnings(&self, power: &LinearPower) -> Result<Vec<String>, CosmologyError> {
+        let Config { particles, mesh, .. } = self;
+        let mut said = Vec::new();
+        if let Some(wave) = self.false_wave() {
+            said.push(format!(
+                "a mesh of {mesh} cells along an axis is no whole multiple of {particles} particles: their lattice makes a false wave of {wave} times the \
+                 fundamental mode, which grows as if it were structure; take a mesh of {}, or a number of particles that divides {mesh}",
+                2 * particles
+            ));
+        }
+        if self.grows_off_nodes(power)? {
+            said.push(format!(
+                "particles move by {:.2} cells of the mesh before the first step: with the window cic structure will grow by some 10 % too fast from so \
+                 little; take the window tsc",
+                self.start_displacement(power)?
+            ));
+        }
+        Ok(said)
+    }
 }
 
 #[cfg(test)]
@@ -113,5 +138,18 @@ mod tests {
             assert!(other.grows_off_nodes(&power).unwrap());
             assert!(!Config { window: Window::Tsc, ..other }.grows_off_nodes(&power).unwrap());
         }
+    }
+
+    #[test]
+    fn sound_runs_have_no_warnings_and_others_say_what_to_take() {
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        let of = |config: Config| config.warnings(&power).unwrap();
+        assert_eq!(of(Config::default()), [""; 0]);
+        let [aliased] = &of(Config { particles: 96, box_size: 960.0, ..Config::default() })[..] else { panic!("one") };
+        assert!(aliased.contains("false wave of 32 times") && aliased.contains("take a mesh of 192"), "{aliased}");
+        let large = Config { box_size: 640.0, ..Config::default() };
+        let [early] = &of(large.clone())[..] else { panic!("one") };
+        assert!(early.contains("0.09 cells") && early.contains("take the window tsc"), "{early}");
+        assert_eq!(of(Config { window: Window::Tsc, ..large }), [""; 0]);
     }
 }

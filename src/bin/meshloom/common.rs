@@ -7,12 +7,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, Options, cache_directory};
 use meshloom::grid::Grid;
-use meshloom::io::{IoError, is_hdf5, printable_path};
+use meshloom::io::{IoError, check_replaceable, is_hdf5, printable_path};
 use meshloom::{Context, Error, Launch, launch_with_code};
 use serde_json::Value;
 
-use crate::coordinates::Coordinates;
+use crate::coordinates;
 use crate::failure::Failure;
+use crate::same_call;
 use crate::terminal;
 
 /// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
@@ -101,10 +102,14 @@ impl Common {
         }
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &Error| Failure::from(error).code();
-        let ranks = launch_with_code(how, &options, code, |mut context| match fits(context.comm.size()) {
-            // All ranks have this error, so that they end together, which under MPI keeps the exit code.
-            Err(wrong) => Ok((context.comm.rank(), Err(wrong))),
-            Ok(()) => body(&mut context).map(|value| (context.comm.rank(), value)),
+        let ranks = launch_with_code(how, &options, code, |mut context| {
+            let rank = context.comm.rank();
+            // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
+            let called = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
+            match called {
+                Err(wrong) => Ok((rank, Err(wrong))),
+                Ok(()) => body(&mut context).map(|value| (rank, value)),
+            }
         });
         match ranks {
             Ok(values) => values
@@ -184,16 +189,16 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
     // Parts of a snapshot are called as the one that was given, but for a number.
     let may_be_part = output.extension() == input.extension() && output.exists();
-    let parts =
-        if may_be_part && is_hdf5(input) { Coordinates::open(input).map(|points| points.paths()).ok() } else { None };
+    let parts = if may_be_part && is_hdf5(input) { coordinates::files(input).ok() } else { None };
     parts.unwrap_or_else(|| vec![input.into()])
 }
 
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
-/// with the name of an input (of any file of a snapshot), which it would replace, or of another output. (`fft` may replace its input, and asks for each alone.)
+/// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written. (`fft` may
+/// replace its input, and asks for each alone.)
 ///
 /// # Errors
-/// [`Failure::Usage`].
+/// [`Failure::Usage`]; [`Failure::Failed`] for a file that may not be written.
 pub fn check_files<'a>(
     inputs: impl IntoIterator<Item = &'a Path>,
     outputs: impl IntoIterator<Item = &'a Path>,
@@ -216,7 +221,7 @@ pub fn check_files<'a>(
             return Err(Failure::Usage(format!("{path}: two outputs are the same file; give two names")));
         }
     }
-    Ok(())
+    Ok(outputs.iter().filter(|output| output.is_file()).try_for_each(check_replaceable)?)
 }
 
 /// Checks before the work that the output file can be created.

@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "hdf5")]
-use meshloom::io::hdf5::Snapshot;
+use meshloom::io::hdf5::{Snapshot, snapshot_paths};
 use meshloom::io::{Dtype, IoError, NpyFile, is_hdf5};
+
+use crate::particle_type::ParticleType;
 
 /// What is known of the universe that points are in, at their moment.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +26,15 @@ pub enum Coordinates {
 }
 
 impl Coordinates {
-    /// Reads the header. The kind of the file follows from its name and its first bytes.
+    /// Reads the header. The kind of the file follows from its name and its first bytes; of a snapshot particles of one type are
+    /// taken.
     ///
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64; [`IoError::NoHdf5`] for snapshots in a build
     /// without HDF5.
-    pub fn open(path: &Path) -> Result<Self, IoError> {
+    pub fn open(path: &Path, particles: ParticleType) -> Result<Self, IoError> {
         if is_hdf5(path) {
-            return Self::open_hdf5(path);
+            return Self::open_hdf5(path, particles);
         }
         let file = NpyFile::open(path)?;
         file.points()?;
@@ -43,12 +46,12 @@ impl Coordinates {
     }
 
     #[cfg(feature = "hdf5")]
-    fn open_hdf5(path: &Path) -> Result<Self, IoError> {
-        Snapshot::open(path).map(Coordinates::Snapshot)
+    fn open_hdf5(path: &Path, particles: ParticleType) -> Result<Self, IoError> {
+        particles.open(path).map(Coordinates::Snapshot)
     }
 
     #[cfg(not(feature = "hdf5"))]
-    fn open_hdf5(path: &Path) -> Result<Self, IoError> {
+    fn open_hdf5(path: &Path, _: ParticleType) -> Result<Self, IoError> {
         Err(IoError::NoHdf5 { path: path.into() })
     }
 
@@ -58,15 +61,6 @@ impl Coordinates {
             Coordinates::Npy(file) => file.path(),
             #[cfg(feature = "hdf5")]
             Coordinates::Snapshot(snapshot) => snapshot.path(),
-        }
-    }
-
-    /// The files: one, or those of a snapshot that has several.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        match self {
-            Coordinates::Npy(file) => vec![file.path().into()],
-            #[cfg(feature = "hdf5")]
-            Coordinates::Snapshot(snapshot) => snapshot.paths().map(PathBuf::from).collect(),
         }
     }
 
@@ -188,6 +182,21 @@ impl Coordinates {
         values.truncate((elements.end - elements.start) as usize);
         Ok(values)
     }
+}
+
+/// The files of the input at `path`: it, or all those of the snapshot that it is of.
+///
+/// # Errors
+/// Those of the files.
+#[cfg(feature = "hdf5")]
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, IoError> {
+    if is_hdf5(path) { snapshot_paths(path) } else { Ok(vec![path.into()]) }
+}
+
+/// Without the feature there are no snapshots.
+#[cfg(not(feature = "hdf5"))]
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, IoError> {
+    Ok(vec![path.into()])
 }
 
 /// Adds what a snapshot has besides an array of points.

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use crate::catalogue;
 use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
+use crate::output_name::check_name;
+use crate::particle_type::ParticleType;
 use crate::phases::Phases;
 use crate::point_values::PointValues;
 use crate::points::{PointFile, Sides, sides};
@@ -64,6 +66,8 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = By::Count)]
     order: By,
     #[command(flatten)]
+    particles: ParticleType,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -91,7 +95,7 @@ impl Arguments {
     }
 
     /// Attributes that were given: the name, whether it has a value for each axis, and the file.
-    fn attributes(&self) -> impl Iterator<Item = (&'static str, bool, &Path)> {
+    fn attributes(&self) -> impl Iterator<Item = (&'static str, bool, &Path)> + Clone {
         let given = [
             ("mass", false, &self.masses),
             ("velocity", true, &self.velocities),
@@ -143,12 +147,12 @@ struct Inputs {
 impl Inputs {
     /// Opens them; the inner error is one of the options.
     fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
-        let points = PointFile::open(&arguments.points)?;
+        let points = PointFile::open(&arguments.points, arguments.particles)?;
         let mut attributes = Vec::new();
         for (name, per_axis, path) in arguments.attributes() {
             let shape = [points.count(), points.dims() as u64];
             let shape = if per_axis { &shape[..] } else { &shape[..1] };
-            attributes.push((name, PointValues::open(path, name, shape)?));
+            attributes.push((name, PointValues::open(path, arguments.particles, name, shape)?));
         }
         let densities = spheres::overdensities(&arguments.overdensity);
         let asked = densities.iter().flatten().any(|density| !matches!(density, Overdensity::Mean(_)));
@@ -194,7 +198,11 @@ impl Inputs {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [arguments.points.as_path()].into_iter().chain(arguments.attributes().map(|(_, _, path)| path));
-    check_files(inputs, [Some(arguments.output.as_path()), arguments.labels.as_deref()].into_iter().flatten())?;
+    let outputs = [Some(arguments.output.as_path()), arguments.labels.as_deref()];
+    check_files(inputs.clone(), outputs.into_iter().flatten())?;
+    check_name(&arguments.output, &["npz", "hdf5", "h5"])?;
+    arguments.labels.as_deref().map_or(Ok(()), |labels| check_name(labels, &["npy"]))?;
+    arguments.particles.check(inputs)?;
     if cfg!(not(feature = "hdf5")) && is_hdf5_name(&arguments.output) {
         return Err(Failure::Usage(format!(
             "--output: {}; or name an .npz",

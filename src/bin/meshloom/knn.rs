@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         list: None,
         output: &arguments.output,
+        extensions: &["npz"],
     };
     command.run(|| Ok(()), |work, ()| search(work, arguments))
 }

@@ -41,6 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         list: None,
         output: &arguments.output,
+        extensions: &["npz"],
     };
     let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
     let within = RadiusQuery { radius: arguments.radius, which, rows: RowOrder::Input };

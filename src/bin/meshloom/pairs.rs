@@ -9,6 +9,7 @@ use meshloom::points::neighbors::{Bins, NeighborError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::output_name::TABLE;
 use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]
@@ -78,6 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
         list: Some(&arguments.bins),
         output: &arguments.output,
+        extensions: &TABLE,
     };
     command.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
 }

@@ -9,6 +9,8 @@ use meshloom::comm::Communicator;
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5};
 
+use crate::particle_type::ParticleType;
+
 /// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses or velocities of a snapshot in
 /// HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
 /// unit.
@@ -38,9 +40,9 @@ impl PointValues {
     ///
     /// # Errors
     /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
-    pub fn open(path: &Path, name: &str, shape: &[u64]) -> Result<Self, IoError> {
+    pub fn open(path: &Path, particles: ParticleType, name: &str, shape: &[u64]) -> Result<Self, IoError> {
         let file = if is_hdf5(path) && ["mass", "velocity"].contains(&name) {
-            Self::open_hdf5(path, name, shape)?
+            Self::open_hdf5(path, particles, name, shape)?
         } else {
             let file = NpyFile::open(path)?;
             file.expect_shape(shape)?;
@@ -64,8 +66,8 @@ impl PointValues {
     }
 
     #[cfg(feature = "hdf5")]
-    fn open_hdf5(path: &Path, name: &str, shape: &[u64]) -> Result<ValueFile, IoError> {
-        let snapshot = Snapshot::open(path)?;
+    fn open_hdf5(path: &Path, particles: ParticleType, name: &str, shape: &[u64]) -> Result<ValueFile, IoError> {
+        let snapshot = particles.open(path)?;
         let found =
             if name == "mass" { vec![snapshot.count()] } else { vec![snapshot.count(), snapshot.dims() as u64] };
         if found != shape {
@@ -87,7 +89,7 @@ impl PointValues {
     }
 
     #[cfg(not(feature = "hdf5"))]
-    fn open_hdf5(path: &Path, _: &str, _: &[u64]) -> Result<ValueFile, IoError> {
+    fn open_hdf5(path: &Path, _: ParticleType, _: &str, _: &[u64]) -> Result<ValueFile, IoError> {
         Err(IoError::NoHdf5 { path: path.into() })
     }
 

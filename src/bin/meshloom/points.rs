@@ -12,6 +12,8 @@ use meshloom::{Context, Error};
 
 use crate::coordinates::{Coordinates, Universe};
 use crate::failure::Failure;
+use crate::far_outside::FarOutside;
+use crate::particle_type::ParticleType;
 use crate::terminal;
 
 /// The value of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
@@ -74,12 +76,12 @@ pub struct PointFile {
 const PIECE: u64 = 1 << 20;
 
 impl PointFile {
-    /// Reads the header.
+    /// Reads the header; of a snapshot particles of one type are taken.
     ///
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64.
-    pub fn open(path: &Path) -> Result<Self, IoError> {
-        let file = Coordinates::open(path)?;
+    pub fn open(path: &Path, particles: ParticleType) -> Result<Self, IoError> {
+        let file = Coordinates::open(path, particles)?;
         let [count, dims] = file.shape();
         Ok(PointFile { file, count, dims: dims as usize })
     }
@@ -157,7 +159,7 @@ impl PointFile {
     }
 
     /// This rank's points in `domain`, on its device. All ranks call it. Rank 0 warns where rounding to f32 blurs the
-    /// order of neighbours.
+    /// order of neighbours, and of points far outside of the box.
     ///
     /// # Errors
     /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
@@ -165,21 +167,26 @@ impl PointFile {
     pub fn read(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Error> {
         let comm = &context.comm.clone();
         let rows = self.rows(comm);
-        let mut rounding = Rounding::new(self.dims);
-        let found = self.upload(&mut context.recorder, domain, &rows, &mut rounding);
+        // Rounded up: a point that is one side away in the numbers of the file is no more than that.
+        let sides: Vec<f64> =
+            (0..self.dims).map(|axis| domain.side(axis).map_or(0.0, |side| side.next_up().into())).collect();
+        let mut looked_at = LookedAt { rounding: Rounding::new(self.dims), outside: FarOutside::new(&sides) };
+        let found = self.upload(&mut context.recorder, domain, &rows, &mut looked_at);
         let found = match found {
             Err(Error::Particles(error)) => Err(error),
             Err(error) => return Err(error),
             Ok(cloud) => Ok(cloud),
         };
         let cloud = Cloud::agreed(comm, rows.end - rows.start, found).map_err(|error| self.named(error))?;
+        looked_at.outside.warn(comm, self.file.path(), self.count)?;
         if self.file.dtype() == Dtype::F64
-            && let Some(axis) = rounding.affected_axis(comm, self.count)?
+            && let Some(axis) = looked_at.rounding.affected_axis(comm, self.count)?
             && comm.rank() == 0
         {
             terminal::complain(&format!(
                 "meshloom: warning: {}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
-                 neighbours, whose order may be lost; move the points nearer to the origin",
+                 neighbours, whose order may be lost; along open axes subtract a common origin from the points in f64 first, \
+                 before anything rounds them to f32",
                 printable_path(self.file.path())
             ));
         }
@@ -191,7 +198,7 @@ impl PointFile {
         recorder: &mut Recorder,
         domain: &Domain,
         rows: &Range<u64>,
-        rounding: &mut Rounding,
+        looked_at: &mut LookedAt,
     ) -> Result<Cloud, Error> {
         let dims = self.dims as u64;
         let len = (rows.end - rows.start) * dims;
@@ -204,10 +211,13 @@ impl PointFile {
             if self.file.dtype() == Dtype::F64 {
                 let wide = self.file.read_f64(elements)?;
                 let narrow = domain.narrow(&wide, first - rows.start)?;
-                rounding.add(&wide, &narrow, domain);
+                looked_at.rounding.add(&wide, &narrow, domain);
+                looked_at.outside.add(&wide);
                 recorder.upload(&positions, at, &narrow)?;
             } else {
-                recorder.upload(&positions, at, &self.file.read_f32(elements)?)?;
+                let narrow = self.file.read_f32(elements)?;
+                looked_at.outside.add(&narrow);
+                recorder.upload(&positions, at, &narrow)?;
             }
         }
         Ok(Cloud::new(recorder, domain, positions)?)
@@ -228,6 +238,12 @@ impl PointFile {
             error => error.into(),
         }
     }
+}
+
+/// What coordinates are looked at for while they are read: what is worth a warning.
+struct LookedAt<'a> {
+    rounding: Rounding,
+    outside: FarOutside<'a>,
 }
 
 /// How far rounding to f32 moves coordinates, compared with the distance between points.

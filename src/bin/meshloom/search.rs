@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
+use crate::output_name::check_name;
+use crate::particle_type::ParticleType;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
@@ -24,6 +26,8 @@ pub struct SearchOptions {
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
+    #[command(flatten)]
+    particles: ParticleType,
     #[command(flatten)]
     pub common: Common,
 }
@@ -55,6 +59,8 @@ pub struct SearchCommand<'a> {
     pub list: Option<&'a Path>,
     /// The file to write.
     pub output: &'a Path,
+    /// Extensions that say its format.
+    pub extensions: &'a [&'a str],
 }
 
 /// The input files of a command, opened.
@@ -85,8 +91,10 @@ impl SearchCommand<'_> {
         search: impl Fn(&mut RankSearch, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
         let common = &self.options.common;
-        let queries = self.queries.map(|(_, path)| path);
-        check_files([self.options.points.as_path()].into_iter().chain(queries).chain(self.list), [self.output])?;
+        let points = [self.options.points.as_path()].into_iter().chain(self.queries.map(|(_, path)| path));
+        check_files(points.clone().chain(self.list), [self.output])?;
+        check_name(self.output, self.extensions)?;
+        self.options.particles.check(points)?;
         common.refuse_grid()?;
         common.before_launch(prepare().and_then(|_| Ok(self.open()?)))?.transpose()?;
         let report = common.launch_together(|context| {
@@ -114,8 +122,9 @@ impl SearchCommand<'_> {
 
     /// Opens the files; the inner error is one of the options.
     fn open(&self) -> Result<Result<SearchInputs, Failure>, IoError> {
-        let points = PointFile::open(&self.options.points)?;
-        let queries = self.queries.map(|(_, path)| PointFile::open(path)).transpose()?;
+        let particles = self.options.particles;
+        let points = PointFile::open(&self.options.points, particles)?;
+        let queries = self.queries.map(|(_, path)| PointFile::open(path, particles)).transpose()?;
         let dims = points.dims();
         if let (Some(queries), Some((_, path))) = (&queries, self.queries)
             && queries.dims() != dims

@@ -13,6 +13,8 @@ use meshloom::{Context, Error};
 
 use crate::common::{Common, check_files, writable};
 use crate::failure::Failure;
+use crate::output_name::check_name;
+use crate::particle_type::ParticleType;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
@@ -28,13 +30,17 @@ pub struct Arguments {
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     #[command(flatten)]
+    particles: ParticleType,
+    #[command(flatten)]
     common: Common,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_files([arguments.points.as_path()], [arguments.output.as_path()])?;
+    check_name(&arguments.output, &["npy"])?;
+    arguments.particles.check([arguments.points.as_path()])?;
     arguments.common.refuse_grid()?;
-    if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points))? {
+    if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points, arguments.particles))? {
         file.domain(arguments.size.as_ref())?;
     }
     let report = arguments.common.launch_together(|context| sort(context, arguments))?;
@@ -48,7 +54,7 @@ fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_jso
     if comm.rank() == 0 {
         writable(&arguments.output)?;
     }
-    let file = PointFile::open(&arguments.points)?;
+    let file = PointFile::open(&arguments.points, arguments.particles)?;
     let domain = match file.domain(arguments.size.as_ref()) {
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),

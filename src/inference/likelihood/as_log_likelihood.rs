@@ -42,6 +42,10 @@ impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
     fn degrees_of_freedom(&self) -> u64 {
         Likelihood::degrees_of_freedom(self)
     }
+
+    fn expected_chi_squared(&self) -> Option<[f64; 2]> {
+        Likelihood::expected_chi_squared(self)
+    }
 }
 
 impl<'w> LogLikelihoodAt<Worker<'w>> for LikelihoodAt {

@@ -19,8 +19,31 @@ pub(super) struct Density {
     pub transformation: Option<Model>,
     /// Data minus model over the standard deviation of noise.
     pub residual: Option<Model>,
+    /// What its squares are like where model and noise are right.
+    pub squares: Squares,
     /// Data that count.
     pub count: u64,
+}
+
+/// What squares of residuals are like where model and noise are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Squares {
+    /// Those of standard normal numbers: mean 1, variance 2.
+    Normal,
+    /// Mean 1; but where hardly anything is counted most are far below, and few far above.
+    Counts,
+    /// Few of them decide their mean.
+    Wild,
+}
+
+impl Squares {
+    fn of(kind: &str) -> Self {
+        match kind {
+            "gaussian" | "gaussian_inferred" => Squares::Normal,
+            "poisson" => Squares::Counts,
+            _ => Squares::Wild,
+        }
+    }
 }
 
 /// Data on the device and the weights that they have: each its own, or one.
@@ -115,6 +138,7 @@ fn with_coordinates(
         root: transformation.clone(),
         transformation: Some(transformation),
         residual: Some(function("residual", &texts.residual)?),
+        squares: Squares::of(kind),
         count: data.total(worker)?,
         space,
     })
@@ -203,6 +227,7 @@ fn of_two(
         root: Model::new(LocalRoot::diagonal(factors)),
         transformation: transformation.map(|body| vector("transformation", body)).transpose()?,
         residual: Some(weighted.function(&space, "residual", ["vec2<f32>", "f32"], residual)?),
+        squares: Squares::of(kind),
         count: data.total(worker)?,
         space,
     })
@@ -257,6 +282,7 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
         root: Model::new(LocalRoot::categorical(step("right")?, step("left")?)),
         transformation: None,
         residual: None,
+        squares: Squares::Wild,
         count: data.total(worker)?,
         space,
     })

@@ -25,7 +25,7 @@ use crate::operators::{Field, Model, Space, Worker};
 use super::error::InferenceError;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
-use density::Density;
+use density::{Density, Squares};
 use term::{Term, TermAt};
 
 /// The kernels.
@@ -192,6 +192,20 @@ impl Likelihood {
     /// Data that count, of all data sets and ranks.
     pub fn degrees_of_freedom(&self) -> u64 {
         self.terms.iter().map(|term| term.density.count).sum()
+    }
+
+    /// Between what reduced chi-squared is for samples of the posterior where model and noise are right: a sample and the truth are then alike for the data, so it is 1
+    /// to five standard errors `sqrt(2 / n)` for n data, and a factor of two beyond that is left to approximations. Counts may be rare, so nothing is too small
+    /// for them. `None` with Student's t distribution, whose few outliers decide, and without residuals.
+    pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
+        let terms: Vec<_> = self.terms.iter().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
+        if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
+            return None;
+        }
+        let n: u64 = terms.iter().map(|one| one.count).sum();
+        let error = 5.0 * (2.0 / n as f64).sqrt();
+        let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
+        Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 
     /// The energy. Waits for the device.

@@ -22,8 +22,8 @@ pub struct Argument {
 /// A function of the values of fields at one place.
 ///
 /// - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
-///   other functions of the text, constants, and all builtin functions of floats. Loops, integers (but for constant indices), variables outside
-///   and stores into them are refused with the line.
+///   other functions of the text, constants, and the builtin functions of floats and their vectors. Loops, integers (but for constant indices), matrices
+///   (with `determinant` and `transpose`), variables outside and stores into them, `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16` are refused with the line.
 /// - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
 /// - Where a function has no derivative, `abs` at 0 has 0, `min` and `max` take the first at a tie.
 /// - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.

@@ -136,6 +136,7 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
     super::reference::check(arguments.settings.reference)?;
     if let Some(path) = &arguments.save {
         crate::common::check_files([], [path.as_path()])?;
+        crate::output_name::check_name(path, &["json"])?;
         crate::common::writable(path)?;
     }
     let measured = arguments.settings.common.launch_together(|context| measure(context, arguments))?;

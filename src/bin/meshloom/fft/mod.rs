@@ -16,6 +16,7 @@ use meshloom::{Context, Error};
 
 use crate::common::{check_files, writable};
 use crate::failure::Failure;
+use crate::output_name::check_name;
 use crate::phases::Phases;
 pub use arguments::Arguments;
 use arguments::{NORMS, PRECISIONS, word};
@@ -32,6 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A spectrum may take the place of its field: it gets that name when all is read and written.
     check_files([arguments.input()], [])?;
     check_files([], [arguments.output()])?;
+    check_name(arguments.output(), &["npy"])?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),

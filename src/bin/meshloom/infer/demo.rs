@@ -65,7 +65,7 @@ pub fn seal(
     let comm = context.comm.clone();
     let grid = common.process_grid(grids.padded, comm.size())?;
     let mut worker = Worker::new(context, grid)?;
-    let (regular, _, signal) = model_of(&mut worker, grids, parameters, true)?;
+    let (regular, _, signal) = model_of(&mut worker, grids, &parameters.hyper, true)?;
     let mut latent = Field::new(worker.gpu(), signal.domain())?;
     worker.white_noise(Stream::new(parameters.seed, TRUTH, 0, 0), &mut latent)?;
     // Hyper-parameters stay what is expected of them.

@@ -1,6 +1,7 @@
 //! `meshloom infer`: the posterior of a correlated field from data on a regular grid.
 
 mod demo;
+mod offset;
 mod outputs;
 mod parameters;
 mod picture;
@@ -12,8 +13,8 @@ use std::path::PathBuf;
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::inference::{
-    CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, IterationOptions, NewtonOptions, OptimizeKl, Progress,
-    SampleGroups, Sampling, Stream, VectorSpace,
+    CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, NewtonOptions, OptimizeKl,
+    Progress, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::io::OutputDir;
 use meshloom::operators::{Field, Worker};
@@ -28,7 +29,7 @@ use crate::phases::Phases;
 use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
-use parameters::{Kind, Noise, RunParameters};
+use parameters::{HyperParameters, Kind, Noise, RunParameters};
 use problem::{Grids, Problem, look};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -111,7 +112,8 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     phases.done("start");
     let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let (fit, memory) = asked.fit(&mut worker, &state, &bar, &mut phases)?;
+    let fitted = asked.fit(&mut worker, &state, &bar, &mut phases);
+    let (fit, memory) = fitted.map_err(|error| overflowed(error, &problem))?;
     bar.finish_and_clear();
     phases.done("inference");
     let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
@@ -133,13 +135,39 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
     report["seconds"] = json!(phases.finish());
+    let expected = problem.likelihood.expected_chi_squared();
+    let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
+    warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
+    let said = warnings.iter().map(|warning| warning.trim_start_matches("meshloom: warning: "));
+    report["warnings"] = json!(said.collect::<Vec<_>>());
     outputs.publish(&report, files)?;
-    let warning = convergence::warning(last, "give more --sample-steps");
-    if let Some(warning) = warning.filter(|_| all.rank() == 0) {
-        terminal::complain(&warning);
+    if all.rank() == 0 {
+        warnings.iter().for_each(|warning| terminal::complain(warning));
     }
     drop(directory);
     Ok(Ok(report))
+}
+
+/// What to do where data and prior are far apart.
+fn remedy(problem: &Problem) -> String {
+    let HyperParameters { offset_mean, offset_std: [offset_std, _], fluctuations: [fluctuations, _], .. } =
+        problem.hyper;
+    format!(
+        "a priori the field varies by {fluctuations} around {:.3e}, and as a whole by {offset_std}: where data or noise are powers of ten from that, give --set \
+         fluctuations=MEAN,STD, --set offset_std=MEAN,STD and --set offset_mean=NUMBER of their size; where noise is far below the signal --mode geovi, whose samples \
+         are bent; else more --iterations, or --noise as it is",
+        offset_mean.unwrap_or_default()
+    )
+}
+
+/// An error of numbers that have left those of f32, with what the user of a command can do about it. The same kind of error on every rank.
+fn overflowed(error: Error, problem: &Problem) -> Error {
+    match error {
+        Error::Inference(InferenceError::NotFinite { what, value }) => {
+            InferenceError::Invalid { what: format!("{what} is {value}"), why: remedy(problem) }.into()
+        }
+        error => error,
+    }
 }
 
 /// The most samples of an iteration, each sign one; without samples the position is one.
@@ -212,7 +240,7 @@ impl Asked<'_> {
         all.all_reduce(&mut bytes, Op::Sum)?;
         Ok(json!({
             "command": "infer", "version": env!("CARGO_PKG_VERSION"),
-            "parameters": parameters.object(kind, lognormal),
+            "parameters": parameters.object((kind, lognormal), &problem.hyper),
             "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
             "data_that_count": problem.likelihood.degrees_of_freedom(),
             "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),

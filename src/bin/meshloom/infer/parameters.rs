@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Print the options of the run, defaults included, as a file for --config, and do nothing else
     #[arg(long)]
     pub print_config: bool,
-    /// A hyper-parameter: offset_mean=2, slope=-3,0.5, asperity=none
+    /// A hyper-parameter: offset_mean=2 (or data: where the data are, which is the default), slope=-3,0.5, asperity=none
     #[arg(long, value_name = "NAME=MEAN,STD", allow_hyphen_values = true)]
     set: Vec<String>,
     /// Make data first, counts of 64 x 64 cells, and infer from them
@@ -99,7 +99,7 @@ struct RunOptions {
     #[serde(default, with = "crate::seed")]
     seed: Option<u64>,
     #[arg(skip)]
-    offset_mean: Option<f64>,
+    offset_mean: Option<Offset>,
     #[arg(skip)]
     offset_std: Option<Hyper>,
     #[arg(skip)]
@@ -152,6 +152,21 @@ enum Hyper {
     Word(String),
 }
 
+/// The mean of the field as it is written: a number, or `data`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
+enum Offset {
+    Number(f64),
+    Word(String),
+}
+
+impl Offset {
+    /// That of the data.
+    fn of_data() -> Self {
+        Offset::Word("data".into())
+    }
+}
+
 /// Which density data have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -163,7 +178,8 @@ pub enum Kind {
 /// Hyper-parameters: mean and standard deviation of each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HyperParameters {
-    pub offset_mean: f64,
+    /// None until the data have said where they are.
+    pub offset_mean: Option<f64>,
     pub offset_std: [f64; 2],
     pub fluctuations: [f64; 2],
     pub slope: [f64; 2],
@@ -196,6 +212,7 @@ pub struct RunParameters {
     pub memory: Option<u64>,
     pub seed: u64,
     pub resume: bool,
+    /// As far as they are said.
     pub hyper: HyperParameters,
 }
 
@@ -245,8 +262,9 @@ impl Arguments {
             merged.set(words)?;
         }
         if self.demo {
-            // Some seven counts a cell.
-            merged.offset_mean = merged.offset_mean.or(Some(2.0));
+            // Some seven counts a cell, since there are no data yet that could say.
+            let given = merged.offset_mean.filter(|offset| *offset != Offset::of_data());
+            merged.offset_mean = given.or(Some(Offset::Number(2.0)));
             merged.likelihood = Some("poisson".into());
         }
         Ok(merged.with_defaults())
@@ -262,7 +280,7 @@ impl Arguments {
         let pair = |pair| Some(Hyper::Pair(pair));
         let optional = |pair: Option<[f64; 2]>| Some(pair.map_or_else(|| Hyper::Word("none".into()), Hyper::Pair));
         let options = RunOptions {
-            offset_mean: Some(hyper.offset_mean),
+            offset_mean: Some(hyper.offset_mean.map_or_else(Offset::of_data, Offset::Number)),
             offset_std: pair(hyper.offset_std),
             fluctuations: pair(hyper.fluctuations),
             slope: pair(hyper.slope),
@@ -294,13 +312,16 @@ impl RunOptions {
     fn set(&mut self, words: &str) -> Result<(), Failure> {
         let wrong = || {
             usage(format!(
-                "--set {words}: write NAME=MEAN,STD, as slope=-3,0.5, with one of offset_mean (a number), offset_std, fluctuations, slope, flexibility \
-                 or asperity (also none)"
+                "--set {words}: write NAME=MEAN,STD, as slope=-3,0.5, with one of offset_mean (a number, or data), offset_std, fluctuations, slope, \
+                 flexibility or asperity (also none)"
             ))
         };
         let (name, value) = words.split_once('=').ok_or_else(wrong)?;
         if name == "offset_mean" {
-            self.offset_mean = Some(value.trim().parse().map_err(|_| wrong())?);
+            self.offset_mean = Some(match value.trim() {
+                "data" => Offset::of_data(),
+                value => Offset::Number(value.parse().map_err(|_| wrong())?),
+            });
             return Ok(());
         }
         let numbers: Option<Vec<f64>> = value.split(',').map(|number| number.trim().parse().ok()).collect();
@@ -342,10 +363,16 @@ impl RunOptions {
             None if default.is_none() => Ok(None),
             given => pair(name, given, default.unwrap_or_default(), true).map(Some),
         };
-        let offset_mean = self.offset_mean.unwrap_or(0.0);
-        if !offset_mean.is_finite() {
-            return Err(usage(format!("offset_mean is {offset_mean}; it must be a finite number")));
-        }
+        let offset_mean = match &self.offset_mean {
+            Some(Offset::Number(number)) if number.is_finite() => Some(*number),
+            Some(Offset::Number(number)) => {
+                return Err(usage(format!("offset_mean is {number}; it must be a finite number, or data")));
+            }
+            Some(Offset::Word(word)) if word != "data" => {
+                return Err(usage(format!("offset_mean is `{word}`; it must be a number, or data")));
+            }
+            _ => None,
+        };
         Ok(HyperParameters {
             offset_mean,
             offset_std: pair("offset_std", &self.offset_std, [1.0, 0.5], true)?,
@@ -465,9 +492,9 @@ impl RunParameters {
     }
 
     /// All that decides the result.
-    pub fn object(&self, kind: Kind, lognormal: bool) -> Value {
+    pub fn object(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let mut object = self.problem(kind, lognormal);
+        let mut object = self.problem((kind, lognormal), hyper);
         object["data"] = path(&self.data).into();
         object["exposure"] = path(&self.exposure).into();
         object["mask"] = path(&self.mask).into();
@@ -487,12 +514,12 @@ impl RunParameters {
     }
 
     /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.
-    pub fn problem(&self, kind: Kind, lognormal: bool) -> Value {
+    pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.noise { Some(sigma) } else { None };
         json!({
             "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => "student-t" },
             "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances,
-            "pad": self.pad, "seed": self.seed, "hyper_parameters": self.hyper,
+            "pad": self.pad, "seed": self.seed, "hyper_parameters": hyper,
         })
     }
 }

@@ -14,7 +14,8 @@ use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
 use meshloom::pm::fingerprint;
 use serde_json::Value;
 
-use super::parameters::{Kind, Noise, RunParameters};
+use super::offset::Observed;
+use super::parameters::{HyperParameters, Kind, Noise, RunParameters};
 use crate::failure::Failure;
 
 /// The grid of the data, and that of the field, which is longer unless it is periodic.
@@ -130,6 +131,8 @@ pub struct Problem {
     /// What the likelihood sees before exposure and mask, on the field's grid.
     pub signal: Model,
     pub likelihood: Likelihood,
+    /// What is known of the field before, with the mean that the data have said where nothing else was.
+    pub hyper: HyperParameters,
     /// What tells it from others: its parameters and fingerprints of its files.
     pub identity: Value,
 }
@@ -168,7 +171,7 @@ impl Files<'_> {
             let len = (elements.end - elements.start) as usize;
             if let Some(at) = (own..own + len).find(wrong) {
                 let index = self.grids.index(elements.start + (at - own) as u64);
-                let why = format!("element {index} is {}; {wanted}, or mask it", values[at]);
+                let why = format!("element {index} is {}; {wanted}", values[at]);
                 return Err(InferenceError::Invalid { what: printable_path(path).to_string(), why }.into());
             }
         }
@@ -190,9 +193,9 @@ impl Files<'_> {
     /// Exposures of counts, or noise of each value, where a file has them.
     fn beside(&self, parameters: &RunParameters, kind: Kind, mask: &[bool]) -> Result<Option<Vec<f64>>, Error> {
         let (path, wanted, least) = match (kind, &parameters.exposure, &parameters.noise) {
-            (Kind::Poisson, Some(path), _) => (path, "exposures are 0 or more", 0.0),
+            (Kind::Poisson, Some(path), _) => (path, "exposures are 0 or more, or mask it", 0.0),
             (Kind::Gaussian | Kind::StudentT, _, Some(Noise::File(path))) => {
-                (path, "noise is positive", f64::MIN_POSITIVE)
+                (path, "noise is positive, or mask it", f64::MIN_POSITIVE)
             }
             _ => return Ok(None),
         };
@@ -210,7 +213,9 @@ impl Files<'_> {
         }
         if let Some(path) = path {
             let values = self.read(path)?;
-            self.check(path, &values, &mask, "a mask is of 0 and 1", |value| value == 0.0 || value == 1.0)?;
+            self.check(path, &values, &mask, "a mask is of 0 and 1, or of booleans", |value| {
+                value == 0.0 || value == 1.0
+            })?;
             mask.iter_mut().zip(values).for_each(|(own, value)| *own &= value == 1.0);
         }
         Ok(mask)
@@ -218,8 +223,7 @@ impl Files<'_> {
 }
 
 /// The prior of the field.
-fn prior(parameters: &RunParameters, shape: [u64; 3]) -> FieldPrior {
-    let hyper = &parameters.hyper;
+fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
         of: Spectrum::Power,
         fluctuations: hyper.fluctuations,
@@ -230,7 +234,7 @@ fn prior(parameters: &RunParameters, shape: [u64; 3]) -> FieldPrior {
     let axes = [0, 1, 2].map(|a| shape[a] > 1);
     FieldPrior {
         name: String::new(),
-        offset_mean: hyper.offset_mean,
+        offset_mean: hyper.offset_mean.unwrap_or_default(),
         offset_std: hyper.offset_std,
         axes: vec![AxesPrior { name: String::new(), axes, amplitude }],
     }
@@ -246,11 +250,11 @@ fn regular_of(worker: &Worker<'_>, grids: &Grids) -> RegularGrid {
 pub fn model_of(
     worker: &mut Worker<'_>,
     grids: &Grids,
-    parameters: &RunParameters,
+    hyper: &HyperParameters,
     lognormal: bool,
 ) -> Result<(RegularGrid, CorrelatedField, Model), Error> {
     let regular = regular_of(worker, grids);
-    let field = CorrelatedField::new(worker, &regular, &prior(parameters, grids.padded))?;
+    let field = CorrelatedField::new(worker, &regular, &prior(hyper, grids.padded))?;
     let text = if lognormal {
         "fn signal(s: f32) -> f32 { return exp(s); }"
     } else {
@@ -273,37 +277,42 @@ impl Problem {
         grids: Grids,
         (data, kind, lognormal): (&Path, Kind, bool),
     ) -> Result<Self, Error> {
-        let (regular, field, signal) = model_of(worker, &grids, parameters, lognormal)?;
-        let files = Files { grids: &grids, part: regular.part() };
+        let files = Files { grids: &grids, part: regular_of(worker, &grids).part() };
         let values = files.read(data)?;
         let mask = files.mask(parameters.mask.as_deref())?;
+        let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
+            Kind::Poisson => {
+                ("counts are whole numbers from 0 on, or mask it", |count| count >= 0.0 && count.fract() == 0.0)
+            }
+            _ => ("data are finite numbers, or mask it", |_| true),
+        };
+        files.check(data, &values, &mask, wanted, is_sound)?;
+        let beside = files.beside(parameters, kind, &mask)?;
+        let uniform = if let Some(Noise::Number(sigma)) = parameters.noise { sigma } else { 1.0 };
+        let mut hyper = parameters.hyper.clone();
+        if hyper.offset_mean.is_none() {
+            let seen = (0..values.len()).filter(|&at| mask[at]);
+            let seen: Vec<_> = seen.map(|at| (values[at], beside.as_ref().map_or(uniform, |each| each[at]))).collect();
+            hyper.offset_mean = Some(Observed { kind, lognormal, values: &seen }.offset(worker.comm())?);
+        }
+        let (regular, field, signal) = model_of(worker, &grids, &hyper, lognormal)?;
         let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
         let leaf = Leaf::cells(&regular);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
-        let beside = files.beside(parameters, kind, &mask)?;
-        let mut identity = parameters.problem(kind, lognormal);
+        let mut identity = parameters.problem((kind, lognormal), &hyper);
         let marked: Vec<f64> = mask.iter().map(|counts| f64::from(u8::from(*counts))).collect();
         for (name, values) in [("data", Some(&values)), ("mask", Some(&marked)), ("beside", beside.as_ref())] {
             let mark = values.map(|values| files.fingerprint(worker.comm(), values)).transpose()?;
             identity["fingerprints"][name] = mark.into();
         }
-        let noise = match (&beside, &parameters.noise) {
-            (Some(each), _) => NoiseLevel::Each(each),
-            (None, Some(Noise::Number(sigma))) => NoiseLevel::Uniform(*sigma),
-            _ => NoiseLevel::Uniform(1.0),
-        };
-        let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
-            Kind::Poisson => ("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0),
-            _ => ("data are finite numbers", |_| true),
-        };
-        files.check(data, &values, &mask, wanted, is_sound)?;
+        let noise = beside.as_deref().map_or(NoiseLevel::Uniform(uniform), NoiseLevel::Each);
         let likelihood = match kind {
             Kind::Poisson => Likelihood::poisson(worker, &given, beside.as_deref())?,
             Kind::Gaussian => Likelihood::gaussian(worker, &given, noise)?,
             Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
         };
         let likelihood = likelihood.amend(&signal)?;
-        Ok(Problem { grids, regular, field, signal, likelihood, identity })
+        Ok(Problem { grids, regular, field, signal, likelihood, hyper, identity })
     }
 }
 

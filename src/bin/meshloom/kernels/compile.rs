@@ -20,6 +20,18 @@ pub enum Stage {
     Hlsl,
 }
 
+impl Stage {
+    /// Extensions of files in the language.
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Stage::Wgsl => &["wgsl", "txt"],
+            Stage::Spirv => &["spv"],
+            Stage::Msl => &["metal", "msl", "txt"],
+            Stage::Hlsl => &["hlsl", "txt"],
+        }
+    }
+}
+
 /// A kernel in a language.
 pub enum Output {
     Text(String),

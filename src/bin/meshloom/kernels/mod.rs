@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::common::check_files;
 use crate::failure::Failure;
+use crate::output_name::check_name;
 use crate::terminal;
 use compile::{Output, Stage, parse};
 use profile::Shape;
@@ -37,15 +38,17 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let stage = arguments.stage.unwrap_or(Stage::Wgsl);
     if let Some(path) = &arguments.output {
         check_files([], [path.as_path()])?;
+        check_name(path, stage.extensions())?;
     }
     let shape = Shape::of_profile(&arguments.profile)?;
     let kernels = named(meshloom::kernels())?;
     let Some(name) = &arguments.name else { return list(&kernels, &shape, arguments) };
     let (_, source) = &kernels[find(&kernels, name)?];
     let text = wgsl(source, &shape)?;
-    let output = match arguments.stage.unwrap_or(Stage::Wgsl) {
+    let output = match stage {
         Stage::Wgsl => Output::Text(text),
         stage => parse(&text).and_then(|module| module.write(stage)).map_err(|why| failed(source, &why))?,
     };

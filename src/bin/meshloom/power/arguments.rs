@@ -6,6 +6,7 @@ use clap::Args;
 use meshloom::mesh::Window;
 
 use crate::common::Common;
+use crate::particle_type::ParticleType;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -41,6 +42,8 @@ pub struct Arguments {
     /// Line of sight: quadrupole and hexadecapole of the power follow as P2 and P4
     #[arg(long, value_name = "x|y|z", value_parser = ["x", "y", "z"])]
     pub multipoles: Option<String>,
+    #[command(flatten)]
+    pub particles: ParticleType,
     #[command(flatten)]
     pub common: Common,
 }

@@ -10,6 +10,7 @@ use meshloom::mesh::Window;
 use super::arguments::{Arguments, is_box};
 use crate::coordinates::Coordinates;
 use crate::failure::Failure;
+use crate::particle_type::ParticleType;
 
 /// The box of the call, else that of a snapshot's header.
 fn box_of(arguments: &Arguments, file: &InputFile) -> Result<[f64; 3], Failure> {
@@ -51,9 +52,9 @@ impl InputFile {
     }
 }
 
-pub fn open(path: &Path) -> Result<(InputFile, Content), IoError> {
+pub fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content), IoError> {
     let (source, shape) = if is_hdf5(path) {
-        let points = Coordinates::open(path)?;
+        let points = Coordinates::open(path, particles)?;
         let shape = points.shape().to_vec();
         (InputFile::Snapshot(points), shape)
     } else {

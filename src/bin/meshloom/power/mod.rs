@@ -14,16 +14,17 @@ use meshloom::{Context, Error};
 
 use crate::common::{check_files, writable};
 use crate::failure::Failure;
+use crate::output_name::{TABLE, check_name};
 use crate::phases::Phases;
 pub use arguments::Arguments;
 use measurement::{Content, InputFile, Measurement, open};
 use modes::{MeshTransform, modes_of};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    check_files(
-        [Some(&arguments.input), arguments.cross.as_ref()].into_iter().flatten().map(PathBuf::as_path),
-        [arguments.output.as_path()],
-    )?;
+    let inputs = [Some(&arguments.input), arguments.cross.as_ref()].into_iter().flatten().map(PathBuf::as_path);
+    check_files(inputs.clone(), [arguments.output.as_path()])?;
+    check_name(&arguments.output, &TABLE)?;
+    arguments.particles.check(inputs)?;
     if let Some(inputs) = arguments.common.before_launch(Inputs::open(arguments))? {
         inputs.measurements(arguments)?;
     }
@@ -43,7 +44,7 @@ struct Inputs(Vec<(InputFile, Content)>);
 impl Inputs {
     fn open(arguments: &Arguments) -> Result<Self, IoError> {
         let paths = [Some(&arguments.input), arguments.cross.as_ref()];
-        Ok(Inputs(paths.into_iter().flatten().map(|path| open(path)).collect::<Result<_, _>>()?))
+        Ok(Inputs(paths.into_iter().flatten().map(|path| open(path, arguments.particles)).collect::<Result<_, _>>()?))
     }
 
     /// What is measured of each.

@@ -9,6 +9,7 @@ use meshloom::io::IoError;
 use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast};
 
 use super::measurement::{Content, InputFile, Measurement};
+use crate::far_outside::FarOutside;
 use crate::phases::Phases;
 
 /// A mesh of one rank and its transform.
@@ -145,7 +146,10 @@ fn point_modes(
     let (positions, _) = values.as_chunks::<3>();
     let points = PointsInCells::distribute(transform.recorder, &comm, grid, mesh, size, positions);
     let mut points = points.map_err(|error| in_file(error, measurement))?;
+    let mut outside = FarOutside::new(&size);
+    outside.add(&values);
     drop(values);
+    outside.warn(&comm, measurement.path, count)?;
     phases.done("distribute");
     let painter = Painter::new(window);
     let modes = transform.modes_of_points(&points, &painter, phases)?;

@@ -14,6 +14,8 @@ const VECTORS: u64 = 12;
 
 pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
     let (_, config) = density(parameters)?;
+    let warnings =
+        parameters.universe.power().and_then(|power| config.warnings(&power)).map_err(meshloom::Error::from)?;
     let ranks = common.ranks();
     let groups = parameters.groups.unwrap_or(1);
     if !ranks.is_multiple_of(groups) {
@@ -31,14 +33,15 @@ pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
         terminal::print_object(&json!({
             "command": "reconstruct", "estimate": true, "ranks": ranks, "groups": groups,
             "memory": { "least": least, "most": most, "states": states, "particles": memory.particles, "mesh": memory.mesh, "vectors": vectors },
-            "forces": { "run": memory.forces, "metric": metric },
+            "forces": { "run": memory.forces, "metric": metric }, "warnings": warnings,
         }))
     } else {
+        let warnings: String = warnings.iter().map(|said| format!("warning: {said}\n")).collect();
         terminal::print(&format!(
             "{ranks} rank(s) in {groups} group(s) of samples; of the largest rank:\n\
              memory {}: {memory}, {} for vectors\n\
              up to {} where there is room to keep the runs of {samples} samples\n\
-             a product with the metric takes {metric} forces of {}^3 cells, a run {}\n",
+             a product with the metric takes {metric} forces of {}^3 cells, a run {}\n{warnings}",
             bytes(least),
             bytes(vectors),
             bytes(most),

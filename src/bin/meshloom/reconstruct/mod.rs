@@ -76,6 +76,10 @@ fn reconstruct(
     let state = State::new(out, found, parameters.sampling());
     state.prepare(&all, &problem.identity, each)?;
     phases.done("start");
+    let warnings = problem.config.warnings(&parameters.universe.power()?)?;
+    if all.rank() == 0 {
+        warnings.iter().for_each(|said| terminal::complain(&format!("meshloom: warning: {said}")));
+    }
     let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {
         Ok(fitted) => fitted,
         Err(failure) => return Ok(Err(failure)),
@@ -86,6 +90,7 @@ fn reconstruct(
     phases.done("output");
     report["host_seconds"] = phases.host_seconds(&outputs.all)?.into();
     report["seconds"] = json!(phases.finish());
+    report["warnings"] = warnings.into();
     outputs.publish(&report, files)?;
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
     let warning = convergence::warning(fitted.fit.history.last(), advice);

@@ -9,7 +9,6 @@ mod options;
 mod outputs;
 mod parameters;
 mod snapshots;
-mod warnings;
 
 use std::path::{Path, PathBuf};
 
@@ -95,7 +94,7 @@ fn simulate(
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
     phases.done("start");
-    if context.comm.rank() == 0 && !common.quiet {
+    if context.comm.rank() == 0 {
         parameters.warnings.iter().for_each(|said| terminal::complain(&format!("meshloom: warning: {said}")));
     }
 

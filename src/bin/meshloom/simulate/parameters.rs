@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
-use super::warnings::warnings;
 use crate::evolution::{Evolution, count};
 use crate::failure::Failure;
 use crate::spheres;
@@ -225,7 +224,7 @@ impl RunParameters {
         if parameters.linking.is_some() {
             parameters.halos_are_possible(&power)?;
         }
-        parameters.warnings = warnings(&config, &power).map_err(Error::from)?;
+        parameters.warnings = config.warnings(&power).map_err(Error::from)?;
         Ok(parameters)
     }
 

@@ -1,0 +1,48 @@
+//! `--particle-type`: which particles of snapshots are read.
+
+use std::path::Path;
+
+use clap::Args;
+#[cfg(feature = "hdf5")]
+use meshloom::io::IoError;
+#[cfg(feature = "hdf5")]
+use meshloom::io::hdf5::Snapshot;
+use meshloom::io::is_hdf5;
+
+use crate::failure::Failure;
+
+/// The type of the particles that are read of all snapshots of a call.
+#[derive(Args, Clone, Copy, Default)]
+pub struct ParticleType {
+    /// Take the particles of PartTypeN of a snapshot (Gadget: 0 gas, 1 dark matter, 4 stars, 5 black holes) [default: 1, else the
+    /// only type that is there]
+    #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=5))]
+    number: Option<u8>,
+}
+
+impl ParticleType {
+    /// Refuses the option in a call without a snapshot.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+        if self.number.is_none() || inputs.into_iter().any(is_hdf5) {
+            return Ok(());
+        }
+        let why =
+            "--particle-type chooses among the particles of a snapshot in HDF5, and no input is one; leave it out";
+        Err(Failure::Usage(why.into()))
+    }
+
+    /// Opens a snapshot.
+    ///
+    /// # Errors
+    /// Those of the file.
+    #[cfg(feature = "hdf5")]
+    pub fn open(self, path: &Path) -> Result<Snapshot, IoError> {
+        match self.number {
+            Some(number) => Snapshot::open_type(path, number.into()),
+            None => Snapshot::open(path),
+        }
+    }
+}
