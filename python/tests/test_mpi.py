@@ -163,5 +163,5 @@ def test_ranks_that_ask_for_different_things_are_told():
         ("a_end", lambda here: meshloom.operators.simulation(8, a_end=1.0 - 0.5 * here, comm=COMM)),
         ("mesh", lambda here: meshloom.power_spectrum(OWN, 1.0, mesh=8 + here, comm=COMM)),
     ]:
-        with pytest.raises(ValueError, match=f"{name} is .* on rank 0 and .* on rank {last}; it must be the same"):
+        with pytest.raises(ValueError, match=f"{name} differs: .* on rank 0, .* on rank {last}; it must be the same"):
             call(COMM.rank == last)

@@ -1,6 +1,6 @@
-//! Where the data are: the mean that the field has a priori, where nothing else is said.
+//! Where the data are: the mean that the field has a priori with `offset_mean = "data"`.
 //!
-//! A prior far from the data would have to be bent to them by its other hyper-parameters, through places where neither samples nor steps are worth anything.
+//! A prior far from the data has to be bent to them by its other hyper-parameters, through places where neither samples nor steps are worth anything.
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};

@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Print the options of the run, defaults included, as a file for --config, and do nothing else
     #[arg(long)]
     pub print_config: bool,
-    /// A hyper-parameter: offset_mean=2 (or data: where the data are, which is the default), slope=-3,0.5, asperity=none
+    /// A hyper-parameter: offset_mean=2 (or data: where these are), slope=-3,0.5, asperity=none
     #[arg(long, value_name = "NAME=MEAN,STD", allow_hyphen_values = true)]
     set: Vec<String>,
     /// Make data first, counts of 64 x 64 cells, and infer from them
@@ -178,7 +178,7 @@ pub enum Kind {
 /// Hyper-parameters: mean and standard deviation of each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HyperParameters {
-    /// None until the data have said where they are.
+    /// None where the data are to say where they are, until they have.
     pub offset_mean: Option<f64>,
     pub offset_std: [f64; 2],
     pub fluctuations: [f64; 2],
@@ -371,7 +371,8 @@ impl RunOptions {
             Some(Offset::Word(word)) if word != "data" => {
                 return Err(usage(format!("offset_mean is `{word}`; it must be a number, or data")));
             }
-            _ => None,
+            Some(Offset::Word(_)) => None,
+            None => Some(0.0),
         };
         Ok(HyperParameters {
             offset_mean,

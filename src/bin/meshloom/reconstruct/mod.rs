@@ -90,12 +90,15 @@ fn reconstruct(
     phases.done("output");
     report["host_seconds"] = phases.host_seconds(&outputs.all)?.into();
     report["seconds"] = json!(phases.finish());
-    report["warnings"] = warnings.into();
-    outputs.publish(&report, files)?;
+    let last = fitted.fit.history.last();
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
-    let warning = convergence::warning(fitted.fit.history.last(), advice);
-    if let Some(warning) = warning.filter(|_| outputs.all.rank() == 0) {
-        terminal::complain(&warning);
+    let mut of_fit: Vec<String> = convergence::warning(last, advice).into_iter().collect();
+    of_fit.extend(convergence::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
+    let said = of_fit.iter().map(|warning| warning.trim_start_matches("meshloom: warning: ").to_owned());
+    report["warnings"] = warnings.into_iter().chain(said).collect::<Vec<String>>().into();
+    outputs.publish(&report, files)?;
+    if outputs.all.rank() == 0 {
+        of_fit.iter().for_each(|warning| terminal::complain(warning));
     }
     drop(directory);
     Ok(Ok(report))
