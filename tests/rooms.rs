@@ -24,8 +24,8 @@ const LIBRARY: &[&[&str]] = &[
 /// The same among points.
 const POINTS: &[&[&str]] = &[
     &["error"],
-    &["domain"],
-    &["cloud", "curve", "rows"],
+    &["domain", "rows"],
+    &["cloud", "curve"],
     &["extent", "u64_array"],
     &["sort", "tree"],
     &["ghosts"],

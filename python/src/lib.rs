@@ -51,8 +51,8 @@ mod _native {
     use crate::correlated_field::{NativeCorrelatedField, correlated_field};
     #[pymodule_export]
     use crate::cosmology::{
-        comoving_distance, growth, growth_rate, halo_mass_function, linear_power, nonlinear_power, particle_mass, sigma,
-        usual_cosmology,
+        comoving_distance, growth, growth_rate, halo_mass_function, linear_power, nonlinear_power, particle_mass,
+        sigma, usual_cosmology,
     };
     #[pymodule_export]
     use crate::device_array::DeviceArray;
