@@ -435,6 +435,31 @@ fn staging_is_bounded_and_kept_also_where_a_rank_only_receives() {
 }
 
 #[test]
+fn short_parts_of_many_peers_share_staging_buffers() {
+    const RANKS: usize = 5;
+    // A device that no other test has.
+    let options = Options { floor: true, window_bytes: Some(1 << 25), ..Options::from_env().unwrap() };
+    on_ranks(&options, RANKS, |comm, recorder| {
+        let (gpu, me) = (recorder.gpu().clone(), comm.rank() as u32);
+        let [from, to] = [gpu.array::<u32>("from", 40)?, gpu.array::<u32>("to", 40)?];
+        recorder.upload(&from, 0, &(0..40).map(|i| 100 * me + i).collect::<Vec<u32>>())?;
+        let part = |peer: usize| Transfer { peer, start: 8 * peer as u64, len: 8 };
+        let parts: Vec<Transfer> = (0..RANKS).map(part).collect();
+        let transfers = Transfers { send: parts.clone(), receive: parts };
+        comm.barrier()?;
+        let before = gpu.allocated();
+        comm.barrier()?;
+        Exchange::new(comm.clone()).run(recorder, &transfers, &from, &to)?;
+        comm.barrier()?;
+        // Of all ranks, which share the device: each has one of the least size to send from, and one to receive into.
+        assert_eq!(gpu.allocated() - before, 2 * RANKS as u64 * 4096);
+        let expected = (0..40).map(|i| 100 * (i / 8) + 8 * me + i % 8);
+        assert!(expected.eq(recorder.download(&to, 0, 40)?));
+        Ok(())
+    });
+}
+
+#[test]
 fn what_is_recorded_runs_while_messages_are_waited_for() {
     let shown = Mutex::new(None);
     on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {

@@ -21,6 +21,21 @@ fn golden() -> Config {
     Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..base }
 }
 
+/// What ranks send before the first step is what was forecast, whichever way noise is made.
+#[test]
+fn the_start_sends_what_was_forecast() {
+    for (noise_by, lpt) in
+        [(NoiseBy::Mode, LptOrder::Second), (NoiseBy::Mode, LptOrder::First), (NoiseBy::Site, LptOrder::First)]
+    {
+        let config = Config { noise_by, lpt, ..golden() };
+        let forecast = config.forecast(2, &Speeds::default()).unwrap();
+        let sent = launch(Launch::Threads(2), &Options::default(), |mut context| {
+            Ok::<_, Error>(Simulation::new(&mut context, config.clone(), Noise::Seed)?.cost().sent)
+        });
+        assert_eq!(sent.unwrap(), [forecast.exchange[0].sent; 2], "{noise_by:?} {lpt:?}");
+    }
+}
+
 /// What a run ends with, gathered in Lagrangian order.
 #[derive(Debug, PartialEq)]
 struct End {

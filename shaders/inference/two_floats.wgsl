@@ -1,8 +1,9 @@
 // Numbers as unevaluated sums of two floats, the greater first: some 45 bits. See Dekker, Numerische Mathematik 18 (1971). Products split factors in
 // halves of 12 bits, so that neither fused operations nor their absence matter.
 //
-// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b. A word that is 0 only when the kernel runs, params.nothing, hides from them what a
-// number is.
+// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b (Metal's and DirectX's may always). A word that is 0 only when the kernel runs,
+// params.nothing, hides from them what a number is. Every sum and product that is part of another is held: one that is left out is enough for
+// them to find that the lower float is 0.
 
 fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ params.nothing); }
 
@@ -10,7 +11,7 @@ fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ params.nothing); 
 fn two_sum(a: f32, b: f32) -> vec2<f32> {
     let sum = held(a + b);
     let rest = held(sum - a);
-    return vec2<f32>(sum, (a - held(sum - rest)) + (b - rest));
+    return vec2<f32>(sum, held(a - held(sum - rest)) + held(b - rest));
 }
 
 /// a + b, exactly, where a is the greater.
@@ -24,9 +25,10 @@ fn two_product(a: f32, b: f32) -> vec2<f32> {
     let product = held(a * b);
     let a_high = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
     let b_high = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
-    let a_low = a - a_high;
-    let b_low = b - b_high;
-    return vec2<f32>(product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low);
+    let a_low = held(a - a_high);
+    let b_low = held(b - b_high);
+    let high = held(held(a_high * b_high) - product);
+    return vec2<f32>(product, held(held(high + held(a_high * b_low)) + held(a_low * b_high)) + held(a_low * b_low));
 }
 
 fn sum2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {

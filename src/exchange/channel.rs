@@ -1,17 +1,67 @@
-//! What carries the data of an exchange: chunks of arrays as messages.
+//! What carries the data of an exchange: parts of arrays as messages, and messages in chunks, which the device copies.
 
 use std::collections::VecDeque;
 
-use crate::comm::Communicator;
-use crate::gpu::RawArray;
+use crate::comm::{Communicator, Span};
+use crate::gpu::{RawArray, StagedCopy, Staging};
 use crate::grid::Transfer;
 
-/// One chunk on its way: which peer, and which elements of the array.
-#[derive(Clone, Copy)]
+/// What one message carries: a part of the array, and where in its chunk that lies, in elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Message {
+    pub part: Transfer,
+    pub at: u64,
+}
+
+/// What one staging buffer holds. Short parts of several peers share one: a buffer costs the device a submission, and the host a mapping, however
+/// little it holds.
+#[derive(Debug, PartialEq)]
 pub(super) struct Chunk {
-    pub peer: usize,
-    pub start: u64,
-    pub len: u64,
+    /// In the order of the peers.
+    pub messages: Vec<Message>,
+    /// Ranges of the array, (start, length), in the order in which they lie in the chunk: parts next to each other are copied together.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+impl Chunk {
+    /// A chunk of parts, none of them empty.
+    fn new(parts: &[Transfer]) -> Chunk {
+        let mut messages: Vec<Message> = parts.iter().map(|&part| Message { part, at: 0 }).collect();
+        let mut along: Vec<usize> = (0..parts.len()).collect();
+        along.sort_by_key(|&i| parts[i].start);
+        let (mut at, mut ranges): (u64, Vec<(u64, u64)>) = (0, Vec::new());
+        for i in along {
+            let Transfer { start, len, .. } = parts[i];
+            messages[i].at = at;
+            at += len;
+            match ranges.last_mut() {
+                Some((first, so_far)) if *first + *so_far == start => *so_far += len,
+                _ => ranges.push((start, len)),
+            }
+        }
+        Chunk { messages, ranges }
+    }
+
+    /// Elements in it.
+    pub fn len(&self) -> u64 {
+        self.ranges.iter().map(|&(_, len)| len).sum()
+    }
+
+    /// Its copies between an array and a staging buffer.
+    pub fn copies<'a>(&'a self, staging: &'a Staging) -> impl Iterator<Item = StagedCopy<'a>> {
+        self.ranges.iter().scan(0, move |end, &(start, len)| {
+            let at = *end;
+            *end += len;
+            Some(StagedCopy { start, len, staging, at })
+        })
+    }
+}
+
+impl Message {
+    /// Where its elements of so many bytes lie, where those of its chunk are `whole`.
+    pub fn in_chunk(&self, element_bytes: u64, whole: &Span) -> Span {
+        whole.part((self.at * element_bytes) as usize, (self.part.len * element_bytes) as usize)
+    }
 }
 
 /// The chunks of an array that travel to or from other ranks.
@@ -21,10 +71,29 @@ pub(super) struct ChunkedArray {
 }
 
 impl ChunkedArray {
-    /// The parts of each peer in turn, in chunks of `per` elements.
+    /// The parts of each peer in turn, in chunks of `per` elements at most.
     pub fn new(parts: &[Transfer], order: &[usize], per: u64, array: &RawArray) -> Self {
-        ChunkedArray { chunks: in_order(parts, order).flat_map(|part| cut(part, per)).collect(), array: array.clone() }
+        let messages = in_order(parts, order).flat_map(|part| cut(part, per));
+        ChunkedArray { chunks: packed(messages, per), array: array.clone() }
     }
+}
+
+/// Parts of up to `per` elements in chunks of as many, in their order.
+fn packed(parts: impl Iterator<Item = Transfer>, per: u64) -> VecDeque<Chunk> {
+    let (mut chunks, mut open, mut len) = (VecDeque::new(), Vec::new(), 0);
+    for part in parts {
+        if len + part.len > per && !open.is_empty() {
+            chunks.push_back(Chunk::new(&open));
+            open.clear();
+            len = 0;
+        }
+        len += part.len;
+        open.push(part);
+    }
+    if !open.is_empty() {
+        chunks.push_back(Chunk::new(&open));
+    }
+    chunks
 }
 
 /// The parts of the peers of `order`, in that order, and of one peer as they stand. Sorted by their peers' places: to look for the parts of each
@@ -38,9 +107,9 @@ fn in_order(parts: &[Transfer], order: &[usize]) -> impl Iterator<Item = Transfe
     placed.into_iter().map(|(_, part)| part)
 }
 
-/// A part in chunks of `per` elements.
-fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item = Chunk> {
-    (0..len).step_by(per as usize).map(move |at| Chunk { peer, start: start + at, len: (len - at).min(per) })
+/// A part as messages of up to `per` elements.
+fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item = Transfer> {
+    (0..len).step_by(per as usize).map(move |at| Transfer { peer, start: start + at, len: (len - at).min(per) })
 }
 
 /// What carries the chunks of one exchange.
@@ -78,8 +147,23 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_cut_into_chunks() {
-        let chunks = |len| cut(Transfer { peer: 1, start: 10, len }, 4).map(|chunk| (chunk.start, chunk.len));
-        assert!(chunks(9).eq([(10, 4), (14, 4), (18, 1)]) && chunks(0).next().is_none());
+    fn a_part_is_cut_into_messages() {
+        let messages = |len| cut(Transfer { peer: 1, start: 10, len }, 4).map(|part| (part.start, part.len));
+        assert!(messages(9).eq([(10, 4), (14, 4), (18, 1)]) && messages(0).next().is_none());
+    }
+
+    /// Parts of 3 elements in chunks of 8: two share one, in the order of the array, and what lies next to each other there is one range.
+    #[test]
+    fn short_parts_of_several_peers_share_a_chunk() {
+        let part = |peer, start, len| Transfer { peer, start, len };
+        let parts = [part(4, 23, 3), part(3, 20, 3), part(1, 0, 8), part(0, 40, 3), part(2, 30, 3)];
+        let chunks = packed(parts.into_iter(), 8);
+        let messages: Vec<Vec<(usize, u64)>> =
+            chunks.iter().map(|chunk| chunk.messages.iter().map(|m| (m.part.peer, m.at)).collect()).collect();
+        assert_eq!(messages, [vec![(4, 3), (3, 0)], vec![(1, 0)], vec![(0, 3), (2, 0)]]);
+        let ranges: Vec<&[(u64, u64)]> = chunks.iter().map(|chunk| &chunk.ranges[..]).collect();
+        assert_eq!(ranges, [&[(20, 6)][..], &[(0, 8)], &[(30, 3), (40, 3)]]);
+        assert!(chunks.iter().map(Chunk::len).eq([6, 8, 6]));
+        assert!(packed([].into_iter(), 8).is_empty());
     }
 }

@@ -47,6 +47,12 @@ impl Context {
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         Ok(Context { comm, gpu, recorder, exchange, sharing })
     }
+
+    /// Bytes of the device's memory that this rank may take, of as many as use it; none where the driver does not tell. The same on all ranks where devices
+    /// are alike.
+    pub fn memory_share(&self) -> Option<u64> {
+        self.gpu.capabilities().memory.map(|all| all / self.sharing as u64)
+    }
 }
 
 /// The number of this rank among those on its host, from 0 on.

@@ -1,9 +1,9 @@
 //! Arrays that messages are sent from and received into without staging.
 
-use super::channel::Chunk;
 use super::host_memory::span;
 use crate::comm::Span;
 use crate::gpu::{DeviceError, Gpu, Loan, Map, MemoryKind, RawArray};
+use crate::grid::Transfer;
 
 /// An array that is mapped, or will be as soon as the device is done with it. Nobody else can use it meanwhile.
 pub(super) enum MappedArray {
@@ -46,9 +46,9 @@ impl MappedArray {
     }
 }
 
-/// The bytes of a chunk, where those of the buffer that `array` lies in are `whole`.
-pub(super) fn chunk_of(array: &RawArray, chunk: &Chunk, whole: &Span) -> Span {
-    let pieces = array.pieces(chunk.start, chunk.len);
+/// The bytes of a part, where those of the buffer that `array` lies in are `whole`.
+pub(super) fn part_of(array: &RawArray, part: &Transfer, whole: &Span) -> Span {
+    let pieces = array.pieces(part.start, part.len);
     let [start, bytes] = pieces.first().map_or([0; 2], |&(_, offset, bytes)| [offset, bytes].map(|n| n as usize));
     whole.part(start, bytes)
 }

@@ -7,7 +7,8 @@
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
 //! ```
 //!
-//! Parts are cut into chunks of [`Exchange::chunk_bytes`]; a fixed number of chunks is in flight in either direction, so
+//! Parts are cut into messages of up to [`Exchange::chunk_bytes`], and those of one peer after another are put into chunks of as much, which the
+//! device copies at once: where there are many peers, each has little. A fixed number of chunks is in flight in either direction, so
 //! that copying, sending, receiving and uploading overlap. Peers are served in the order of [`peers`]. What a rank sends itself is
 //! copied on the device.
 //!
@@ -155,11 +156,12 @@ impl Exchange {
         self.depth
     }
 
-    /// Bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 where arrays of
+    /// Bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of one rank, and where arrays of
     /// [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
     /// [`Gpu::allocated`].
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
-        if gpu.host_visible() { 0 } else { 2 * self.depth as u64 * staging_size(self.chunk_bytes) }
+        let staged = self.comm.size() > 1 && !gpu.host_visible();
+        if staged { 2 * self.depth as u64 * staging_size(self.chunk_bytes) } else { 0 }
     }
 
     /// What all exchanges so far have cost this rank.

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::channel::{Channel, Chunk, ChunkedArray};
+use super::channel::{Channel, Chunk, ChunkedArray, Message};
 use super::error::ExchangeError;
 use super::host_memory::span;
-use super::mapped_array::{MappedArray, chunk_of};
+use super::mapped_array::{MappedArray, part_of};
 use crate::comm::Receiving;
 use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
 
@@ -31,7 +31,8 @@ struct EmptyBuffer {
 /// A chunk that is being received, into a staging buffer if it is not the array itself.
 struct Arriving {
     chunk: Chunk,
-    message: Receiving,
+    /// Those of its messages that are still to come.
+    messages: VecDeque<Receiving>,
     staging: Option<Arc<Staging>>,
 }
 
@@ -94,15 +95,18 @@ impl Receiver {
                 let Some(whole) = mapped.span()? else { return Ok(()) };
                 while arriving.len() < *depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let message = comm.receive_into(chunk.peer, *tag, &chunk_of(array, &chunk, whole))?;
-                    arriving.push_back(Arriving { chunk, message, staging: None });
+                    let receive = |Message { part, .. }: &Message| {
+                        comm.receive_into(part.peer, *tag, &part_of(array, part, whole))
+                    };
+                    let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
+                    arriving.push_back(Arriving { chunk, messages, staging: None });
                 }
             }
             Target::Staged { empty, .. } => {
                 let direction = StagingDirection::ToDevice;
                 while empty.len() + arriving.len() < *depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let bytes = chunk.len * array.element_bytes();
+                    let bytes = chunk.len() * array.element_bytes();
                     let staging = recorder.staging_buffer(direction, bytes)?;
                     let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes);
                     empty.push_back(EmptyBuffer { chunk, map, staging });
@@ -110,8 +114,12 @@ impl Receiver {
                 while empty.front().map_or(Ok(false), |first| first.map.is_ready())? {
                     let Some(EmptyBuffer { chunk, map, staging }) = empty.pop_front() else { break };
                     let staging = Arc::new(staging);
-                    let message = comm.receive_into(chunk.peer, *tag, &span(map, staging.clone())?)?;
-                    arriving.push_back(Arriving { chunk, message, staging: Some(staging) });
+                    let (whole, bytes) = (span(map, staging.clone())?, array.element_bytes());
+                    let receive = |message: &Message| {
+                        comm.receive_into(message.part.peer, *tag, &message.in_chunk(bytes, &whole))
+                    };
+                    let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
+                    arriving.push_back(Arriving { chunk, messages, staging: Some(staging) });
                 }
             }
             Target::Released => {}
@@ -122,20 +130,24 @@ impl Receiver {
     /// Takes the chunks that have come, and submits the copies of those that are in staging buffers.
     fn take_arrived(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         let (mut moved, mut staged) = (false, Vec::new());
-        while let Some(first) = self.arriving.front_mut() {
-            if !first.message.is_done()? {
-                break;
+        while let Some(chunk) = self.arriving.front_mut() {
+            if let Some(first) = chunk.messages.front_mut() {
+                if !first.is_done()? {
+                    break;
+                }
+                if let Some(message) = chunk.messages.pop_front() {
+                    message.wait()?; // lets go of its share of the mapping
+                }
+                moved = true;
+                continue;
             }
-            let Some(Arriving { chunk, message, staging }) = self.arriving.pop_front() else { break };
-            message.wait()?; // lets go of the mapping
-            staged.extend(staging.map(|staging| (chunk, staging)));
-            moved = true;
+            if let Some(Arriving { chunk, staging: Some(staging), .. }) = self.arriving.pop_front() {
+                staged.push((chunk, staging));
+            }
         }
         if !staged.is_empty() {
-            let copies: Vec<StagedCopy<'_>> = staged
-                .iter()
-                .map(|(Chunk { start, len, .. }, staging)| StagedCopy { start: *start, len: *len, staging })
-                .collect();
+            let copies: Vec<StagedCopy<'_>> =
+                staged.iter().flat_map(|(chunk, staging)| chunk.copies(staging)).collect();
             recorder.stage(StagingDirection::ToDevice, &self.array, &copies)?;
         }
         Ok(moved)

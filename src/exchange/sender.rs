@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::channel::{Channel, Chunk, ChunkedArray};
+use super::channel::{Channel, Chunk, ChunkedArray, Message};
 use super::error::ExchangeError;
 use super::host_memory::span;
-use super::mapped_array::{MappedArray, chunk_of};
+use super::mapped_array::{MappedArray, part_of};
 use crate::comm::Sending;
 use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
 
@@ -34,7 +34,8 @@ pub(super) struct Sender {
     /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back to the pool.
     source: Source,
     array: RawArray,
-    sending: VecDeque<Sending>,
+    /// Chunk by chunk.
+    sending: VecDeque<VecDeque<Sending>>,
 }
 
 impl Sender {
@@ -77,11 +78,15 @@ impl Sender {
     /// Takes note of messages that are sent.
     fn retire(&mut self) -> Result<bool, ExchangeError> {
         let mut moved = false;
-        while let Some(first) = self.sending.front_mut() {
+        while let Some(chunk) = self.sending.front_mut() {
+            let Some(first) = chunk.front_mut() else {
+                self.sending.pop_front();
+                continue;
+            };
             if !first.is_done()? {
                 break;
             }
-            if let Some(sent) = self.sending.pop_front() {
+            if let Some(sent) = chunk.pop_front() {
                 sent.wait()?;
             }
             moved = true;
@@ -98,7 +103,9 @@ impl Sender {
                 let Some(whole) = mapped.span()? else { return Ok(false) };
                 while sending.len() < *depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    sending.push_back(comm.send_from(chunk.peer, *tag, &chunk_of(array, &chunk, whole))?);
+                    let send =
+                        |Message { part, .. }: &Message| comm.send_from(part.peer, *tag, &part_of(array, part, whole));
+                    sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }
             Source::Staged { copied, .. } => {
@@ -110,7 +117,10 @@ impl Sender {
                 }
                 while copied.front().map_or(Ok(false), |first| first.map.is_ready())? {
                     let Some(StagedChunk { chunk, map, staging }) = copied.pop_front() else { break };
-                    sending.push_back(comm.send_from(chunk.peer, *tag, &span(map, staging)?)?);
+                    let (whole, bytes) = (span(map, staging)?, array.element_bytes());
+                    let send =
+                        |message: &Message| comm.send_from(message.part.peer, *tag, &message.in_chunk(bytes, &whole));
+                    sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }
             Source::Released => {}
@@ -126,13 +136,13 @@ fn copy(
     chunks: impl Iterator<Item = Chunk>,
 ) -> Result<Vec<StagedChunk>, DeviceError> {
     let direction = StagingDirection::ToHost;
-    let bytes = |chunk: &Chunk| chunk.len * array.element_bytes();
-    let stage = |chunk| Ok((chunk, recorder.staging_buffer(direction, bytes(&chunk))?));
+    let bytes = |chunk: &Chunk| chunk.len() * array.element_bytes();
+    let stage = |chunk: Chunk| {
+        let staging = recorder.staging_buffer(direction, bytes(&chunk))?;
+        Ok((chunk, staging))
+    };
     let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
-    let copies: Vec<StagedCopy<'_>> = staged
-        .iter()
-        .map(|(Chunk { start, len, .. }, staging)| StagedCopy { start: *start, len: *len, staging })
-        .collect();
+    let copies: Vec<StagedCopy<'_>> = staged.iter().flat_map(|(chunk, staging)| chunk.copies(staging)).collect();
     recorder.stage(direction, array, &copies)?;
     let map = |(chunk, staging): (Chunk, Staging)| {
         let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));

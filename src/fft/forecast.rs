@@ -15,7 +15,7 @@ use super::plan::{Plan, Route, Transpose};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use super::tuning::TransformTuning;
-use crate::grid::{Cost, Grid, extent, volume};
+use crate::grid::{Cost, Grid, volume};
 
 /// Bytes of device memory that a rank needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,11 +131,6 @@ impl Forecast {
         };
         let [forward, inverse] = [&plan.forward, &plan.inverse].map(|route| direction(route, mode, speeds, chunk));
         Ok(Forecast { plan, memory, forward, inverse })
-    }
-
-    /// Fields and spectra of all ranks have the most cells on rank 0; whether this rank has as many.
-    pub fn is_largest(&self) -> bool {
-        extent(&self.plan.field) == extent(&self.plan.grid.part(self.plan.spec.cells, 0))
     }
 }
 

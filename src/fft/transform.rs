@@ -408,7 +408,9 @@ impl<T: Value> Transform<T> {
             }
         }
         if field.raw().shares(spectrum.raw()) {
-            return misuse("field and spectrum are one array; use the functions for that".into());
+            return misuse(
+                "field and spectrum are one array; give two; `forward_in_place` and `inverse_in_place` take one".into(),
+            );
         }
         Ok(())
     }

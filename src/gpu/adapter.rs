@@ -183,7 +183,7 @@ fn kind(adapter: &wgpu::Adapter) -> u8 {
     }
 }
 
-/// Bytes of the adapter's largest device-local heap, where the driver tells (Vulkan).
+/// Bytes of the adapter's largest device-local heap (Vulkan), or what it can work with at once (Metal); none where the driver does not tell (DirectX).
 pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
     {
@@ -196,7 +196,14 @@ pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
         // Bit 0 of a heap's flags is VK_MEMORY_HEAP_DEVICE_LOCAL_BIT.
         heaps.iter().filter(|heap| heap.flags.as_raw() & 1 == 1).map(|heap| heap.size).max()
     }
-    #[cfg(not(any(target_os = "linux", target_os = "windows", target_os = "android")))]
+    #[cfg(target_vendor = "apple")]
+    {
+        use objc2_metal::MTLDevice;
+        // SAFETY: the device is only asked how much memory it can use, and lives as long as the adapter.
+        let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Metal>() }?;
+        Some(hal.raw_device().recommendedMaxWorkingSetSize()).filter(|&bytes| bytes > 0)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "windows", target_os = "android", target_vendor = "apple")))]
     {
         let _ = adapter;
         None

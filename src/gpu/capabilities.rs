@@ -60,7 +60,7 @@ impl Capabilities {
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(LARGEST_BINDING);
         let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let profile = options.profile.unwrap_or(kind);
-        let subgroups = features.contains(wgpu::Features::SUBGROUP);
+        let subgroups = features.contains(wgpu::Features::SUBGROUP) && ballots_are_whole(info);
         let emulated = if let Sanitizer::Run { subgroup } = options.sanitizer { Some(subgroup) } else { None };
         let [subgroup_least, subgroup_most] = match emulated {
             _ if !subgroups => [1; 2],
@@ -70,7 +70,8 @@ impl Capabilities {
         let ends_loops = info.name.starts_with("llvmpipe") && emulated.is_none();
         Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
-            buffer_bytes: limits.max_buffer_size,
+            // Whole words, so that all of a buffer can be mapped and cleared: some drivers say 2^31 - 1.
+            buffer_bytes: limits.max_buffer_size & !255,
             bindings: limits.max_storage_buffers_per_shader_stage,
             workgroup_bytes: limits.max_compute_workgroup_storage_size,
             invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
@@ -87,6 +88,11 @@ impl Capabilities {
             memory,
         }
     }
+}
+
+/// Whether a ballot has a bit for each lane. For Metal, the compiler writes the first 32, which are all of Apple's GPUs; AMD's in older Macs have 64.
+fn ballots_are_whole(info: &wgpu::AdapterInfo) -> bool {
+    info.backend != wgpu::Backend::Metal || info.name.starts_with("Apple")
 }
 
 /// The least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU could have, from 4 on; Apple's have 32 lanes.

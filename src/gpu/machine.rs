@@ -36,8 +36,6 @@ pub struct Machine {
     pub workgroup_memory: [u32; 2],
     /// Invocations of a workgroup at most.
     pub invocations: u32,
-    /// Bytes that a binding reaches at most.
-    pub binding: u64,
     /// Subgroups of a scheduler that hide the latency of memory.
     pub enough: u32,
 }
@@ -55,7 +53,6 @@ pub const H100: Machine = Machine {
     schedulers: 4,
     workgroup_memory: [228 << 10, 48 << 10],
     invocations: 1024,
-    binding: (1 << 32) - 1,
     enough: 6,
 };
 
@@ -72,7 +69,6 @@ pub const MI300: Machine = Machine {
     schedulers: 4,
     workgroup_memory: [64 << 10, 64 << 10],
     invocations: 1024,
-    binding: (1 << 32) - 1,
     enough: 4,
 };
 
@@ -89,7 +85,6 @@ pub const NAVI31: Machine = Machine {
     schedulers: 4,
     workgroup_memory: [128 << 10, 64 << 10],
     invocations: 1024,
-    binding: (1 << 32) - 1,
     enough: 6,
 };
 
@@ -106,7 +101,6 @@ pub const APPLE: Machine = Machine {
     schedulers: 4,
     workgroup_memory: [60 << 10, 32 << 10],
     invocations: 1024,
-    binding: 1 << 31,
     enough: 6,
 };
 
@@ -123,7 +117,6 @@ pub const INTEL: Machine = Machine {
     schedulers: 16,
     workgroup_memory: [128 << 10, 64 << 10],
     invocations: 1024,
-    binding: (1 << 32) - 1,
     enough: 4,
 };
 

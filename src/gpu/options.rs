@@ -142,7 +142,7 @@ impl Options {
     }
 }
 
-/// What `MESHLOOM_SANITIZE` says: 1, or the lanes of a subgroup.
+/// What `MESHLOOM_SANITIZE` says: nothing or 0, 1, `compare`, or the lanes of a subgroup.
 fn sanitizer() -> Result<Sanitizer, DeviceError> {
     match std::env::var("MESHLOOM_SANITIZE").as_deref() {
         Err(_) | Ok("" | "0") => Ok(Sanitizer::Off),

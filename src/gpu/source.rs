@@ -435,8 +435,11 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, first: u32
                 format!("return {builtin}(&{x}, value);")
             });
         }
-        function(format!("exchange_{name}(i: u32, old: {ty}, new_value: {ty}) -> bool"), &|x| {
-            format!("return atomicCompareExchangeWeak(&{x}, old, new_value).exchanged;")
+        // What was there, and 1 if it was exchanged.
+        function(format!("exchange_{name}(i: u32, old: {ty}, new_value: {ty}) -> vec2<{ty}>"), &|x| {
+            format!(
+                "let found = atomicCompareExchangeWeak(&{x}, old, new_value); return vec2<{ty}>(found.old_value, {ty}(found.exchanged));"
+            )
         });
     } else {
         function(format!("load_{name}(i: u32) -> {ty}"), &|x| format!("return {x};"));

@@ -9,12 +9,13 @@ use super::staging::{Map, Staging, StagingDirection, read_mapped};
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
 
-/// A range of an array, in elements, and the staging buffer that it is copied to or from.
+/// A range of an array, the staging buffer that it is copied to or from, and where it lies there; all in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct StagedCopy<'a> {
     pub start: u64,
     pub len: u64,
     pub staging: &'a Staging,
+    pub at: u64,
 }
 
 /// A copy from one buffer to another, each with the byte where it begins.
@@ -144,8 +145,8 @@ impl Recorder {
         copies: &[StagedCopy<'_>],
     ) -> Result<(), DeviceError> {
         self.gpu().check()?;
-        let copies = copies.iter().flat_map(|&StagedCopy { start, len, staging }| {
-            let mut at = 0;
+        let copies = copies.iter().flat_map(|&StagedCopy { start, len, staging, at }| {
+            let mut at = at * array.element_bytes();
             array.pieces(start, len).into_iter().map(move |(buffer, offset, bytes)| {
                 let (array, host) = ((buffer, offset), (staging.buffer(), at));
                 at += bytes;

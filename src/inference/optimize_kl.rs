@@ -280,7 +280,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         };
         let mut end = FitEnd::Done;
         for iteration in saved.history.len() as u32..self.iterations {
-            if self.is_over(space, began)? {
+            if self.is_over(began)? {
                 end = FitEnd::Time;
                 break;
             }
@@ -372,7 +372,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     }
 
     /// Whether the time is over, by the clock of rank 0.
-    fn is_over(&self, _: &S, began: Instant) -> Result<bool, InferenceError> {
+    fn is_over(&self, began: Instant) -> Result<bool, InferenceError> {
         let Some(budget) = self.budget else { return Ok(false) };
         let mut over = [u32::from(began.elapsed() >= budget)];
         self.groups.all().broadcast(0, &mut over)?;

@@ -6,7 +6,7 @@ use crate::grid::{Cost, Grid, extent, volume};
 
 use super::footprint::PlannedFor;
 use super::traffic::Traffic;
-use super::{Config, SimulationError};
+use super::{Config, NoiseBy, SimulationError};
 
 /// What a run will take of the rank that has most to do.
 ///
@@ -85,8 +85,10 @@ impl Config {
             LptOrder::First => (1, 3),
             LptOrder::Second => (2, 12),
         };
+        // The seed's noise by modes is a spectrum first.
+        let noise = u64::from(self.noise_by == NoiseBy::Mode);
         start.add(forward, &lattice.forward);
-        start.add(inverse, &lattice.inverse);
+        start.add(inverse + noise, &lattice.inverse);
 
         let apart = mesh.forward.device() + 3 * mesh.inverse.device();
         let filter = mesh.plan.filter(3, planned.limits, tuning.pieces)?.as_ref().map_or(apart, Route::traffic);

@@ -238,9 +238,9 @@ impl Simulation {
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
         let memory = config.memory(grid, &PlannedFor::device(&context.gpu))?;
-        let staging = if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 };
+        let staging = context.exchange.staging_bytes(&context.gpu);
         let (needed, sharing) = (memory.total() + staging, context.sharing);
-        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
+        if let Some(available) = context.memory_share()
             && needed > available
         {
             let detail = format!("{memory}, {} for staging buffers", bytes(staging));

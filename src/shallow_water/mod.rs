@@ -160,7 +160,7 @@ impl<T: Real> ShallowWater<T> {
         let part = Part::new(&config, ranks, rank)?;
         // The first rank's part is the largest, so that all ranks decide alike.
         let (needed, sharing) = (Part::new(&config, ranks, 0)?.memory(bytes), context.sharing);
-        if let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64)
+        if let Some(available) = context.memory_share()
             && needed > available
         {
             return Err(ShallowWaterError::Memory { needed, available, sharing });

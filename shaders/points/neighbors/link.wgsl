@@ -95,10 +95,12 @@ fn join(source: u32) {
         let at = select(b, a, from_a);
         let above = load_parent(high);
         if high == at {
-            if exchange_parent(at, at, low) {
-                a = low;
-                b = low;
-            }
+            // Another invocation may have linked it meanwhile: the step goes on from what is there now. To load it anew would not do:
+            // where caches are not kept alike within a dispatch, it would look like a root for ever.
+            let found = exchange_parent(at, at, low);
+            let next = select(found.x, low, found.y == 1u);
+            a = select(a, next, from_a || found.y == 1u);
+            b = select(b, next, !from_a || found.y == 1u);
         } else {
             if above != high { _ = min_parent(at, above); }
             a = select(a, high, from_a);

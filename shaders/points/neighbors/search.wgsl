@@ -26,7 +26,8 @@
 // A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag its group
 // through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
 // (query - side) - source, one below its negative query - (source - side). Either shift is exact where it is taken, so a
-// distance does not depend on which nodes a pair was found in.
+// distance does not depend on which nodes a pair was found in. Compilers that take floats for real numbers (Metal's and DirectX's may)
+// would make of it query - (source + side), which is not exact: `held` keeps a shifted coordinate as it is.
 //
 // Some drivers end all loops of an invocation silently after a number of rounds (llvmpipe: 65,535). Where a traversal could take more, it
 // stops after `params.rounds` and leaves in `cursor`, one word per group, the point where it has to go on (NONE: it is complete): the next
@@ -99,6 +100,8 @@ var<private> worst#: u32;
 /// Parameters that inner loops use: reading them again from memory that may have changed is slow.
 var<private> side: vec3<f32>;
 var<private> half_side: vec3<f32>;
+/// 0, which no compiler knows.
+var<private> nothing: u32;
 var<private> sources: u32;
 var<private> skip: u32;
 /// The leaf to begin at.
@@ -111,6 +114,11 @@ var<private> stopped: bool;
 #endif
 /// Slots whose query reaches the source in question; `wanted_hits` says which of them count.
 var<private> hits: u32;
+
+/// The same number, of which compilers do not know that it is a sum.
+fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ nothing); }
+
+fn held3(x: vec3<f32>) -> vec3<f32> { return bitcast<vec3<f32>>(bitcast<vec3<u32>>(x) ^ vec3<u32>(nothing)); }
 
 fn source_at(i: u32) -> vec3<f32> {
 #if planar
@@ -174,13 +182,13 @@ fn bounds_of(node: u32) -> Bounds {
 /// Distance along each axis from a point to bounds, or to their nearest image, not yet scaled.
 fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - at, at - b.high);
-    return max(min(plain, min(at - (b.high - side), b.low - (at - side))), vec3<f32>(0.0));
+    return max(min(plain, min(at - held3(b.high - side), b.low - held3(at - side))), vec3<f32>(0.0));
 }
 
 /// The same between two bounds.
 fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - a.high, a.low - b.high);
-    return max(min(plain, min(a.low - (b.high - side), b.low - (a.high - side))), vec3<f32>(0.0));
+    return max(min(plain, min(a.low - held3(b.high - side), b.low - held3(a.high - side))), vec3<f32>(0.0));
 }
 
 /// Which images the queries of the group and the points of `b` take.
@@ -199,7 +207,7 @@ fn nearest_image(q: f32, s: f32, axis: u32) -> f32 {
     let d = q - s;
     let l = side[axis];
     let h = half_side[axis];
-    return select(select(d, q - (s - l), d < -h), (q - l) - s, d > h);
+    return select(select(d, q - held(s - l), d < -h), held(q - l) - s, d > h);
 }
 
 /// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries before it, so that each pair is found once.
@@ -216,20 +224,20 @@ fn wanted_hits(j: u32) -> u32 {
 fn scan(leaf: u32, b: Bounds) {
     let image = image_of(b);
     let mixed = any_lane(image.mixed);
-    let low = group_bounds.low - image.by_query;
-    let high = group_bounds.high - image.by_query;
+    let low = held3(group_bounds.low - image.by_query);
+    let high = held3(group_bounds.high - image.by_query);
     let most = max_reach();
     begin_leaf();
-    let qx# = x# - image.by_query.x;
-    let qy# = y# - image.by_query.y;
-    let qz# = z# - image.by_query.z;
+    let qx# = held(x# - image.by_query.x);
+    let qy# = held(y# - image.by_query.y);
+    let qz# = held(z# - image.by_query.z);
     var candidates = 0u;
     for (var t = 0u; t < LEAF; t += lanes) {
         let j = leaf * LEAF + t + lane;
         // A group may have more lanes than a leaf has points.
         let exists = t + lane < LEAF && j < sources;
         var at = vec3<f32>(0.0);
-        if exists { at = source_at(j) - image.by_source; }
+        if exists { at = held3(source_at(j) - image.by_source); }
         // Most sources of a leaf at the edge of the reach are near none of the queries.
         let outside = max(max(low - at, at - high), vec3<f32>(0.0));
         let inside = exists && (mixed || square_of(scaled3(outside)) * CLOSER <= most);
@@ -421,6 +429,7 @@ fn search(row: u32) {
 fn search_blocks(number: u32, invocation: u32) {
     side = params.side.xyz;
     half_side = params.half_side.xyz;
+    nothing = params.nothing;
     sources = params.sources;
     skip = params.skip;
     load_scale = params.load_scale;

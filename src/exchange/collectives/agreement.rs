@@ -119,7 +119,7 @@ impl Call {
         shape(self) != shape(other)
     }
 
-    /// Such as `all_reduce of 5 f32 on the device (Sum)`.
+    /// Such as `all_reduce of 5 f32 on the device, Sum`.
     fn describe(&self) -> String {
         let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
         let mut text = name(&NAMES, self.operation).to_owned();

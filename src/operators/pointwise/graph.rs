@@ -11,7 +11,6 @@ pub struct Node(u32);
 
 /// A function of one number. Names are WGSL's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Unary {
     Neg,
     Abs,
@@ -43,7 +42,6 @@ pub enum Unary {
 
 /// A function of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Binary {
     Add,
     Sub,
@@ -58,7 +56,6 @@ pub enum Binary {
 
 /// A comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Compare {
     Equal,
     NotEqual,

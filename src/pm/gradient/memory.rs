@@ -78,10 +78,8 @@ impl GradientMemory {
 
     /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
     pub(in crate::pm) fn check(&self, context: &Context) -> Result<(), SimulationError> {
-        let (sharing, staging) =
-            (context.sharing, if context.comm.size() > 1 { context.exchange.staging_bytes(&context.gpu) } else { 0 });
-        let needed = self.total() + staging;
-        match context.gpu.capabilities().memory.map(|all| all / sharing as u64) {
+        let (needed, sharing) = (self.total() + context.exchange.staging_bytes(&context.gpu), context.sharing);
+        match context.memory_share() {
             Some(available) if needed > available => {
                 Err(SimulationError::Memory { needed, detail: self.to_string(), available, sharing })
             }

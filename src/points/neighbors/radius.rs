@@ -8,7 +8,7 @@ use super::loop_budget::{LoopBudget, any_unfinished};
 use super::neighbor_lists::{self, ListOrder, NeighborLists};
 use super::query::{KnnQuery, RadiusQuery, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
-use super::targets::Queries;
+use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
 use super::visit::{Key, Visit, within_kernel};
 use crate::gpu::primitives::Reduce;
@@ -203,7 +203,8 @@ impl Radius {
             return Ok(());
         }
         let Some(portions) = portions else {
-            let params = SearchParams { blocks: self.blocks(visit, rows), ..params };
+            let at_once = rows.min(queries_per_dispatch(recorder.gpu().capabilities().profile));
+            let params = SearchParams { blocks: self.blocks(visit, at_once), ..params };
             arrays.extend(&search.arrays);
             return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
         };
@@ -222,7 +223,7 @@ impl Radius {
 }
 
 impl Radius {
-    /// Blocks of queries that a workgroup takes: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
+    /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
     /// the loops of an invocation after a number of rounds.
     fn blocks(&self, visit: &Visit<'_>, rows: u64) -> u32 {
         let block = self.form.block();

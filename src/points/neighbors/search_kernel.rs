@@ -104,6 +104,8 @@ crate::gpu::kernel_params! {
         pub max_difference: f32,
         /// Blocks of queries, of a workgroup's size each, that a workgroup takes one after the other.
         pub blocks: u32,
+        /// 0, which compilers do not know.
+        pub nothing: u32,
     }
 }
 

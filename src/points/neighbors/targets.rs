@@ -13,7 +13,7 @@ use crate::points::{Cloud, Domain, Extent, Frame};
 
 /// Queries per dispatch, so that none takes seconds: watchdogs of displays and drivers end such dispatches. A GPU's least is taken for ten
 /// times as fast as a software renderer.
-const fn queries_per_dispatch(profile: Profile) -> u64 {
+pub(super) const fn queries_per_dispatch(profile: Profile) -> u64 {
     match profile {
         Profile::Gpu => 1 << 23,
         Profile::Software => 1 << 20,
@@ -198,10 +198,12 @@ impl<'a> Queries<'a> {
             square_scale: units.square_scale(),
             max_difference: units.max_difference(),
             blocks: 1,
+            nothing: 0,
         })
     }
 
-    /// Records `kernel` over `part` of the queries along the curve. `part` begins where a leaf does.
+    /// Records `kernel` over `part` of the queries along the curve. `part` begins where a leaf does. What takes several dispatches takes as many
+    /// submissions where it can, since some drivers watch these as a whole.
     pub(super) fn dispatch(
         &self,
         recorder: &mut Recorder,
@@ -215,6 +217,9 @@ impl<'a> Queries<'a> {
         for chunk in chunks(part.clone(), most) {
             let workgroups = form.workgroups(chunk.end - chunk.start).div_ceil(u64::from(params.blocks));
             let [first, queries, base] = [chunk.start, chunk.end, part.start].map(|query| query as u32);
+            if chunk.start > part.start {
+                recorder.submit_meanwhile()?;
+            }
             recorder.dispatch(kernel, arrays, &SearchParams { first, queries, base, ..params }, workgroups)?;
         }
         Ok(())

@@ -185,7 +185,7 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, 
         Profile::Software => Sizes::Small,
     });
     // A device that is shared has its memory for all; half is left for what the pool keeps. Of several devices the one with the least decides.
-    let own = context.gpu.capabilities().memory.map(|all| all / 2 / context.sharing.max(1) as u64);
+    let own = context.memory_share().map(|share| share / 2);
     let mut least = [own.unwrap_or(u64::MAX)];
     context.comm.all_reduce(&mut least, Op::Min)?;
     let memory = (least[0] < u64::MAX).then_some(least[0]);

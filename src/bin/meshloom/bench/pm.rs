@@ -39,6 +39,8 @@ enum WindowName {
     Cic,
     /// Triangular-shaped cloud: 27 cells a particle
     Tsc,
+    /// Piecewise cubic spline: 64 cells a particle
+    Pcs,
 }
 
 const COLUMNS: [&str; 10] = [
@@ -72,6 +74,7 @@ fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
     let window = match window {
         WindowName::Cic => Window::Cic,
         WindowName::Tsc => Window::Tsc,
+        WindowName::Pcs => Window::Pcs,
     };
     Config {
         particles,

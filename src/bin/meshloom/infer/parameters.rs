@@ -223,7 +223,7 @@ fn usage(message: impl Into<String>) -> Failure {
 fn count(what: &str, value: Option<i64>, least: i64) -> Result<u32, Failure> {
     match value.unwrap_or_default() {
         value if value >= least && value <= i64::from(u32::MAX) => Ok(value as u32),
-        value => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} on"))),
+        value => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} to {}", u32::MAX))),
     }
 }
 

@@ -119,7 +119,7 @@ pub fn groups_of(
             _ => Ok(Ok(groups)),
         };
     }
-    let own = context.gpu.capabilities().memory.map_or(u64::MAX, |all| all / context.sharing as u64);
+    let own = context.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
     context.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups: &usize| {

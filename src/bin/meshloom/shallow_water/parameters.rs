@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Snapshots, evenly over the run, from which it can be resumed
     #[arg(long, value_name = "N", default_value_t = 0)]
     snapshots: u64,
-    /// Steps from one line of diagnostics.csv and one frame of the animation to the next [default: a twentieth of all]
+    /// Steps from one line of diagnostics.csv, and one frame of the animation (100 at most), to the next [default: a twentieth of all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
     /// Continue from the last whole snapshot in DIR, also for more steps or with other snapshots than before
@@ -156,7 +156,10 @@ impl RunParameters {
         let hours = arguments.hours.unwrap_or(24.0);
         let steps = arguments.steps.map_or_else(|| (hours * 3600.0 / config.time_step()).ceil(), |steps| steps as f64);
         if !(0.0..=MOST_STEPS as f64).contains(&steps) {
-            return usage(format!("--hours is {hours}: {steps} steps; from 0 to 2^40 are possible"));
+            return match arguments.steps {
+                Some(steps) => usage(format!("--steps is {steps}; from 0 to 2^40 are possible")),
+                None => usage(format!("--hours is {hours}: {steps} steps; from 0 to 2^40 are possible")),
+            };
         }
         let steps = steps as u64;
         let every = arguments.every.unwrap_or_else(|| steps.div_ceil(LINES).max(1));

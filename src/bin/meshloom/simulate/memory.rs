@@ -47,7 +47,7 @@ impl Forecast {
     /// [`SimulationError::Memory`].
     pub fn check(&self, context: &Context) -> Result<(), Error> {
         let sharing = context.sharing;
-        let Some(available) = context.gpu.capabilities().memory.map(|all| all / sharing as u64) else { return Ok(()) };
+        let Some(available) = context.memory_share() else { return Ok(()) };
         let groups = "to find groups after the steps; without them, with --linking-length 0, it needs less".to_string();
         let cone =
             self.cone.map(|cone| (self.run_memory(), format!("{} for the light cone", bytes(cone.device_memory))));
