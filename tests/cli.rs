@@ -431,6 +431,23 @@ fn a_killed_rank_ends_all_ranks() {
     }
 }
 
+/// The launcher's signal is no request to stop where a rank has failed: the first one, which waits for it, removes what is unfinished.
+#[test]
+fn a_rank_that_fails_while_it_steps_leaves_nothing_unfinished() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (out, program) = (scratch.join("out"), cli::program().to_str().unwrap().to_string());
+    let run = Call::simulate(&out, &["--particles", "16", "--mesh", "32", "--box", "32", "--snapshots", "0.5"]).words;
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    // No file of a snapshot may be so long.
+    let limited = [&[":", "-n", "1", "sh", "-c", "ulimit -f 20; exec \"$@\"", "sh", &program][..], &run].concat();
+    let outcome = Call::new(&run).words(&limited).on(Ranks::Mpi(1)).run();
+    outcome.is_error("a limit on one rank", 1, &["rank 1: ", "ulimit -f"]);
+    assert!(files(&out).is_empty(), "{:?}", files(&out));
+}
+
 const RESULTS: [&str; 3] = ["positions.npy", "velocities.npy", "power_spectrum.csv"];
 
 fn results(out: &Path) -> [Vec<u8>; 3] {
