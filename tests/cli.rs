@@ -431,6 +431,32 @@ fn a_killed_rank_ends_all_ranks() {
     }
 }
 
+/// What cannot be replaced is told before the steps: here before a device is looked for.
+#[test]
+fn what_stands_in_the_way_of_outputs_is_told_at_the_start() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    for name in ["positions.npy", "run.json", "height.npy"] {
+        fs::create_dir_all(out.join(name).join("full")).unwrap();
+    }
+    let simulate = |out: &str, words: &[&str]| {
+        Call::new(&["simulate", "--out", out, "--particles", "8", "--device", "nosuch"]).words(words)
+    };
+    let shallow = |out: &str| Call::new(&["shallow-water", "--out", out, "--device", "nosuch", "--snapshots", "1"]);
+    let (other, word) = (scratch.join("other"), scratch.word("other"));
+    fs::create_dir(&other).unwrap();
+    for name in ["snapshot_0.5", "snapshot_4330", "checkpoint"] {
+        fs::write(other.join(name), b"x").unwrap();
+    }
+    scratch.all_fail([
+        (simulate(out.to_str().unwrap(), &[]), 1, "run.json: not a regular file"),
+        (shallow(out.to_str().unwrap()), 1, "run.json: not a regular file"),
+        (simulate(&word, &["--snapshots", "0.5"]), 1, "snapshot_0.5: is a file"),
+        (simulate(&word, &[]), 1, "checkpoint: is a file"),
+        (shallow(&word), 1, "snapshot_4330: is a file"),
+    ]);
+}
+
 /// The launcher's signal is no request to stop where a rank has failed: the first one, which waits for it, removes what is unfinished.
 #[test]
 fn a_rank_that_fails_while_it_steps_leaves_nothing_unfinished() {

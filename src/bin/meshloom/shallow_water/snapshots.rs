@@ -41,6 +41,12 @@ pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
     parameters.out.join(CHECKPOINT)
 }
 
+/// The directories that a run may write its state to.
+pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
+    let snapshots = parameters.schedule().events().filter(|event| event.snapshot);
+    snapshots.map(|event| directory(parameters, event.step)).chain([checkpoint(parameters)])
+}
+
 /// Removes the checkpoint of a run that has ended, as far as it can be removed.
 pub fn remove_checkpoint(parameters: &RunParameters) {
     let directory = checkpoint(parameters);
