@@ -431,6 +431,49 @@ fn a_killed_rank_ends_all_ranks() {
     }
 }
 
+/// What cannot be replaced is told before the steps: here before a device is looked for.
+#[test]
+fn what_stands_in_the_way_of_outputs_is_told_at_the_start() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    for name in ["positions.npy", "run.json", "height.npy"] {
+        fs::create_dir_all(out.join(name).join("full")).unwrap();
+    }
+    let simulate = |out: &str, words: &[&str]| {
+        Call::new(&["simulate", "--out", out, "--particles", "8", "--device", "nosuch"]).words(words)
+    };
+    let shallow = |out: &str| Call::new(&["shallow-water", "--out", out, "--device", "nosuch", "--snapshots", "1"]);
+    let (other, word) = (scratch.join("other"), scratch.word("other"));
+    fs::create_dir(&other).unwrap();
+    for name in ["snapshot_0.5", "snapshot_4330", "checkpoint"] {
+        fs::write(other.join(name), b"x").unwrap();
+    }
+    scratch.all_fail([
+        (simulate(out.to_str().unwrap(), &[]), 1, "run.json: not a regular file"),
+        (shallow(out.to_str().unwrap()), 1, "run.json: not a regular file"),
+        (simulate(&word, &["--snapshots", "0.5"]), 1, "snapshot_0.5: is a file"),
+        (simulate(&word, &[]), 1, "checkpoint: is a file"),
+        (shallow(&word), 1, "snapshot_4330: is a file"),
+    ]);
+}
+
+/// The launcher's signal is no request to stop where a rank has failed: the first one, which waits for it, removes what is unfinished.
+#[test]
+fn a_rank_that_fails_while_it_steps_leaves_nothing_unfinished() {
+    if !has_mpi() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (out, program) = (scratch.join("out"), cli::program().to_str().unwrap().to_string());
+    let run = Call::simulate(&out, &["--particles", "16", "--mesh", "32", "--box", "32", "--snapshots", "0.5"]).words;
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    // No file of a snapshot may be so long.
+    let limited = [&[":", "-n", "1", "sh", "-c", "ulimit -f 20; exec \"$@\"", "sh", &program][..], &run].concat();
+    let outcome = Call::new(&run).words(&limited).on(Ranks::Mpi(1)).run();
+    outcome.is_error("a limit on one rank", 1, &["rank 1: ", "ulimit -f"]);
+    assert!(files(&out).is_empty(), "{:?}", files(&out));
+}
+
 const RESULTS: [&str; 3] = ["positions.npy", "velocities.npy", "power_spectrum.csv"];
 
 fn results(out: &Path) -> [Vec<u8>; 3] {

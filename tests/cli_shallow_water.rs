@@ -193,7 +193,25 @@ fn snapshots_that_are_not_the_runs_are_refused() {
     ]);
     fs::write(&state, &bytes[..bytes.len() / 2]).unwrap();
     scratch.all_fail([(call(&out, &resume), 1, "remove the snapshot")]);
-    fs::write(out.join("snapshot_12/snapshot.json"), "{").unwrap();
+    // What has been seen is as good as the state.
+    fs::write(&state, &bytes).unwrap();
+    let (frames, description) = (out.join("snapshot_12/frames.npy"), out.join("snapshot_12/snapshot.json"));
+    let (whole, said) = (fs::read(&frames).unwrap(), json(&description));
+    let mut changed = whole.clone();
+    changed[200] ^= 1;
+    fs::write(&frames, &changed).unwrap();
+    scratch.all_fail([(call(&out, &resume).on(Ranks::Threads(2)), 1, "frames.npy is not what was written")]);
+    fs::write(&frames, &whole).unwrap();
+    let mut other = said.clone();
+    other["diagnostics"][1][1][6] = 1.5.into();
+    fs::write(&description, other.to_string()).unwrap();
+    scratch.all_fail([(call(&out, &resume), 1, "diagnostics is not what was written")]);
+    // One that has no fingerprints of these, as it was once written.
+    let mut older = said;
+    older.as_object_mut().unwrap().remove("fingerprints");
+    fs::write(&description, older.to_string()).unwrap();
+    call(&out, &resume).succeeds();
+    fs::write(&description, "{").unwrap();
     scratch.all_fail([(call(&out, &resume), 1, "snapshot.json")]);
 }
 

@@ -31,6 +31,7 @@ mod broadcast;
 mod call;
 mod collective;
 mod communicator;
+mod ending;
 mod error;
 mod gather;
 mod gone;
@@ -56,6 +57,7 @@ mod transport;
 mod tree;
 
 pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
+pub use ending::is_ending;
 pub use error::{CommError, Failure, RunError};
 pub use gather::Parts;
 pub use lane::MAX_TAG;

@@ -310,6 +310,14 @@ pub enum IoError {
         path: PathBuf,
     },
 
+    /// There is a link that leads to nothing, or back to itself, where a directory is needed.
+    #[error("{}: is a link that leads nowhere, but a directory is needed; make what it points to, or give another name",
+        printable_path(.path))]
+    DeadLink {
+        /// The link.
+        path: PathBuf,
+    },
+
     /// A temporary file of this name exists already.
     #[error("{}: exists already; if no other run is writing here, remove it", printable_path(.path))]
     Exists {
@@ -401,8 +409,15 @@ fn particle_type_text(wanted: Option<usize>, found: &[usize]) -> String {
     }
 }
 
+/// Whether the process or the machine has no room for another open file.
+fn too_many_open(source: &io::Error) -> bool {
+    // EMFILE and ENFILE, whose numbers are the same on all Unix systems.
+    cfg!(unix) && matches!(source.raw_os_error(), Some(24 | 23))
+}
+
 fn read_remedy(source: &io::Error) -> &'static str {
     match source.kind() {
+        _ if too_many_open(source) => "; raise the limit (ulimit -n)",
         ErrorKind::PermissionDenied => "; ask for permission to read it",
         _ => "; check the disk, or copy the file elsewhere",
     }
@@ -414,6 +429,7 @@ fn create_text(path: &Path, source: &io::Error) -> String {
         _ => "the working directory".to_string(),
     };
     match source.kind() {
+        _ if too_many_open(source) => format!("{source}; raise the limit (ulimit -n)"),
         ErrorKind::NotFound => {
             format!("there is no such directory; make it first (mkdir -p {directory}) or choose another place")
         }
@@ -473,6 +489,17 @@ mod tests {
         assert!(particle_type_text(Some(5), &[1]).starts_with("no particles of type 5 have coordinates (PartType5/"));
         assert!(particle_type_text(Some(5), &[1]).ends_with("(--particle-type 1)"));
         assert!(particle_type_text(None, &[]).ends_with("is it a snapshot of particles?"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_limit_on_open_files_is_no_matter_of_the_place() {
+        for number in [libc::EMFILE, libc::ENFILE] {
+            let source = || io::Error::from_raw_os_error(number);
+            let create = IoError::Create { path: "out.npy".into(), source: source() }.to_string();
+            let read = IoError::Read { path: "in.npy".into(), source: source() }.to_string();
+            assert!(create.ends_with("raise the limit (ulimit -n)") && read.ends_with("raise the limit (ulimit -n)"));
+        }
     }
 
     #[test]

@@ -23,8 +23,8 @@ impl OutputDir {
     /// temporary files of killed runs.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent, and
-    /// [`IoError::Create`] if it cannot be made or written to. After an error nothing is left behind.
+    /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent,
+    /// [`IoError::DeadLink`] if a link to nothing has, and [`IoError::Create`] if it cannot be made or written to. After an error nothing is left behind.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
         if path.as_os_str() == "-" {
@@ -41,9 +41,13 @@ impl OutputDir {
             match cleanup::create_dir(level) {
                 Ok(()) => directory.created.push(level.to_path_buf()),
                 Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
+                    let path = level.to_path_buf();
+                    if level.is_symlink() && !level.exists() {
+                        return Err(IoError::DeadLink { path });
+                    }
                     // Unless another program has just created it.
                     if !level.is_dir() {
-                        return Err(IoError::NotADirectory { path: level.to_path_buf() });
+                        return Err(IoError::NotADirectory { path });
                     }
                 }
                 Err(source) => return Err(IoError::Create { path: path.to_path_buf(), source }),
@@ -114,6 +118,21 @@ mod tests {
         fs::write(directory.join("file"), b"x").unwrap();
         drop(directory);
         assert!(scratch.path().join("out/file").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_nothing_are_named() {
+        let scratch = Scratch::new();
+        let [dead, circle] = ["dead", "circle"].map(|name| scratch.path().join(name));
+        std::os::unix::fs::symlink("nothing", &dead).unwrap();
+        std::os::unix::fs::symlink("circle", &circle).unwrap();
+        for (path, link) in [(dead.clone(), &dead), (circle.join("below"), &circle)] {
+            match OutputDir::create(&path) {
+                Err(IoError::DeadLink { path }) => assert_eq!(path, *link),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl SharedFile {
     /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is followed.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe or device has the name; [`IoError::Protected`] if a
+    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe, device or open file (`/dev/stdout`) has the name; [`IoError::Protected`] if a
     /// file has it that may not be written; [`IoError::Create`] (missing or unwritable directory); [`IoError::Exists`] if the
     /// token was used before; [`IoError::Write`]. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
@@ -244,7 +244,7 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
     }
     // Renaming over a link would replace the link, and over a device (/dev/null) would replace the device.
     match fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(IoError::NotAFile { path: path.to_path_buf() }),
+        Ok(found) if !found.is_file() || is_open_file(path) => Err(IoError::NotAFile { path: path.to_path_buf() }),
         Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create(path, path, e)),
         // A link to a file that is not there yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
@@ -255,6 +255,14 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
         Err(error) if path.is_symlink() => Err(IoError::create(path, path, error)),
         _ => Ok(path.to_path_buf()),
     }
+}
+
+/// Whether a path that exists leads to an open file of a process (`/dev/stdout`, `/proc/self/fd/3`), which goes on to be written after another
+/// one has taken its name.
+fn is_open_file(path: &Path) -> bool {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let listed = parent.canonicalize().is_ok_and(|parent| parent.starts_with("/proc") && parent.ends_with("fd"));
+    listed || fs::read_link(path).is_ok_and(|target| is_open_file(&parent.join(target)))
 }
 
 /// Checks that a file may be written at `path`, as far as one that is there forbids it: for whoever wants to know before the work.
@@ -407,6 +415,24 @@ mod tests {
         assert!(matches!(write_whole(scratch.path(), b"x"), Err(IoError::NotAFile { .. })));
         assert!(matches!(write_whole("-", b"x"), Err(IoError::OutputIsDash)));
         assert!(matches!(write_whole(scratch.path().join("no/such"), b"x"), Err(IoError::Create { .. })));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_that_processes_have_open_are_not_replaced_by_their_numbers() {
+        use std::os::fd::AsRawFd;
+
+        let scratch = Scratch::new();
+        let (path, link) = (scratch.path().join("out"), scratch.path().join("link"));
+        fs::write(&path, b"said").unwrap();
+        let open = File::open(&path).unwrap();
+        std::os::unix::fs::symlink(format!("/dev/fd/{}", open.as_raw_fd()), &link).unwrap();
+        let pid = std::process::id();
+        for place in [format!("/dev/fd/{}", open.as_raw_fd()), format!("/proc/{pid}/fd/{}", open.as_raw_fd())] {
+            assert!(matches!(write_whole(place, b"new"), Err(IoError::NotAFile { .. })));
+        }
+        assert!(matches!(check_replaceable(&link), Err(IoError::NotAFile { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"said");
     }
 
     #[test]

@@ -194,11 +194,11 @@ fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
 }
 
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
-/// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written. (`fft` may
+/// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written, or of a directory. (`fft` may
 /// replace its input, and asks for each alone.)
 ///
 /// # Errors
-/// [`Failure::Usage`]; [`Failure::Failed`] for a file that may not be written.
+/// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.
 pub fn check_files<'a>(
     inputs: impl IntoIterator<Item = &'a Path>,
     outputs: impl IntoIterator<Item = &'a Path>,
@@ -221,7 +221,18 @@ pub fn check_files<'a>(
             return Err(Failure::Usage(format!("{path}: two outputs are the same file; give two names")));
         }
     }
-    Ok(outputs.iter().filter(|output| output.is_file()).try_for_each(check_replaceable)?)
+    Ok(outputs.iter().filter(|output| output.exists()).try_for_each(check_replaceable)?)
+}
+
+/// Checks that nothing else has the name of a directory that a call will make in the course of its work.
+///
+/// # Errors
+/// [`Failure::Failed`].
+pub fn check_directories(paths: impl IntoIterator<Item = PathBuf>) -> Result<(), Failure> {
+    match paths.into_iter().find(|path| path.exists() && !path.is_dir()) {
+        Some(path) => Err(IoError::NotADirectory { path }.into()),
+        None => Ok(()),
+    }
 }
 
 /// Checks before the work that the output file can be created.

@@ -45,7 +45,8 @@ pub fn publish(
     let mark = path.with_extension("unfinished");
     comm.barrier()?;
     if comm.rank() == 0 {
-        let unfinished = mark.exists();
+        // Beside a description the mark says nothing: the call ended in that moment, or had not yet begun to remove.
+        let unfinished = mark.exists() && !path.exists();
         write_whole(&mark, b"")?;
         clear(unfinished)?;
     }
@@ -87,9 +88,32 @@ pub fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a
 
 #[cfg(test)]
 mod tests {
+    use meshloom::comm::run_solo;
+    use meshloom::io::token;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_mark_beside_a_whole_description_is_none() {
+        let directory = std::env::temp_dir().join(format!("meshloom-described-{}", token()));
+        fs::create_dir(&directory).unwrap();
+        let (path, mark) = (directory.join("run.json"), directory.join("run.unfinished"));
+        for whole in [false, true] {
+            fs::write(&mark, "").unwrap();
+            assert_eq!(path.exists(), whole);
+            let mut told = None;
+            let published = run_solo(|comm| {
+                publish(&comm, &path, &json!({}), Vec::new(), |unfinished| {
+                    told = Some(unfinished);
+                    remove(&path)
+                })
+            });
+            published.unwrap();
+            assert_eq!((told, path.exists(), mark.exists()), (Some(!whole), true, false));
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn what_differs_is_named() {

@@ -17,6 +17,7 @@ use bytemuck::{Pod, Zeroable};
 use super::calls::{CALLS, Handle, Request, is_alive, ok};
 use crate::comm::Result;
 use crate::comm::call::Call;
+use crate::comm::ending;
 use crate::comm::gone::Gone;
 use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::locked;
@@ -278,6 +279,7 @@ impl StatusProtocol {
                     self.send(&mut state, from, Note { kind, call, ..note })?;
                 }
                 FAILURE => {
+                    ending::announced();
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 MISMATCH => {
@@ -310,10 +312,11 @@ impl StatusProtocol {
         locked(&self.state).phase = Phase::Failing;
     }
 
-    /// Tells higher ranks that this one fails, so that they let it report first. The caller holds the lock of MPI calls.
+    /// Tells all other ranks that this one fails: higher ones let it report first, and all know what the launcher's signal means that comes
+    /// then. The caller holds the lock of MPI calls.
     pub fn announce_failure(&self) -> Result<()> {
         let mut state = locked(&self.state);
-        for to in self.rank + 1..self.size {
+        for to in (0..self.size).filter(|&to| to != self.rank) {
             self.send(&mut state, to, Note { kind: FAILURE, ..Note::zeroed() })?;
         }
         Ok(())

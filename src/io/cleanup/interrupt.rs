@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Unfinished;
+use crate::comm;
 use crate::io::IoError;
 
 static SILENT: AtomicBool = AtomicBool::new(false);
@@ -38,6 +39,7 @@ pub fn install_interrupt_handler() -> Result<(), IoError> {
 /// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks for an end at the next place where the work
 /// can be resumed. Batch systems send these some time before they kill. A second one ends the process as ever.
 ///
+/// Under MPI the first one ends it all the same once another process has [said that it fails](crate::comm::is_ending).
 /// Each rank that is a thread has one; the last one that is dropped with a request unanswered ends the process.
 #[derive(Debug)]
 pub struct StopRequests(());
@@ -72,10 +74,12 @@ impl Drop for StopRequests {
     }
 }
 
-/// Whether a signal is taken as a request to stop, which there is none of yet.
+/// Whether a signal is taken as a request to stop, which there is none of yet. Where another MPI process fails none is: it is the launcher's,
+/// which soon kills, and the ranks can reach no end together any more.
 #[cfg(unix)]
 fn is_request(signal: i32) -> bool {
     LISTENERS.load(Ordering::SeqCst) > 0
+        && !comm::is_ending()
         && REQUEST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok()
 }
 

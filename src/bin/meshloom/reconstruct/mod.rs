@@ -37,10 +37,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.estimate {
         return estimate::run(common, &parameters);
     }
+    let written = outputs::FILES.map(|name| arguments.out().join(name));
     let inputs =
         [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
-    let written = outputs::FILES.map(|name| arguments.out().join(name));
-    let directory = [arguments.out()].into_iter();
+    // One that is there is no file to be replaced.
+    let directory = [arguments.out()].into_iter().filter(|out| !out.is_dir());
     check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
     let report = common.launch_together(|context| reconstruct(context, arguments, &parameters))?;
     common.print(report)

@@ -6,6 +6,7 @@ mod parameters;
 mod snapshots;
 
 use indicatif::ProgressBar;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use meshloom::comm::Op;
@@ -14,7 +15,7 @@ use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_directories, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use log::Log;
@@ -23,6 +24,9 @@ use parameters::{Precision, RunParameters};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
+    let files = outputs::FILES.map(|name| parameters.out.join(name));
+    check_files([], files.iter().map(PathBuf::as_path))?;
+    check_directories(snapshots::directories(&parameters))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),

@@ -14,6 +14,10 @@ use super::parameters::RunParameters;
 use super::snapshots::CHECKPOINT;
 use crate::described;
 
+/// The files at the end of a run.
+pub const FILES: [&str; 6] =
+    ["run.json", "height.npy", "velocity.npy", "diagnostics.csv", "height.png", "animation.png"];
+
 /// Milliseconds that a frame of the animation is shown.
 const FRAME: u16 = 120;
 

@@ -1,8 +1,10 @@
 //! Snapshots of a run, and resuming from the last of them.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
+use meshloom::bytemuck::cast_slice;
 use meshloom::io::{NpyFile, OutputDir, Sealed, collective, printable_path};
 use meshloom::pm::fingerprint;
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
@@ -39,6 +41,12 @@ pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
     parameters.out.join(CHECKPOINT)
 }
 
+/// The directories that a run may write its state to.
+pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
+    let snapshots = parameters.schedule().events().filter(|event| event.snapshot);
+    snapshots.map(|event| directory(parameters, event.step)).chain([checkpoint(parameters)])
+}
+
 /// Removes the checkpoint of a run that has ended, as far as it can be removed.
 pub fn remove_checkpoint(parameters: &RunParameters) {
     let directory = checkpoint(parameters);
@@ -57,10 +65,25 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> 
     let words = (size_of::<T>() / 4) as u64;
     let columns: Vec<&[f32]> = match state.len() / fields {
         0 => vec![&[]; fields],
-        cells => state.chunks(cells).map(meshloom::bytemuck::cast_slice).collect(),
+        cells => state.chunks(cells).map(cast_slice).collect(),
     };
     let mark = fingerprint(comm, starts.map(|start| words * start), words * length, &columns)?;
     Ok(format!("{mark:016x}"))
+}
+
+/// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. All ranks call it.
+fn marks_of_log(context: &Context, log: &Log) -> Result<Value, Error> {
+    let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
+    let mark = |columns: &[&[f32]]| {
+        let length = columns.iter().map(|column| column.len()).max().unwrap_or(0);
+        fingerprint(&context.comm, iter::once(0), length as u64, columns).map(|mark| format!("{mark:016x}"))
+    };
+    let lines = lines.iter().flat_map(|line| iter::once(line.step).chain(line.figures().map(f64::to_bits)));
+    let lines: Vec<u64> = lines.collect();
+    let sizes: Vec<u64> = frames.iter().flat_map(|frame| [frame.width, frame.height].map(|n| n as u64)).collect();
+    let sizes = iter::once(cast_slice(&sizes));
+    let frames: Vec<&[f32]> = sizes.chain(frames.iter().map(|frame| &frame.elevation[..])).collect();
+    Ok(json!({ FRAMES: mark(&frames)?, "diagnostics": mark(&[cast_slice(&lines)])? }))
 }
 
 /// Writes a snapshot into `directory`. All ranks call it.
@@ -84,7 +107,7 @@ pub fn write<T: Real>(
     let lines: Vec<Value> = log.lines.iter().map(|line| json!([line.step, line.figures()])).collect();
     let whole = json!({
         "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
-        "diagnostics": lines,
+        "diagnostics": lines, "fingerprints": marks_of_log(context, log)?,
     });
     let path = directory.join(DESCRIPTION);
     described::publish(comm, &path, &whole, files, |_| described::remove(&path))?;
@@ -174,6 +197,15 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
             due[1]
         )));
     }
+    let log = Log { lines, frames };
+    let marks = marks_of_log(context, &log)?;
+    // Earlier versions wrote none.
+    if !said["fingerprints"].is_null()
+        && let Some((name, ..)) = difference(&said["fingerprints"], &marks)
+    {
+        return Err(damaged(&format!("{name} is not what was written with {DESCRIPTION}")));
+    }
+    let Log { lines, frames } = log;
     let kept = |seen| {
         earlier.kept(schedule, step, seen).map_err(|missing| {
             let why = format!(

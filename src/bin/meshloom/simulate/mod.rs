@@ -21,7 +21,7 @@ use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationErro
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_files};
+use crate::common::{Common, check_directories, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -47,6 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
     check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
+    check_directories(snapshots::directories(&parameters))?;
     let common = &arguments.common;
     let report = common.launch_together(|context| simulate(context, &parameters, common))?;
     common.print(report)

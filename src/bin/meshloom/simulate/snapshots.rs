@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::halos::Halos;
 use super::outputs::{CHECKPOINT, Outputs};
-use super::parameters::Velocities;
+use super::parameters::{RunParameters, Velocities};
 use crate::described::{self, difference};
 
 /// Displacements and momenta by axis.
@@ -207,7 +207,18 @@ impl StatePlace<'_> {
 }
 
 fn directory(outputs: &Outputs, name: &str) -> PathBuf {
-    outputs.path(&format!("snapshot_{name}"))
+    outputs.path(&in_out(name))
+}
+
+/// The name of the directory of a snapshot.
+fn in_out(name: &str) -> String {
+    format!("snapshot_{name}")
+}
+
+/// The directories that a run may write its state to.
+pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
+    let snapshots = parameters.snapshots.iter().map(|epoch| in_out(&epoch.0));
+    snapshots.chain([CHECKPOINT.into()]).map(|name| parameters.out.join(name))
 }
 
 /// What a run is resumed from.
