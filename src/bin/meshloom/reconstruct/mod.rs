@@ -41,8 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
     let written = outputs::FILES.map(|name| arguments.out().join(name));
     let directory = [arguments.out()].into_iter();
-    check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
-    let report = common.launch_together(|context| reconstruct(context, arguments, &parameters))?;
+    let files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
+    let report = common.launch_together(&files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
 

@@ -14,7 +14,7 @@ use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use log::Log;
@@ -24,7 +24,8 @@ use parameters::{Precision, RunParameters};
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let common = &arguments.common;
-    let report = common.launch_together(|context| match parameters.precision {
+    let files = check_files([], [parameters.out.join("run.json").as_path()])?;
+    let report = common.launch_together(&files, |context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
         Precision::F64 => flow::<f64>(context, &parameters, common),
     })?;

@@ -46,9 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [&arguments.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
-    check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
+    let files = check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
-    let report = common.launch_together(|context| simulate(context, &parameters, common))?;
+    let report = common.launch_together(&files, |context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
