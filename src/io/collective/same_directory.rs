@@ -43,12 +43,14 @@ pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<()
     let seen = comm.all_gather(&[u8::from(comm.rank() == 0 || is_seen(&path))])?;
     drop(probe);
     let Some(rank) = seen.iter().position(|seen| *seen == 0) else { return Ok(Ok(())) };
-    Ok(Err(IoError::NotShared { path: directory.to_path_buf(), rank, host: host_of(comm, rank)? }))
+    // The working directory has an empty path.
+    let path = if directory.as_os_str().is_empty() { Path::new(".") } else { directory }.to_path_buf();
+    Ok(Err(IoError::NotShared { path, rank, host: host_of(comm, rank)? }))
 }
 
 /// How many levels above `directory` the nearest one is that exists.
 fn nearest(directory: &Path) -> u64 {
-    let exists = |level: &Path| if level.as_os_str().is_empty() { true } else { level.is_dir() };
+    let exists = |level: &Path| level.as_os_str().is_empty() || level.is_dir();
     directory.ancestors().position(exists).map_or(NONE, |level| level as u64)
 }
 

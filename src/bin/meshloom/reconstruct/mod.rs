@@ -41,7 +41,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
     let written = outputs::FILES.map(|name| arguments.out().join(name));
     let directory = [arguments.out()].into_iter();
-    let files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
+    let mut files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
+    // What is written is in the directory and not beside it, which ranks need not share.
+    files.outputs.retain(|output| output.as_path() != arguments.out());
     let report = common.launch_together(&files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
