@@ -332,6 +332,68 @@ fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
     }
 }
 
+/// Where its files are written at the end, too.
+#[test]
+fn a_run_that_is_stopped_after_its_steps_loses_none() {
+    let words = ["--steps", "2", "--mesh", "128"];
+    for ranks in [1, 2].map(Ranks::Threads) {
+        let scratch = Scratch::new();
+        let (out, other) = (scratch.join("out"), scratch.join("other"));
+        let mut run = Call::simulate(&out, &words).on(ranks).start();
+        let unfinished =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".positions"));
+        run.until("a file at the end", |_| files(&out).iter().any(unfinished));
+        signal(run.pid(), "TERM");
+        let outcome = run.wait(Duration::from_secs(30));
+        if !outcome.status.success() {
+            outcome.is_error("TERM", 143, &["stopped by a signal after step 2 of 2"]);
+            assert!(out.join("checkpoint/snapshot.json").is_file() && !out.join("run.json").exists());
+            Call::simulate(&out, &[&words[..], &["--resume"]].concat()).succeeds();
+        }
+        Call::simulate(&other, &words).succeeds();
+        alike("stopped at the end", &whole(&out), &whole(&other));
+    }
+}
+
+#[test]
+fn steps_are_kept_where_a_file_at_the_end_fails() {
+    for ranks in [1, 2].map(Ranks::Threads) {
+        let scratch = Scratch::new();
+        let (out, other) = (scratch.join("out"), scratch.join("other"));
+        // No file takes the name of a directory.
+        let in_the_way = out.join("density.png");
+        fs::create_dir_all(&in_the_way).unwrap();
+        Call::simulate(&out, &[]).on(ranks).run().is_error("a directory", 1, &["density.png"]);
+        assert!(out.join("checkpoint/snapshot.json").is_file(), "{:?}", files(&out));
+        fs::remove_dir(&in_the_way).unwrap();
+        Call::simulate(&out, &["--resume"]).succeeds();
+        Call::simulate(&other, &[]).succeeds();
+        alike("failed at the end", &whole(&out), &whole(&other));
+    }
+}
+
+/// Ranks that were started in different directories, as those of hosts with disks of their own.
+#[test]
+fn ranks_with_other_files_are_refused() {
+    if !has_mpi() {
+        return;
+    }
+    let (scratch, program) = (Scratch::new(), cli::program().to_str().unwrap().to_string());
+    // The first rank is where tests are, which is where this file is another.
+    fs::write(scratch.join("Cargo.toml"), "").unwrap();
+    let (sorted, other) = (scratch.word("sorted.npy"), scratch.word(""));
+    for (words, says) in [
+        (&["sort", "Cargo.toml", "-o", &sorted][..], "Cargo.toml: rank 1 (on "),
+        (&["simulate", "--out", "no-run", "--particles", "8", "--mesh", "8"], "no-run: rank 1 (on "),
+        (&["shallow-water", "--out", "no-flow", "--steps", "1"], "no-flow: rank 1 (on "),
+    ] {
+        let second = [&[":", "-n", "1", "-wdir", &other, &program][..], words].concat();
+        Call::new(words).words(&second).on(Ranks::Mpi(1)).run().is_error("other files", 1, &[says]);
+    }
+    assert_eq!(files(scratch.path()).len(), 1);
+    assert!(!Path::new("no-run").exists() && !Path::new("no-flow").exists());
+}
+
 #[test]
 fn a_run_stopped_at_20_moments_and_resumed_is_the_finished_run() {
     let scratch = Scratch::new();

@@ -17,12 +17,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod same_contents;
+mod same_directory;
+
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator};
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
+
+pub use same_contents::same_contents;
+pub use same_directory::same_directory;
 
 /// Elements of an archive that are written at a time: few enough that they are in the cache when their CRC is computed.
 const PIECE: usize = 1 << 17;
@@ -39,6 +45,13 @@ pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
     }
     comm.broadcast(0, &mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string())
+}
+
+/// The name of the host that `rank` runs on. Collective.
+fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
+    let own = crate::host::name().unwrap_or_else(|| "a host without a name".into());
+    let all = comm.all_gather_v(own.as_bytes())?;
+    Ok(String::from_utf8_lossy(all.get(rank).unwrap_or_default()).into_owned())
 }
 
 /// Creates a file on rank 0, then opens it on the other ranks, with one token.

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::printable_path;
+use super::{printable, printable_path};
 
 /// An error about a file or directory: which one, what is wrong with it, and what to do.
 ///
@@ -316,6 +316,37 @@ pub enum IoError {
     DeadLink {
         /// The link.
         path: PathBuf,
+    },
+
+    /// A rank reads other contents under this name than the ranks before it.
+    #[error(
+        "{}: rank {rank} (on {}) reads other contents than the ranks before it; give all ranks the same file, as one on a file system that they share",
+        printable_path(.path),
+        printable(.host)
+    )]
+    OtherContents {
+        /// The file.
+        path: PathBuf,
+        /// The rank.
+        rank: usize,
+        /// The host that it runs on.
+        host: String,
+    },
+
+    /// A rank does not see what rank 0 writes in this directory.
+    #[error(
+        "{}: rank {rank} (on {}) does not see what rank 0 writes: ranks do not share this directory, or were started in different ones; \
+         choose one that all share, by its whole path",
+        printable_path(.path),
+        printable(.host)
+    )]
+    NotShared {
+        /// The directory, or one that is to be made.
+        path: PathBuf,
+        /// The rank.
+        rank: usize,
+        /// The host that it runs on.
+        host: String,
     },
 
     /// A temporary file of this name exists already.

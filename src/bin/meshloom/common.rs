@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::coordinates;
 use crate::failure::Failure;
 use crate::same_call;
+use crate::same_files::Files;
 use crate::terminal;
 
 /// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
@@ -73,17 +74,19 @@ impl Common {
         }
     }
 
-    /// Runs `body` on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
+    /// Runs `body`, which names no files, on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
     pub fn launch<T: Send>(
         &self,
         body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
-        self.launch_together(|context| body(context).map(Ok))
+        self.launch_together(&Files::default(), |context| body(context).map(Ok))
     }
 
-    /// [`launch`](Self::launch) of a body that may also end with a failure (the inner error) that all ranks have alike.
+    /// [`launch`](Self::launch) of a body that reads and writes `files`, as [`check_files`] gives them, and may also end with a failure (the inner
+    /// error) that all ranks have alike.
     pub fn launch_together<T: Send>(
         &self,
+        files: &Files,
         body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
@@ -105,8 +108,11 @@ impl Common {
         let ranks = launch_with_code(how, &options, code, |mut context| {
             let rank = context.comm.rank();
             // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
-            let called = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
-            match called {
+            let mut alike = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
+            if alike.is_ok() {
+                alike = files.check(&context.comm)?;
+            }
+            match alike {
                 Err(wrong) => Ok((rank, Err(wrong))),
                 Ok(()) => body(&mut context).map(|value| (rank, value)),
             }
@@ -195,14 +201,14 @@ fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
 
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
 /// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written, or of a directory. (`fft` may
-/// replace its input, and asks for each alone.)
+/// replace its input, and asks for each alone.) Gives the files, for [`Common::launch_together`].
 ///
 /// # Errors
 /// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.
 pub fn check_files<'a>(
     inputs: impl IntoIterator<Item = &'a Path>,
     outputs: impl IntoIterator<Item = &'a Path>,
-) -> Result<(), Failure> {
+) -> Result<Files, Failure> {
     let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.into_iter().collect(), outputs.into_iter().collect());
     let dash = |paths: &[&Path], error: IoError| match paths.iter().any(|path| path.as_os_str() == "-") {
         true => Err(Failure::Usage(error.to_string())),
@@ -221,7 +227,9 @@ pub fn check_files<'a>(
             return Err(Failure::Usage(format!("{path}: two outputs are the same file; give two names")));
         }
     }
-    Ok(outputs.iter().filter(|output| output.exists()).try_for_each(check_replaceable)?)
+    outputs.iter().filter(|output| output.exists()).try_for_each(check_replaceable)?;
+    let owned = |paths: Vec<&Path>| paths.into_iter().map(PathBuf::from).collect();
+    Ok(Files { inputs: owned(inputs), outputs: owned(outputs) })
 }
 
 /// Checks that nothing else has the name of a directory that a call will make in the course of its work.

@@ -199,7 +199,7 @@ impl Inputs {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [arguments.points.as_path()].into_iter().chain(arguments.attributes().map(|(_, _, path)| path));
     let outputs = [Some(arguments.output.as_path()), arguments.labels.as_deref()];
-    check_files(inputs.clone(), outputs.into_iter().flatten())?;
+    let files = check_files(inputs.clone(), outputs.into_iter().flatten())?;
     check_name(&arguments.output, &["npz", "hdf5", "h5"])?;
     arguments.labels.as_deref().map_or(Ok(()), |labels| check_name(labels, &["npy"]))?;
     arguments.particles.check(inputs)?;
@@ -211,7 +211,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     arguments.common.refuse_grid()?;
     arguments.common.before_launch(Inputs::open(arguments))?.transpose()?;
-    let report = arguments.common.launch_together(|context| fof(context, arguments))?;
+    let report = arguments.common.launch_together(&files, |context| fof(context, arguments))?;
     arguments.common.print(report)
 }
 

@@ -32,6 +32,7 @@ mod points;
 mod power;
 mod reconstruct;
 mod same_call;
+mod same_files;
 mod search;
 mod seed;
 mod shallow_water;

@@ -10,14 +10,15 @@ use crate::failure::Failure;
 /// Options that may differ from process to process: which device each has, and what it prints. Those with a value have `true`.
 const OWN: [(&str, bool); 3] = [("--device", true), ("--json", false), ("--quiet", false)];
 
-/// The words of a call that all processes must have, in their order.
-fn common_words(words: impl IntoIterator<Item = OsString>) -> Vec<String> {
-    let mut words = words.into_iter().map(|word| word.to_string_lossy().into_owned());
+/// The words of a call that all processes must have, in their order, as the system has them: paths need not be text.
+fn common_words(words: impl IntoIterator<Item = OsString>) -> Vec<Vec<u8>> {
+    let mut words = words.into_iter().map(OsString::into_encoded_bytes);
     let mut common = Vec::new();
     while let Some(word) = words.next() {
-        let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
-        match OWN.iter().find(|(own, _)| *own == name) {
-            Some((_, true)) if value.is_none() => drop(words.next()),
+        let equals = word.iter().position(|byte| *byte == b'=');
+        let name = &word[..equals.unwrap_or(word.len())];
+        match OWN.iter().find(|(own, _)| own.as_bytes() == name) {
+            Some((_, true)) if equals.is_none() => drop(words.next()),
             Some(_) => (),
             None => common.push(word),
         }
@@ -26,8 +27,8 @@ fn common_words(words: impl IntoIterator<Item = OsString>) -> Vec<String> {
 }
 
 /// The first word in which two calls differ: those of the one and of the other, nothing where a call has ended.
-fn difference<'a>(one: &'a [String], other: &'a [String]) -> Option<[&'a str; 2]> {
-    let word = |words: &'a [String], at: usize| words.get(at).map_or("", String::as_str);
+fn difference<'a>(one: &[&'a [u8]], other: &[&'a [u8]]) -> Option<[&'a [u8]; 2]> {
+    let word = |words: &[&'a [u8]], at: usize| words.get(at).copied().unwrap_or_default();
     (0..one.len().max(other.len())).map(|at| [word(one, at), word(other, at)]).find(|[one, other]| one != other)
 }
 
@@ -41,20 +42,19 @@ pub fn check(comm: &Communicator) -> Result<Result<(), Failure>, CommError> {
     compare(comm, &mine)
 }
 
-fn compare(comm: &Communicator, mine: &[String]) -> Result<Result<(), Failure>, CommError> {
+fn compare(comm: &Communicator, mine: &[Vec<u8>]) -> Result<Result<(), Failure>, CommError> {
     // Words have no byte of 0 in them.
-    let text = mine.join("\0");
+    let text = mine.join(&0);
     // The same in all processes of one program: this hasher has no key.
     let mut digest = DefaultHasher::new();
     text.hash(&mut digest);
     let Some(rank) = comm.first_to_differ(digest.finish())? else { return Ok(Ok(())) };
-    let all = comm.all_gather_v(text.as_bytes())?;
-    let words = |rank: usize| -> Vec<String> {
-        String::from_utf8_lossy(all.get(rank).unwrap_or_default()).split('\0').map(String::from).collect()
-    };
+    let all = comm.all_gather_v(&text)?;
+    let words = |rank: usize| -> Vec<&[u8]> { all.get(rank).unwrap_or_default().split(|byte| *byte == 0).collect() };
     let [first, other] = [words(0), words(rank)];
     let [first, other] = difference(&first, &other).unwrap_or_default();
-    let said = |word: &str| if word.is_empty() { "nothing more".to_owned() } else { format!("`{word}`") };
+    let text = |word: &[u8]| String::from_utf8(word.into()).unwrap_or_else(|_| word.escape_ascii().to_string());
+    let said = |word: &[u8]| if word.is_empty() { "nothing more".into() } else { format!("`{}`", text(word)) };
     Ok(Err(Failure::Usage(format!(
         "rank {rank} was called with {}, where rank 0 has {}; give all processes the same words but for --device",
         said(other),
@@ -68,15 +68,31 @@ mod tests {
 
     use super::*;
 
-    fn words(call: &str) -> Vec<String> {
+    fn words(call: &str) -> Vec<Vec<u8>> {
         common_words(call.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn devices_and_what_is_printed_may_differ() {
         assert_eq!(words("knn --device 1 a.npy --quiet -k 3"), words("knn a.npy --json --device=0000:81:00.0 -k 3"));
-        assert_eq!(words("knn --device"), ["knn"]);
+        assert_eq!(words("knn --device"), [b"knn"]);
         assert_ne!(words("knn --ranks 2"), words("knn --ranks 3"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_that_are_not_text_are_told_apart() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let word = |byte| common_words([OsString::from_vec(vec![b'p', byte])]);
+        run_threads(2, |comm| {
+            match compare(&comm, &word([0xfe, 0xff][comm.rank()]))? {
+                Err(Failure::Usage(message)) => assert!(message.contains(r"`p\xff`"), "{message}"),
+                _ => panic!("they pass"),
+            }
+            Ok::<_, CommError>(())
+        })
+        .unwrap();
     }
 
     #[test]

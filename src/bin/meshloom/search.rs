@@ -92,12 +92,12 @@ impl SearchCommand<'_> {
     ) -> Result<(), Failure> {
         let common = &self.options.common;
         let points = [self.options.points.as_path()].into_iter().chain(self.queries.map(|(_, path)| path));
-        check_files(points.clone().chain(self.list), [self.output])?;
+        let files = check_files(points.clone().chain(self.list), [self.output])?;
         check_name(self.output, self.extensions)?;
         self.options.particles.check(points)?;
         common.refuse_grid()?;
         common.before_launch(prepare().and_then(|_| Ok(self.open()?)))?.transpose()?;
-        let report = common.launch_together(|context| {
+        let report = common.launch_together(&files, |context| {
             // Rank 0 opens the files first: an error that all ranks would have is printed once.
             let first = context.comm.rank() == 0;
             if first {

@@ -36,14 +36,14 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    check_files([arguments.points.as_path()], [arguments.output.as_path()])?;
+    let files = check_files([arguments.points.as_path()], [arguments.output.as_path()])?;
     check_name(&arguments.output, &["npy"])?;
     arguments.particles.check([arguments.points.as_path()])?;
     arguments.common.refuse_grid()?;
     if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points, arguments.particles))? {
         file.domain(arguments.size.as_ref())?;
     }
-    let report = arguments.common.launch_together(|context| sort(context, arguments))?;
+    let report = arguments.common.launch_together(&files, |context| sort(context, arguments))?;
     arguments.common.print(report)
 }
 

@@ -139,7 +139,10 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
         crate::output_name::check_name(path, &["json"])?;
         crate::common::writable(path)?;
     }
-    let measured = arguments.settings.common.launch_together(|context| measure(context, arguments))?;
+    let measured = arguments
+        .settings
+        .common
+        .launch_together(&crate::same_files::Files::default(), |context| measure(context, arguments))?;
     let Some((mut object, outcomes)) = measured else { return Ok(()) };
     let (mut text, mut wrong) = (String::new(), Vec::new());
     for (name, outcome) in outcomes {

@@ -18,6 +18,7 @@ use crate::common::{check_files, writable};
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::phases::Phases;
+use crate::same_files::Files;
 pub use arguments::Arguments;
 use arguments::{NORMS, PRECISIONS, word};
 use file_transform::FileTransform;
@@ -31,8 +32,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
     // A spectrum may take the place of its field: it gets that name when all is read and written.
-    check_files([arguments.input()], [])?;
-    check_files([], [arguments.output()])?;
+    let read = check_files([arguments.input()], [])?;
+    let files = Files { inputs: read.inputs, ..check_files([], [arguments.output()])? };
     check_name(arguments.output(), &["npy"])?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(
@@ -40,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     arguments.common.before_launch(FileTransform::new(arguments))?;
-    let report = arguments.common.launch_together(|context| {
+    let report = arguments.common.launch_together(&files, |context| {
         let (request, file) = FileTransform::new(arguments)?;
         if let Some(failure) = no_double(context, arguments, &request, &file)? {
             return Ok(Err(failure));

@@ -42,9 +42,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.config].into_iter().flatten();
     let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
     let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
-    check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
+    let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     let common = &arguments.common;
-    let report = common.launch_together(|context| infer(context, &parameters, common))?;
+    let report = common.launch_together(&files, |context| infer(context, &parameters, common))?;
     common.print(report)
 }
 

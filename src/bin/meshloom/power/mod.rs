@@ -22,13 +22,13 @@ use modes::{MeshTransform, modes_of};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [Some(&arguments.input), arguments.cross.as_ref()].into_iter().flatten().map(PathBuf::as_path);
-    check_files(inputs.clone(), [arguments.output.as_path()])?;
+    let files = check_files(inputs.clone(), [arguments.output.as_path()])?;
     check_name(&arguments.output, &TABLE)?;
     arguments.particles.check(inputs)?;
     if let Some(inputs) = arguments.common.before_launch(Inputs::open(arguments))? {
         inputs.measurements(arguments)?;
     }
-    let report = arguments.common.launch_together(|context| {
+    let report = arguments.common.launch_together(&files, |context| {
         let inputs = Inputs::open(arguments)?;
         match inputs.measurements(arguments) {
             Ok(measurements) => measure(context, &inputs, &measurements).map(Ok),

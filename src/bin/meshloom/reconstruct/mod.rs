@@ -42,8 +42,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
     // One that is there is no file to be replaced.
     let directory = [arguments.out()].into_iter().filter(|out| !out.is_dir());
-    check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
-    let report = common.launch_together(|context| reconstruct(context, arguments, &parameters))?;
+    let mut files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
+    // What is written is in the directory and not beside it, which ranks need not share.
+    files.outputs.retain(|output| output.as_path() != arguments.out());
+    let report = common.launch_together(&files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
 

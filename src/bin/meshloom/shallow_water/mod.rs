@@ -25,10 +25,10 @@ use parameters::{Precision, RunParameters};
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let files = outputs::FILES.map(|name| parameters.out.join(name));
-    check_files([], files.iter().map(PathBuf::as_path))?;
+    let files = check_files([], files.iter().map(PathBuf::as_path))?;
     check_directories(snapshots::directories(&parameters))?;
     let common = &arguments.common;
-    let report = common.launch_together(|context| match parameters.precision {
+    let report = common.launch_together(&files, |context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
         Precision::F64 => flow::<f64>(context, &parameters, common),
     })?;

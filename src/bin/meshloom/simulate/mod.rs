@@ -46,10 +46,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [&arguments.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
-    check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
+    let files = check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
     check_directories(snapshots::directories(&parameters))?;
     let common = &arguments.common;
-    let report = common.launch_together(|context| simulate(context, &parameters, common))?;
+    let report = common.launch_together(&files, |context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
@@ -121,74 +121,99 @@ fn simulate(
         Ok(())
     });
     bar.finish_and_clear();
+    let ended = ended.and_then(|()| {
+        phases.done("steps");
+        finish(context, &outputs, &mut simulation, light_cone.as_ref(), &stop, (phases, resumed))
+    });
     match ended {
-        Ok(()) => drop(stop),
-        Err(Ended::Failed(error)) => return Err(error),
+        Ok(report) => {
+            // All is there that a request could save.
+            stop.answered();
+            drop(directory);
+            Ok(Ok(report))
+        }
+        Err(Ended::Failed(error)) => Err(error),
         Err(Ended::Stopped(failure)) => {
             stop.answered();
             // Its directory is to stay: it holds what the run is resumed from.
-            return Ok(Err(failure));
+            Ok(Err(failure))
         }
     }
-    phases.done("steps");
-
-    let report = finish(context, &outputs, &mut simulation, light_cone, (phases, resumed))?;
-    drop(directory);
-    Ok(Ok(report))
 }
 
-/// Writes what a run ends with; its files get their names when all of them are whole. Returns the content of `run.json`. All ranks call it.
+/// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. All ranks call it.
 fn finish(
     context: &mut Context,
     outputs: &Outputs,
     simulation: &mut Simulation,
-    light_cone: Option<LightCone>,
+    light_cone: Option<&LightCone>,
+    stop: &StopRequests,
+    (phases, resumed): (Phases, Option<usize>),
+) -> Result<Value, Ended> {
+    let state = simulation.phase_space(context)?;
+    let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
+    let others = context.comm.size() > 1;
+    // What the run is resumed from may be of this moment already.
+    let kept = resumed == Some(end.step) || outputs.epochs().any(|epoch| epoch.value() == end.a);
+    let keep = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
+        if kept {
+            return Ok(());
+        }
+        snapshots::write_checkpoint(outputs, context, simulation, state.each_ref(), light_cone, end)
+    };
+    let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
+        let check = |context: &Context, simulation: &Simulation| match asked_to_stop(stop, context)? {
+            Some(signal) => Err(Ended::stopped(signal, simulation, end)),
+            None => Ok(()),
+        };
+        write_results(context, outputs, simulation, (state.each_ref(), light_cone), check, (phases, resumed))
+    };
+    let report = snapshots::keeping(&mut (&mut *context, simulation), others, keep, write)?;
+    if context.comm.rank() == 0 {
+        snapshots::remove_checkpoint(outputs);
+    }
+    Ok(report)
+}
+
+/// Writes the files that a run with this `state` ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
+/// content of `run.json`. All ranks call it.
+fn write_results(
+    context: &mut Context,
+    outputs: &Outputs,
+    simulation: &mut Simulation,
+    ([displacement, momentum], light_cone): ([&[Vec<f32>; 3]; 2], Option<&LightCone>),
+    check: impl Fn(&Context, &Simulation) -> Result<(), Ended>,
     (mut phases, resumed): (Phases, Option<usize>),
-) -> Result<Value, Error> {
+) -> Result<Value, Ended> {
     let (parameters, comm) = (outputs.parameters, context.comm.clone());
-    let [displacement, momentum] = simulation.phase_space(context)?;
-    let positions = simulation.positions(&displacement);
-    let mut files = fields_and_particles(context, outputs, simulation, [&positions, &momentum])?;
+    check(context, simulation)?;
+    let positions = simulation.positions(displacement);
+    let mut files = fields_and_particles(context, outputs, simulation, [&positions, momentum])?;
     phases.done("output");
     let mut report = report(context, outputs, simulation)?;
     report["resumed_from_step"] = resumed.into();
     // The particles of the run are on the host, and have no more steps.
     simulation.release(context)?;
-    let (simulation, light_cone) = (&*simulation, light_cone.as_ref());
-    let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
-    let (momentum, of_phases) = (&momentum, &mut phases);
-    let keep = move |context: &mut Context| {
-        snapshots::write_checkpoint(outputs, context, simulation, [&displacement, momentum], light_cone, end)
-    };
-    let find = move |context: &mut Context| {
-        let of_linking = |linking| {
-            let particles = [&positions, momentum];
-            Halos::find(context, simulation, particles, linking, &parameters.overdensities)
-        };
-        let halos = parameters.linking.map(of_linking).transpose()?;
-        halos.iter().for_each(|_| of_phases.done("groups"));
-        let cone =
-            light_cone.map(|light_cone| light_cone::seal(context, outputs, simulation, light_cone)).transpose()?;
-        cone.iter().for_each(|_| of_phases.done("light_cone"));
-        Ok((halos, cone))
-    };
-    let others = parameters.linking.is_some() && comm.size() > 1;
-    let (halos, cone) = snapshots::keeping(context, others, keep, find)?;
-    if let Some(halos) = halos {
+    if let Some(linking) = parameters.linking {
+        check(context, simulation)?;
+        let halos = Halos::find(context, simulation, [&positions, momentum], linking, &parameters.overdensities)?;
+        phases.done("groups");
         files.extend(halos.seal(&comm, outputs, simulation, &parameters.out)?);
         report["halos"] = halos.report(&comm)?;
         phases.done("groups");
     }
-    if let Some((sealed, said)) = cone {
+    if let Some(light_cone) = light_cone {
+        check(context, simulation)?;
+        let (sealed, said) = light_cone::seal(context, outputs, simulation, light_cone)?;
+        phases.done("light_cone");
         files.extend(sealed);
         report["light_cone"] = said;
     }
+    // From here on all files get their names, which takes less time than a checkpoint.
+    check(context, simulation)?;
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
     outputs.publish(&comm, &outputs.path("run.json"), &report, files)?;
-    if comm.rank() == 0 {
-        snapshots::remove_checkpoint(outputs);
-    }
     Ok(report)
 }
 

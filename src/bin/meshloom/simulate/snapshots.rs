@@ -139,13 +139,13 @@ pub fn write_checkpoint(
 }
 
 /// Does `work` that comes after the steps such that they are not lost where it fails: `keep` writes what the run is resumed from. Of one rank it does when
-/// the work has failed; among `others` it does before, since those that wait for a rank that has failed can do nothing together any more.
-pub fn keeping<C, T>(
+/// the work has failed or was stopped; among `others` it does before, since those that wait for a rank that has failed can do nothing together any more.
+pub fn keeping<C, T, E: From<Error>>(
     context: &mut C,
     others: bool,
     keep: impl FnOnce(&mut C) -> Result<(), Error>,
-    work: impl FnOnce(&mut C) -> Result<T, Error>,
-) -> Result<T, Error> {
+    work: impl FnOnce(&mut C) -> Result<T, E>,
+) -> Result<T, E> {
     if others {
         keep(context)?;
         return work(context);

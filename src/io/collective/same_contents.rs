@@ -1,0 +1,114 @@
+//! Whether all ranks read the same file under one name.
+
+use std::path::{Path, PathBuf};
+
+use super::host_of;
+use crate::comm::{CommError, Communicator};
+use crate::hash::{START, fnv1a};
+use crate::io::IoError;
+use crate::io::input::Input;
+
+/// Blocks of a file that are compared, evenly from its first to its last byte, and bytes of each.
+const BLOCKS: u64 = 16;
+const BLOCK: u64 = 4096;
+
+/// What stands for a file that cannot be read.
+const UNREADABLE: u64 = 0;
+
+/// Checks that each of `paths` has the same contents on all ranks, which read parts of it each: of files that differ they would make a mixture. Compared are
+/// lengths and 64 KiB of the contents, so that the cost does not grow with the file; times of change are not, as they may differ between hosts. A file that some
+/// rank cannot read is left to whoever opens it. Collective; the inner error is the same on all ranks.
+///
+/// # Errors
+/// [`IoError::OtherContents`] (inner) of the first rank that differs from those before it; those of the ranks (outer).
+pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<(), IoError>, CommError> {
+    let own: Vec<u64> = paths.iter().map(|path| fingerprint(path).unwrap_or(UNREADABLE)).collect();
+    let all = comm.all_gather_v(&own)?;
+    let rows: Vec<&[u64]> = (0..comm.size()).map(|rank| all.get(rank).unwrap_or_default()).collect();
+    let Some((rank, file)) = first_difference(&rows) else { return Ok(Ok(())) };
+    let host = host_of(comm, rank)?;
+    // Where ranks have unlike lists, these come of a file in them, which is named on rank 0's list.
+    let path = paths.get(file).or(paths.last()).cloned().unwrap_or_default();
+    Ok(Err(IoError::OtherContents { path, rank, host }))
+}
+
+/// A number of a file's length and of its contents at some places.
+fn fingerprint(path: &Path) -> Result<u64, IoError> {
+    let input = Input::open(path)?;
+    let (len, last) = (input.len(), input.len().saturating_sub(BLOCK));
+    (0..BLOCKS).try_fold(fnv1a(START, &len.to_le_bytes()), |hash, block| {
+        let at = (u128::from(last) * u128::from(block) / u128::from(BLOCKS - 1)) as u64;
+        Ok(fnv1a(hash, &input.bytes(at..len.min(at + BLOCK))?))
+    })
+}
+
+/// The first file, and the first rank of it, whose number is another than that of a rank before.
+fn first_difference(rows: &[&[u64]]) -> Option<(usize, usize)> {
+    let files = rows.iter().map(|row| row.len()).max()?;
+    (0..files).find_map(|file| {
+        let mut ranks = rows.iter().map(|row| row.get(file).copied()).enumerate();
+        let (_, first) = ranks.by_ref().find(|(_, mark)| *mark != Some(UNREADABLE))?;
+        let other = ranks.find(|(_, mark)| *mark != Some(UNREADABLE) && *mark != first)?;
+        Some((other.0, file))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::io::scratch::Scratch;
+    use std::fs;
+
+    #[test]
+    fn the_first_file_and_rank_that_differ_are_found() {
+        let cases: [(&[&[u64]], _); 7] = [
+            (&[&[5, 6], &[5, 6], &[5, 6]], None),
+            (&[&[5, 6], &[5, 7], &[4, 6]], Some((2, 0))),
+            (&[&[5, 6], &[5, 6], &[5, 7]], Some((2, 1))),
+            // Whoever opens a file says why it cannot be read.
+            (&[&[UNREADABLE], &[5], &[UNREADABLE]], None),
+            (&[&[UNREADABLE], &[5], &[6]], Some((2, 0))),
+            (&[&[5], &[5, 6]], Some((1, 1))),
+            (&[&[], &[]], None),
+        ];
+        for (rows, found) in cases {
+            assert_eq!(first_difference(rows), found, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn other_bytes_and_other_lengths_are_seen_on_all_ranks() {
+        let scratch = Scratch::new();
+        let one = vec![7; 60_000];
+        let changed = |at: usize| {
+            let mut bytes = one.clone();
+            bytes[at] = 8;
+            bytes
+        };
+        for (other, same) in [
+            (one.clone(), true),
+            (changed(0), false),
+            (changed(30_000), false),
+            (changed(59_999), false),
+            (one[..59_999].to_vec(), false),
+            (Vec::new(), false),
+        ] {
+            let paths = ["one", "other"].map(|name| scratch.path().join(name));
+            fs::write(&paths[0], &one).unwrap();
+            fs::write(&paths[1], &other).unwrap();
+            run_threads(3, |comm| {
+                let own = &paths[usize::from(comm.rank() == 2)];
+                let found = same_contents(&comm, &[paths[0].clone(), own.clone()])?;
+                match found {
+                    Ok(()) => assert!(same),
+                    Err(IoError::OtherContents { rank: 2, path, .. }) => assert!(!same && path == *own),
+                    Err(error) => panic!("{error}"),
+                }
+                assert!(same_contents(&comm, &[scratch.path().join("none")])?.is_ok());
+                Ok::<_, CommError>(())
+            })
+            .unwrap();
+        }
+    }
+}
