@@ -1,10 +1,11 @@
 //! Snapshots of a run, the checkpoint of one that was stopped, and resuming from the last of them.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::io::{NpyFile, OutputDir, Sealed, printable_path};
+use meshloom::io::{IoError, NpyFile, OutputDir, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -242,7 +243,16 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
         let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
         return Err(resume(format!("{}: {why}", printable_path(&out))));
     }
-    let Some((a, directory, mut said)) = found else { return Ok(None) };
+    let Some((a, directory, mut said)) = found else {
+        // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
+        return match others(&outputs.path(""))? {
+            Some(other) => Err(resume(format!(
+                "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
+                printable_path(&other)
+            ))),
+            None => Ok(None),
+        };
+    };
     let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
     let marks = said["fingerprints"].take();
     // The linking length may be another now.
@@ -282,6 +292,18 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
         return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
     }
     Ok(Some(LastWhole { step, state, crossed }))
+}
+
+/// A whole snapshot in the directory of a run, whatever its moment: the first by name.
+fn others(out: &Path) -> Result<Option<PathBuf>, Error> {
+    let entries = match out.read_dir() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(IoError::Read { path: out.into(), source }.into()),
+    };
+    let is_snapshot = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(&in_out(""));
+    let directories = entries.filter_map(Result::ok).filter(is_snapshot).map(|entry| entry.path());
+    Ok(directories.filter(|directory| directory.join(DESCRIPTION).is_file()).min())
 }
 
 /// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.
