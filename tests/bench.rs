@@ -447,7 +447,7 @@ fn wrong_words_exit_2() {
         ("ghosts --reach 0", &["above 0"]),
         ("ghosts --size 8 --reference", &["--reference"]),
         ("pm --size 0", &["--size"]),
-        ("pm --window pcs", &["pcs"]),
+        ("pm --window ngp", &["ngp"]),
         ("pm --size 8 --reference", &["--reference"]),
         ("collectives --reference --ranks 2", &["--reference"]),
         ("shallow-water --size 48", &["`48`"]),

@@ -119,7 +119,9 @@ fn a_limit_on_the_size_of_files_is_an_error() {
         let outcome = call.before("ulimit -f 24").run();
         outcome.is_error("simulate", 1, &["snapshot.hdf5", "ulimit -f"]);
         assert!(outcome.stderr.lines().count() == 1 && !outcome.stderr.contains(".part"), "{outcome:#?}");
-        assert_eq!(names(scratch.path()), ["points.npy"]);
+        // What it can be resumed from stays.
+        let left = names(scratch.path()).into_iter().filter(|name| !name.starts_with("run/checkpoint/"));
+        assert!(left.eq(["points.npy"]));
     }
 }
 
