@@ -245,7 +245,7 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     }
     let Some((a, directory, mut said)) = found else {
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
-        return match others(&outputs.path(""))? {
+        return match any_snapshot(&outputs.path(""))? {
             Some(other) => Err(resume(format!(
                 "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
                 printable_path(&other)
@@ -295,7 +295,7 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
 }
 
 /// A whole snapshot in the directory of a run, whatever its moment: the first by name.
-fn others(out: &Path) -> Result<Option<PathBuf>, Error> {
+fn any_snapshot(out: &Path) -> Result<Option<PathBuf>, Error> {
     let entries = match out.read_dir() {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
