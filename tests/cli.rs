@@ -1254,6 +1254,9 @@ fn shells_and_manuals_know_the_words() {
     assert!(program.contains(".TH meshloom") && program.contains("fof"), "{program}");
     assert!(command.contains("meshloom\\-simulate") && command.contains("linking\\-parameter"), "{command}");
     Call::new(&["man", "simulat"]).run().is_error("command", 2, &["simulat"]);
+    let subject = Call::new(&["man", "bench", "fft"]).succeeds().stdout;
+    assert!(subject.contains("meshloom\\-bench\\-fft") && subject.contains("\\-\\-tune"), "{subject}");
+    Call::new(&["man", "bench", "ffd"]).run().is_error("subject", 2, &["bench ffd"]);
 }
 
 #[test]

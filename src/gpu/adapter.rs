@@ -23,7 +23,7 @@ pub enum AdapterSelector {
     Index(usize),
     /// The adapter on this PCI bus address, as `0000:3b:00.0`.
     Pci(String),
-    /// The first adapter whose name contains this, whatever the case.
+    /// Of the adapters whose name contains this, whatever the case; ranks on one host take them in turn.
     Name(String),
 }
 
