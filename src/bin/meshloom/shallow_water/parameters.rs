@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Steps from one line of diagnostics.csv, and one frame of the animation (100 at most), to the next [default: a twentieth of all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
-    /// Continue from the last whole snapshot in DIR, also for more steps or with other snapshots than before
+    /// Continue from the last whole snapshot or checkpoint in DIR, also for more steps or with other snapshots than before
     #[arg(long)]
     resume: bool,
     /// Repeat two mistakes of mpi4jax's example, to compare with it

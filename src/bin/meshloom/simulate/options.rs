@@ -73,7 +73,7 @@ pub struct RunOptions {
     /// Scale factors of snapshots: particles, spectrum and halos of each
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     pub snapshots: Option<Vec<Epoch>>,
-    /// Continue from the last whole snapshot in DIR
+    /// Continue from the last whole snapshot or checkpoint in DIR; from the start where there is none
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true")]
     pub resume: Option<bool>,
     /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default: 0.2]
@@ -100,7 +100,7 @@ pub struct RunOptions {
     /// The angle in degrees from there to the rim
     #[arg(long, value_name = "DEGREES", allow_negative_numbers = true)]
     pub light_cone_opening: Option<f64>,
-    /// Write snapshots in HDF5 too: in one file, or in one per rank
+    /// Write particles and halos in HDF5 too, the particles in one file or in one per rank
     #[arg(long, value_name = "one|per-rank")]
     pub hdf5: Option<String>,
     /// velocities.npy: canonical momenta a^2 dx/dt in H0 Mpc/h, or peculiar velocities in km/s [default: canonical]
