@@ -203,10 +203,15 @@ impl Coordinates {
     /// # Errors
     /// Those of the file.
     pub fn pieces(&self, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
+        let plain = |rows: Range<u64>| {
+            rows.clone().step_by(each as usize).map(|first| first..rows.end.min(first + each)).collect()
+        };
         match self {
+            Coordinates::Npy(_) | Coordinates::Archive(..) => Ok(plain(rows)),
             #[cfg(feature = "hdf5")]
             Coordinates::Snapshot(snapshot) => snapshot.pieces("Coordinates", rows, each),
-            _ => Ok(rows.clone().step_by(each as usize).map(|first| first..rows.end.min(first + each)).collect()),
+            #[cfg(feature = "hdf5")]
+            Coordinates::Centers(_) => Ok(plain(rows)),
         }
     }
 

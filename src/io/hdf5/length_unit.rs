@@ -10,6 +10,10 @@ use crate::io::IoError;
 /// Centimetres of a comoving length of 1, h included: as the dataset says in the convention of SWIFT or of Gadget-4, else the file in that of
 /// Gadget-4, AREPO or GIZMO. None where nothing does; some codes write 0 where they know no unit.
 pub(super) fn read(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
+    Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
+}
+
+fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
     let of_dataset = |name: &str| dataset.map_or(Ok(None), |dataset| number(file, dataset, name));
     let positive = |unit: Option<f64>| unit.filter(|unit| *unit > 0.0);
     if let Some(unit) = positive(of_dataset("Conversion factor to CGS (not including cosmological corrections)")?) {
