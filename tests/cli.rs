@@ -876,9 +876,16 @@ fn a_light_cone_is_a_snapshot_in_open_space_that_fof_takes() {
     // The same groups from the file by another command, with the length that the run says.
     let (length, groups) = (said["halos"]["linking_length"].to_string(), scratch.word("groups.npz"));
     let path = path.to_str().unwrap();
-    let found = Call::new(&["fof", path, "--linking-length", &length, "-o", &groups, "--velocities", path, "--json"])
-        .succeeds();
+    let words =
+        ["fof", path, "--linking-length", &length, "-o", &groups, "--velocities", path, "--scale-factors", path];
+    let found = Call::new(&[&words[..], &["--json"]].concat()).succeeds();
     let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    let column = |path: &Path| {
+        let member = meshloom::io::NpzFile::open(path).unwrap().member("scale_factor").unwrap();
+        member.read_f32(0..member.len()).unwrap()
+    };
+    let (own, wanted) = (column(Path::new(&groups)), column(&out.join("light_cone_halos.npz")));
+    assert!(own.len() == wanted.len() && own.iter().zip(&wanted).all(|(own, wanted)| (own - wanted).abs() < 1e-6));
     assert_eq!(
         (found["groups"].as_u64(), found["velocities"].as_str()),
         (said["halos"]["count"].as_u64(), Some("peculiar, km/s"))
@@ -1257,6 +1264,13 @@ fn shells_and_manuals_know_the_words() {
     let subject = Call::new(&["man", "bench", "fft"]).succeeds().stdout;
     assert!(subject.contains("meshloom\\-bench\\-fft") && subject.contains("\\-\\-tune"), "{subject}");
     Call::new(&["man", "bench", "ffd"]).run().is_error("subject", 2, &["bench ffd"]);
+    // Points have no process grid: their commands do not offer one, and say why they refuse it.
+    let help = |command: &str| Call::new(&[command, "--help"]).succeeds().stdout;
+    for command in ["sort", "knn", "neighbors", "pairs", "fof"] {
+        let help = help(command);
+        assert!(!help.contains("--grid") && help.contains("--ranks"), "{help}");
+    }
+    assert!(help("power").contains("--grid"));
 }
 
 #[test]

@@ -12,7 +12,9 @@ mod with_hdf5 {
 
     use super::{Call, Scratch};
     use crate::cli::{Ranks, files, has_mpi};
-    use meshloom::io::hdf5::{FilePart, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups};
+    use meshloom::io::hdf5::{
+        FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+    };
     use meshloom::io::{Dtype, NpyFile, NpyWriter, NpzFile, token};
     use serde_json::Value;
 
@@ -183,7 +185,7 @@ mod with_hdf5 {
         for (bytes, has_ids) in [(plain, false), (first.unwrap(), true)] {
             fs::write(&file, bytes).unwrap();
             let found = hdf5_metno::File::open(&file).unwrap();
-            let mut names: Vec<String> = archive.names().map(String::from).collect();
+            let mut names: Vec<String> = archive.names().chain(["Header"]).map(String::from).collect();
             names.extend(has_ids.then(|| "ids".to_string()));
             names.sort();
             assert_eq!(found.member_names().unwrap(), names);
@@ -336,6 +338,127 @@ mod with_hdf5 {
                 (sort(&[&gas, "--particle-type", "0"]).on(Ranks::Mpi(2)), 2, "no input is one"),
             ]);
         }
+    }
+
+    /// Two files that say different boxes are refused, unless the call says which; other moments are another meaning of the numbers, which is said.
+    #[test]
+    fn two_snapshots_are_in_one_box() {
+        let scratch = Scratch::new();
+        let points = points(40);
+        let [npy, one, _] = save(&scratch, &points);
+        let other = |name: &str, info: SnapshotInfo| {
+            let writer = SnapshotWriter::create(scratch.join(name), &info, FilePart::whole(&info), &token()).unwrap();
+            writer.write(0, &points, &points, &[0; 40]).unwrap();
+            writer.finish().unwrap();
+            scratch.word(name)
+        };
+        let larger = other("larger.hdf5", SnapshotInfo { box_size: 9.0, ..info(40) });
+        let earlier = other("earlier.hdf5", SnapshotInfo { scale_factor: 0.5, ..info(40) });
+        let edges = scratch.file("edges.txt", "0\n1\n");
+        let output = scratch.word("out");
+        let run =
+            |words: &str| Call::new(&[&words.split(' ').collect::<Vec<_>>()[..], &["-o", &output]].concat()).run();
+        for words in [
+            format!("power {one} --cross {larger} --mesh 8"),
+            format!("pairs {one} --cross {larger} --bins {edges}"),
+            format!("knn {one} --queries {larger} -k 1"),
+            format!("neighbors {larger} --queries {one} --radius 1"),
+        ] {
+            run(&words).is_error(&words, 1, &["one.hdf5", "larger.hdf5", "has a box of", "give --box"]);
+            assert!(!Path::new(&output).exists());
+        }
+        let pairs = |first: &str, second: &str, more: &str| {
+            let outcome = run(&format!("pairs {first} --cross {second} --bins {edges}{more}"));
+            assert!(outcome.status.success(), "{outcome:#?}");
+            (fs::read(&output).unwrap(), outcome.stderr)
+        };
+        let want = pairs(&npy, &npy, " --box 8").0;
+        assert_eq!(pairs(&one, &larger, " --box 8"), (want.clone(), String::new()));
+        // An array says no box: the one that the other file says holds.
+        assert_eq!(pairs(&npy, &one, ""), (want.clone(), String::new()));
+        let (found, said) = pairs(&one, &earlier, "");
+        assert!(found == want && said.starts_with("meshloom: warning: ") && said.lines().count() == 1, "{said}");
+        assert!(said.contains("one.hdf5 has the scale factor 1, and ") && said.contains("earlier.hdf5 0.5;"), "{said}");
+        let outcome = run(&format!("power {one} --cross {earlier} --mesh 8"));
+        assert!(outcome.status.success() && outcome.stderr.contains("scale factor"), "{outcome:#?}");
+    }
+
+    /// Catalogues of groups are points: their centres, in the box that the file says; and those of `fof` say what the snapshot did.
+    #[test]
+    fn groups_are_points_where_their_centres_are() {
+        let scratch = Scratch::new();
+        let [_, one, _] = save(&scratch, &points(300));
+        let words = ["fof", &one, "--linking-length", "0.4", "--min-members", "2", "--velocities", &one, "-o"];
+        let [archive, file] = ["groups.npz", "groups.hdf5"].map(|name| scratch.word(name));
+        for output in [&archive, &file] {
+            Call::new(&[&words[..], &[output]].concat()).succeeds();
+        }
+        let found = hdf5_metno::File::open(&file).unwrap();
+        let header = found.group("Header").unwrap();
+        let attribute = |at: &hdf5_metno::Location, name: &str| at.attr(name).unwrap().read_raw::<f64>().unwrap();
+        for (name, value) in
+            [("LinkingLength", f64::from(0.4f32)), ("MinMembers", 2.0), ("Time", 1.0), ("Redshift", 0.0)]
+        {
+            assert_eq!(attribute(&header, name), [value], "{name}");
+        }
+        assert_eq!((attribute(&header, "BoxSize"), attribute(&header, "Omega0")), (vec![8.0; 3], vec![0.3]));
+        assert_eq!((attribute(&header, "HubbleParam"), attribute(&header, "OmegaLambda")), (vec![0.7], vec![0.7]));
+        let unit = "Conversion factor to CGS (not including cosmological corrections)";
+        let of = |name: &str| attribute(&found.dataset(name).unwrap(), unit)[0];
+        assert!((of("center") / (3.085_677_581_491_367e24 / 0.7) - 1.0).abs() < 1e-12);
+        assert_eq!((of("max_radius"), of("velocity")), (of("center"), 1e5));
+        drop(found);
+
+        // The centres as an array, in the layout of Gadget-4 too.
+        let member = NpzFile::open(&archive).unwrap().member("center").unwrap();
+        let (count, centers) = (member.shape()[0], member.read_f32(0..member.len()).unwrap());
+        let array = NpyWriter::<f32>::create(scratch.join("centers.npy"), &[count, 3], &token()).unwrap();
+        array.write(0, &centers).unwrap();
+        array.finish().unwrap();
+        let rows = centers.as_chunks::<3>().0;
+        let (numbers, ones) = (vec![1u64; rows.len()], vec![1f32; rows.len()]);
+        let offset: Vec<u64> = (0..=count).collect();
+        let groups = Groups {
+            label: &numbers,
+            count: &numbers,
+            mass: &ones,
+            center: rows,
+            velocity: None,
+            inertia_radius: &ones,
+            velocity_dispersion: None,
+            max_radius: &ones,
+            scale_factor: None,
+            spheres: &[],
+            offset: &offset,
+            members: None,
+        };
+        write_groups(scratch.join("halos.0.hdf5"), &info(300), &groups).unwrap();
+        let edges = scratch.file("edges.txt", "0\n1\n3\n");
+        let pairs = ["pairs", "--bins", &edges];
+        let want =
+            call(&scratch, &scratch.word("centers.npy"), &[&pairs[..], &["--box", "8"]].concat(), Ranks::Threads(1));
+        assert!(call(&scratch, &archive, &[&pairs[..], &["--box", "8"]].concat(), Ranks::Threads(1)) == want);
+        for catalogue in [&file, &scratch.word("halos.0.hdf5")] {
+            assert!(call(&scratch, catalogue, &pairs, Ranks::Threads(2)) == want, "{catalogue}");
+        }
+        let spectrum = ["power", "--mesh", "8", "--cross", &archive, "--json"];
+        let output = scratch.word("power.csv");
+        let done = Call::new(&[&spectrum[..1], &[&file, "-o", &output], &spectrum[1..]].concat()).succeeds();
+        let report: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!((&report["points"], &report["box"]), (&count.into(), &serde_json::json!([8.0, 8.0, 8.0])));
+        let sort = ["sort", &file, "-o", &scratch.word("order.npy"), "--json"];
+        let report: Value = serde_json::from_str(&Call::new(&sort).succeeds().stdout).unwrap();
+        assert_eq!((&report["input"]["dataset"], &report["points"]), (&"center".into(), &count.into()));
+        // Groups have no type, and an archive of something else has no centres.
+        let output = scratch.word("none.npy");
+        Call::new(&["sort", &file, "-o", &output, "--particle-type", "1"]).run().is_error(
+            "a type",
+            1,
+            &["groups.hdf5"],
+        );
+        let knn = scratch.word("near.npz");
+        Call::new(&["knn", &one, "-k", "1", "-o", &knn]).succeeds();
+        Call::new(&["sort", &knn, "-o", &output]).run().is_error("no groups", 1, &["has no array `center`", "index"]);
     }
 
     #[test]

@@ -422,6 +422,23 @@ fn a_printed_configuration_is_the_call() {
     let periodic = scratch.file("periodic.toml", printed("--periodic --demo"));
     assert_eq!(printed(&format!("--config {periodic}")), fs::read_to_string(&periodic).unwrap());
     assert!(printed(&format!("--config {file} --seed 10")) == text.replace("seed = 9", "seed = 10"));
+    // The data too, and one side of cells for all axes; the directory is the call's.
+    let counts = write(&scratch, "counts.npy", &[6], &[3i64, 1, 4, 1, 5, 9]);
+    let given =
+        scratch.file("given.toml", format!("data = \"{counts}\"\ndistances = 0.5\nsamples = 0\niterations = 1\n"));
+    let text = printed(&format!("--config {given}"));
+    assert!(text.contains(&format!("data = \"{counts}\"")) && text.contains("distances = [0.5]"), "{text}");
+    let out = scratch.word("of-config");
+    Call::new(&["infer", "--config", &given, "-o", &out]).succeeds();
+    assert_eq!(report(&scratch.join("of-config"))["distances"], serde_json::json!([0.5]));
+    for (text, code, words) in [
+        ("samples = 2\n", 2, &["--data is missing"][..]),
+        ("samples = 2\noutput = \"here\"\n", 1, &["line 2", "`output` is no key", "command line"]),
+        ("distances = \"wide\"\n", 1, &["line 1", "distances must be a number, or a list"]),
+    ] {
+        let file = scratch.file("wrong.toml", text);
+        Call::new(&["infer", "--config", &file, "-o", &out]).run().is_error(text, code, words);
+    }
     Call::new(&["infer", "--print-config", "--samples", "-1"]).run().is_error("wrong", 2, &["--samples is -1"]);
     Call::new(&["infer"]).run().is_error("nothing", 2, &["--data", "--output"]);
 }

@@ -12,8 +12,8 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
 use meshloom::io::collective::seal_groups;
 use meshloom::io::hdf5::{
-    ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot, SnapshotInfo,
-    SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
+    Centers, ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot,
+    SnapshotInfo, SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -300,8 +300,13 @@ fn the_background_is_that_of_swift_or_gadget() {
     // Attributes by group; Omega_m, Omega_r, Omega_de, w0 and wa, and Omega_m at a = 1/2 by the Friedmann equation.
     type Case<'a> = (&'a [(&'a str, &'a [(&'a str, f64)])], Option<([f64; 5], f64)>);
     let flat = 0.3 * 8.0 / (0.3 * 8.0 + 0.7);
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 8] = [
         (&[("Header", &[("Omega0", 0.3), ("OmegaLambda", 0.7)])], Some(([0.3, 0.0, 0.7, -1.0, 0.0], flat))),
+        // GIZMO's names.
+        (
+            &[("Header", &[("Omega_Matter", 0.3), ("Omega_Lambda", 0.6), ("Omega_Radiation", 0.1)])],
+            Some(([0.3, 0.1, 0.6, -1.0, 0.0], 2.4 / (2.4 + 1.6 + 0.6))),
+        ),
         // Gadget-4's parameters, an open universe: the rest is curvature.
         (
             &[("Parameters", &[("Omega0", 0.3), ("OmegaLambda", 0.5), ("ComovingIntegrationOn", 1.0)])],
@@ -420,6 +425,137 @@ fn files_of_other_codes_are_understood() {
     let snapshot = Snapshot::open(scratch.file("g.hdf5")).unwrap();
     assert_eq!((snapshot.count(), snapshot.files()), (4, 3));
     assert_eq!(snapshot.positions_f32(2..4).unwrap(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+}
+
+/// A filter that leaves chunks as they are and counts those that are read.
+mod counted {
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hdf5_metno_sys::LOCK;
+    use hdf5_metno_sys::h5z::{H5Z_CLASS_T_VERS, H5Z_FLAG_REVERSE, H5Z_class2_t, H5Zregister, H5Zunregister};
+
+    pub const NUMBER: i32 = 301;
+    static READ: AtomicUsize = AtomicUsize::new(0);
+
+    unsafe extern "C" fn pass(
+        flags: u32,
+        _: usize,
+        _: *const u32,
+        bytes: usize,
+        _: *mut usize,
+        _: *mut *mut c_void,
+    ) -> usize {
+        READ.fetch_add(usize::from(flags & H5Z_FLAG_REVERSE != 0), Ordering::Relaxed);
+        bytes
+    }
+
+    pub fn register() {
+        let class = H5Z_class2_t {
+            version: H5Z_CLASS_T_VERS as i32,
+            id: NUMBER,
+            encoder_present: 1,
+            decoder_present: 1,
+            name: c"counted".as_ptr(),
+            can_apply: None,
+            set_local: None,
+            filter: Some(pass),
+        };
+        let _library = LOCK.lock();
+        // SAFETY: the class is whole, the library copies it, and the function lives as long as the program.
+        assert!(unsafe { H5Zregister((&raw const class).cast()) } >= 0);
+    }
+
+    pub fn unregister() {
+        let _library = LOCK.lock();
+        // SAFETY: no other thread is in the library, and no file that uses the filter is open.
+        assert!(unsafe { H5Zunregister(NUMBER) } >= 0);
+    }
+
+    /// Chunks that were read since the last call.
+    pub fn take() -> usize {
+        READ.swap(0, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_rank_decompresses_each_chunk_once_and_says_which_filter_is_missing() {
+    let scratch = Scratch::new();
+    counted::register();
+    // Two files of 20 rows, in chunks of 8 and fewer rows.
+    let place = |row: usize| [row as f32, 0.5 * row as f32, 7.0];
+    for part in 0..2 {
+        let path = scratch.file(&format!("s.{part}.hdf5"));
+        let foreign = Foreign::new(&path, &[0, 20], &[0, 40], 2);
+        foreign.data("PartType1/Velocities", &[20, 3], &[0.0f32; 60]);
+        let rows: Vec<f32> = (20 * part..20 * (part + 1)).flat_map(place).collect();
+        let builder = foreign.file.new_dataset::<f32>().chunk([8, 3]).add_filter(counted::NUMBER, &[]);
+        builder.shape([20, 3]).create("PartType1/Coordinates").unwrap().write_raw(&rows).unwrap();
+    }
+    let snapshot = Snapshot::open(scratch.file("s.0.hdf5")).unwrap();
+    counted::take();
+    for (rows, each, chunks) in [(0..40, 5, 6), (0..40, 12, 6), (0..40, 1000, 6), (11..33, 3, 4)] {
+        let pieces = snapshot.pieces("Coordinates", rows.clone(), each).unwrap();
+        let mut found = Vec::new();
+        for piece in pieces {
+            assert!(piece.end - piece.start <= each.max(8));
+            found.extend(snapshot.positions_f64(piece).unwrap());
+        }
+        let wanted: Vec<f64> = rows.clone().flat_map(|row| place(row as usize).map(f64::from)).collect();
+        assert_eq!(found, wanted);
+        assert_eq!(counted::take(), chunks, "{rows:?} by {each}");
+    }
+    // Where nothing is compressed there is nothing to wait for.
+    assert_eq!(snapshot.pieces("Velocities", 0..40, 16).unwrap(), [0..16, 16..32, 32..40]);
+
+    counted::unregister();
+    match Snapshot::open(scratch.file("s.0.hdf5")) {
+        Err(error @ IoError::NoFilter { number: 301, .. }) => {
+            let text = error.to_string();
+            for word in ["s.0.hdf5/PartType1/Coordinates", "filter 301 (counted)", "HDF5_PLUGIN_PATH"] {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn centres_of_groups_are_points() {
+    let scratch = Scratch::new();
+    let path = scratch.file("halos.0.hdf5");
+    write_groups(&path, &info(8), &groups()).unwrap();
+    let centers = Centers::open(&path).unwrap().unwrap();
+    let wanted: Vec<f64> = groups().center.as_flattened().iter().map(|&x| f64::from(x)).collect();
+    let count = centers.count();
+    assert_eq!((centers.dataset(), centers.dims(), count), ("Group/GroupPos", 3, groups().label.len() as u64));
+    assert_eq!(centers.positions_f64(0..count).unwrap(), wanted);
+    assert_eq!(centers.positions_f64(1..2).unwrap(), wanted[3..6]);
+    assert_eq!(
+        (centers.sides(), centers.scale_factor(), centers.hubble().unwrap()),
+        (Some([100.0; 3]), Some(0.25), Some(0.7))
+    );
+    // Mpc/h, as it is written for Gadget-4 and for SWIFT.
+    let unit = 3.085_677_581_491_367e24 / 0.7;
+    assert!((centers.length_unit().unwrap().unwrap() / unit - 1.0).abs() < 1e-12);
+    assert!(matches!(centers.positions_f64(0..count + 1), Err(IoError::Range { .. })));
+    // A snapshot is none, nor is what is not there or no HDF5.
+    save_empty(&scratch.file("snapshot.hdf5"));
+    fs::write(scratch.file("text.hdf5"), "no HDF5").unwrap();
+    for other in ["snapshot.hdf5", "text.hdf5", "none.hdf5"] {
+        assert!(Centers::open(scratch.file(other)).unwrap().is_none(), "{other}");
+    }
+    let file = File::open_rw(&path).unwrap();
+    file.group("Header").unwrap().attr("NumFiles").unwrap().write_scalar(&4i32).unwrap();
+    drop(file);
+    let error = Centers::open(&path).unwrap_err().to_string();
+    assert!(error.contains("one of 4 files of a catalogue"), "{error}");
+}
+
+/// A snapshot without particles.
+fn save_empty(path: &Path) {
+    let writer = SnapshotWriter::create(path, &info(0), FilePart::whole(&info(0)), &token()).unwrap();
+    writer.finish().unwrap();
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn derivatives_have_the_same_bits_in_many_windows() {
     let bindings = Gpu::open(&options, 0).unwrap().capabilities().bindings;
     let window_bytes = Some(if bindings >= 16 { 8 << 10 } else { 32 << 10 });
     let small = Options { window_bytes, ..options.clone() };
-    for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+    for window in Window::ALL {
         let (one, many) = (derivatives(&options, window), derivatives(&small, window));
         let differ: Vec<String> = one
             .iter()
@@ -167,7 +167,7 @@ fn every_window_equals_its_twin_and_reads_ones_as_one() {
         .map(|a| (0..60).map(|n| if n % 7 == 0 { 0.0 } else { ((uniform(7 + a, n) - 0.5) * 40.0) as f32 }).collect());
     let arrays = [0, 1, 2].map(|a| bench.upload(&shift[a]));
     let particles = Particles::Displaced { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
-    for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+    for window in Window::ALL {
         let painter = Painter::new(window);
         let cells = bench.paint(&painter, particles, &mesh);
         assert_eq!(cells.iter().sum::<u64>(), 60 << 28, "{window}");

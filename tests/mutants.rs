@@ -129,7 +129,7 @@ mod hdf5 {
     use hdf5_metno::file::{File, LibraryVersion};
     use hdf5_metno::{Group, H5Type};
     use meshloom::io::hdf5::{
-        FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+        Centers, FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
     };
 
     /// HDF5 1.10.8 divides by the sides of chunks before it or we can look at them (docs/files.md).
@@ -205,7 +205,12 @@ mod hdf5 {
         is(sound(&path, snapshot.positions_f64(rows.clone())).map(|x| x.len()), wanted.1);
         is(sound(&path, snapshot.velocities_f32(rows.clone())).map(|x| x.len()), wanted.1);
         is(sound(&path, snapshot.masses_f32(rows.clone())).map(|x| x.len()), wanted.0);
+        let pieces = sound(&path, snapshot.pieces("Coordinates", rows.clone(), 3)).unwrap_or_default();
+        assert!(pieces.is_empty() || pieces.iter().map(|piece| piece.end - piece.start).sum::<u64>() == rows.end);
         is(sound(&path, snapshot.ids(rows)).map(|x| x.len()), wanted.0);
+        for number in [snapshot.length_unit(), snapshot.hubble()] {
+            assert!(sound(&path, number).flatten().is_none_or(|number| number > 0.0));
+        }
         let sides = snapshot.box_size().unwrap_or_default();
         let moment = [snapshot.time(), snapshot.redshift()].map(Option::unwrap_or_default);
         assert!(sides.iter().all(|side| (0.0..f64::INFINITY).contains(side)) && moment.iter().all(|t| t.is_finite()));
@@ -279,6 +284,12 @@ mod hdf5 {
             });
             fs::write(&path, broken(good, copy)).unwrap();
             sound(&path, read_groups(&path));
+            if let Some(centers) = sound(&path, Centers::open(&path)).flatten() {
+                let rows = 0..centers.count().min(1000);
+                let values = sound(&path, centers.positions_f64(rows.clone()));
+                assert!(values.is_none_or(|values| values.len() == rows.end as usize * centers.dims()));
+                sound(&path, centers.length_unit());
+            }
         });
     }
 }

@@ -10,7 +10,7 @@ use clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
     Bins, GroupShape, KnnQuery, Lanes, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius,
-    RadiusQuery, RowOrder, Targets, join_u64,
+    RadiusQuery, Targets, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -166,7 +166,9 @@ fn rows_along_the_curve_are_those_of_the_input() {
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &points(Kind::Uniform, 100, 3, 4), &mut bench);
     let input = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(5));
-    let curve = bench.nearest(&tree, Queries::Own, &KnnQuery { rows: RowOrder::Curve, ..KnnQuery::nearest(5) });
+    let curve =
+        bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(5), 0..100).unwrap();
+    let curve = bench.lists(&curve);
     let order = bench.recorder.download(tree.order(), 0, 100).unwrap();
     assert!(order.iter().zip(&curve).all(|(&row, list)| input[row as usize] == *list));
     let part = bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(5), 32..70).unwrap();

@@ -200,7 +200,7 @@ pub fn seal_groups<E: From<IoError> + From<CommError>>(
     Ok(sealed)
 }
 
-/// Writes one HDF5 file of arrays from all ranks, as [`seal_npz`] does an archive; it has no name yet, which rank 0 gives it by
+/// Writes one HDF5 file of arrays from all ranks, as [`seal_npz`] does an archive, with attributes, which are rank 0's; it has no name yet, which rank 0 gives it by
 /// [`Sealed::publish`]. Collective.
 ///
 /// # Errors
@@ -209,14 +209,14 @@ pub fn seal_groups<E: From<IoError> + From<CommError>>(
 pub fn seal_arrays<E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
-    members: &[Member],
+    (members, attributes): (&[Member], &[hdf5::Attribute]),
     write: impl FnOnce(&hdf5::ArraysWriter) -> Result<(), E>,
 ) -> Result<Sealed, E> {
     use hdf5::ArraysWriter;
 
     let token = shared_token(comm)?;
     let made = match comm.rank() {
-        0 => Some(ArraysWriter::create(path, members, &token)?),
+        0 => Some(ArraysWriter::create(path, members, attributes, &token)?),
         _ => None,
     };
     // Also the message to the other ranks that the file exists.

@@ -94,6 +94,19 @@ pub enum IoError {
         reason: String,
     },
 
+    /// A dataset of an HDF5 file was compressed by a filter that the HDF5 library does not have, and finds no plugin of.
+    #[error("{}: compressed by filter {number}{}, which this HDF5 library does not have; put its plugin into a directory and name that in \
+        HDF5_PLUGIN_PATH (the Python package hdf5plugin has many, and says where: hdf5plugin.PLUGIN_PATH), or compress the file with gzip instead \
+        (h5repack -f GZIP=4)", printable_path(.path), filter_name(*.number, .name))]
+    NoFilter {
+        /// The file, and the dataset in it.
+        path: PathBuf,
+        /// The number that the HDF Group has given the filter.
+        number: i64,
+        /// Its name in the file; empty where there is none.
+        name: String,
+    },
+
     /// A snapshot has no particles of the type that is to be read, or has several types of which one must be chosen.
     #[error("{}: {}", printable_path(.path), particle_type_text(*.wanted, .found))]
     ParticleType {
@@ -422,6 +435,25 @@ fn size(bytes: u64) -> String {
         unit = larger;
     }
     if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit} ({bytes} bytes)") }
+}
+
+/// The name of a filter of HDF5 in brackets: that of the file, else that of the HDF Group's register.
+fn filter_name(number: i64, name: &str) -> String {
+    let known = match number {
+        1 => "gzip",
+        4 => "szip",
+        307 => "bzip2",
+        32000 => "lzf",
+        32001 => "blosc",
+        32004 => "lz4",
+        32008 => "bitshuffle",
+        32013 => "zfp",
+        32015 => "zstd",
+        32026 => "blosc2",
+        _ => "",
+    };
+    let name = if name.is_empty() { known } else { name };
+    if name.is_empty() { String::new() } else { format!(" ({})", printable(name)) }
 }
 
 fn particle_type_text(wanted: Option<usize>, found: &[usize]) -> String {

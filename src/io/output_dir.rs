@@ -75,11 +75,6 @@ impl OutputDir {
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
-
-    /// Whether it did not exist before.
-    pub fn was_created(&self) -> bool {
-        !self.created.is_empty()
-    }
 }
 
 impl Drop for OutputDir {
@@ -101,10 +96,9 @@ mod tests {
         let scratch = Scratch::new();
         let path = scratch.path().join("a/b/c");
         let directory = OutputDir::create(&path).unwrap();
-        assert!(directory.was_created() && path.is_dir());
+        assert!(path.is_dir());
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
         let again = OutputDir::create(&path).unwrap();
-        assert!(!again.was_created());
         drop(again);
         assert!(path.is_dir());
         drop(directory);

@@ -10,7 +10,6 @@ use crate::grid::split;
 /// use meshloom::map::Deal;
 /// let deal = Deal { items: 13, ranks: 5 };
 /// assert_eq!((0..5).map(|rank| deal.block(rank)).collect::<Vec<_>>(), [0..3, 3..6, 6..9, 9..11, 11..13]);
-/// assert_eq!(deal.chunks(1, 2).collect::<Vec<_>>(), [3..5, 5..6]);
 /// assert_eq!(deal.most(), 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +35,5 @@ impl Deal {
     /// Items of the rank that has the most.
     pub fn most(&self) -> u64 {
         self.items.div_ceil(self.ranks as u64)
-    }
-
-    /// The items of a rank in chunks of so many (at least one), the last of which may be shorter.
-    pub fn chunks(&self, rank: usize, chunk: u64) -> impl Iterator<Item = Range<u64>> {
-        let Range { start, end } = self.block(rank);
-        let chunk = chunk.max(1);
-        (0..(end - start).div_ceil(chunk)).map(move |n| {
-            let first = start + n * chunk;
-            first..end.min(first.saturating_add(chunk))
-        })
     }
 }

@@ -20,7 +20,7 @@ fn kernel(window: Window) -> KernelSource {
 
 /// The kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
-    [Window::Cic, Window::Tsc, Window::Pcs].into_iter().map(kernel)
+    Window::ALL.into_iter().map(kernel)
 }
 
 /// The tangent of reading a force at the particles of a lattice: the transpose of [`PositionAdjoint::force`](super::PositionAdjoint::force).

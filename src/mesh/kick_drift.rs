@@ -30,7 +30,7 @@ fn kernel(window: Window) -> KernelSource {
 
 /// The kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
-    [Window::Cic, Window::Tsc, Window::Pcs].into_iter().map(kernel)
+    Window::ALL.into_iter().map(kernel)
 }
 
 /// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at each particle, kicks its momentum

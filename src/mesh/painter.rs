@@ -73,13 +73,13 @@ fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
 
 /// The kernels for devices that add to integers of 64 bits, for all windows.
 pub(super) fn wide_kernels() -> Vec<KernelSource> {
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    let windows = Window::ALL;
     windows.into_iter().flat_map(|window| [false, true].map(|in_cells| paint_wide(window, in_cells))).collect()
 }
 
 /// All kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    let windows = Window::ALL;
     let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| kernels_of(window, in_cells)));
     let vectors =
         windows.into_iter().flat_map(|window| [false, true].map(|in_cells| readout_vectors(window, in_cells)));

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn ghost_cells_hold_the_windows() {
-        for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+        for window in Window::ALL {
             for (shifted, by) in [(false, 0.0), (true, 0.5)] {
                 let [below, above] = PointsInCells::ghost_widths(window, shifted)[0].map(|n| n as i64);
                 for offset in [0.0, 0.25, 0.5, 0.75, 1.0 - f64::from(f32::EPSILON) / 2.0] {

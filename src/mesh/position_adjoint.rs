@@ -28,7 +28,7 @@ fn of_window(window: Window) -> [KernelSource; 2] {
 
 /// The kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
-    [Window::Cic, Window::Tsc, Window::Pcs].into_iter().flat_map(of_window)
+    Window::ALL.into_iter().flat_map(of_window)
 }
 
 /// The products of cotangents with the derivatives of painting and reading by the particles' positions, for the particles of a lattice.

@@ -84,13 +84,13 @@ fn finish_kernel() -> KernelSource {
 
 /// All kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
+    let windows = Window::ALL.into_iter();
     windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, false))).chain([finish_kernel()]).collect()
 }
 
 /// The kernels for devices that add to integers of 64 bits, for all windows.
 pub(super) fn wide_kernels() -> Vec<KernelSource> {
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs].into_iter();
+    let windows = Window::ALL.into_iter();
     windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, true))).collect()
 }
 

@@ -16,6 +16,9 @@ pub enum Window {
 }
 
 impl Window {
+    /// All of them.
+    pub const ALL: [Window; 3] = [Window::Cic, Window::Tsc, Window::Pcs];
+
     /// The order `p`, which is also the number of nodes along an axis.
     pub const fn order(self) -> u32 {
         match self {
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn weights_add_up_and_keep_the_centre() {
-        for window in [Window::Cic, Window::Tsc, Window::Pcs] {
+        for window in Window::ALL {
             for step in -40..40 {
                 let x = f64::from(step) * 0.1373;
                 let (first, weights) = window.nodes(x);

@@ -205,7 +205,7 @@ fn readouts(worker: &mut Worker<'_>) -> Models {
             points.push([at(0, i), at(1, j), at(2, k)]);
         }
     }
-    let windows = [Window::Cic, Window::Tsc, Window::Pcs];
+    let windows = Window::ALL;
     windows.map(|window| Ok(Model::new(Readout::new(worker, &space, window, &points)?))).into_iter().collect()
 }
 

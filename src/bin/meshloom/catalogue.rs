@@ -5,8 +5,13 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::comm::Communicator;
 use meshloom::io::collective::{Archive, seal_npz};
+#[cfg(feature = "hdf5")]
+use meshloom::io::hdf5::Attribute;
 use meshloom::io::{IoError, Member, NpyElement, Sealed};
+use meshloom::points::Domain;
 use meshloom::points::fof::{Catalogue, FofError};
+
+use crate::space::Space;
 
 /// A column: its name, the shape of a row, and this rank's values.
 struct NamedColumn<T> {
@@ -146,17 +151,75 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColu
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
-/// As [`seal`], in HDF5: the same arrays as datasets, and the `ids` of the members.
+/// What a catalogue in HDF5 says beside its arrays.
+#[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "there are no such catalogues"))]
+pub struct About<'a> {
+    pub space: Space,
+    pub domain: &'a Domain,
+    pub linking_length: f32,
+    pub min_members: u64,
+    /// Whether velocities are peculiar and in km/s.
+    pub km_s: bool,
+}
+
+/// The names of the unit of a dataset in cgs and of its power of the scale factor, as SWIFT has them.
+#[cfg(feature = "hdf5")]
+const UNIT: [&str; 2] = ["Conversion factor to CGS (not including cosmological corrections)", "a-scale exponent"];
+
+#[cfg(feature = "hdf5")]
+impl About<'_> {
+    /// The attributes of `Header`, as the catalogues of `simulate` have them, and units of the arrays of this name.
+    fn attributes(&self, names: impl Iterator<Item = String>) -> Vec<Attribute> {
+        let About { space, domain, .. } = self;
+        let sides = (0..domain.dims()).map(|axis| domain.side(axis).map_or(0.0, f64::from)).collect();
+        // The sides that devices have are rounded; those of the file are as it says them, where they are the same.
+        let sides =
+            space.sides.clone().filter(|own| Domain::new(own).is_ok_and(|own| own == **domain)).unwrap_or(sides);
+        let redshift = space.scale_factor.filter(|_| space.densities.is_some()).map(|a| 1.0 / a - 1.0);
+        let header = [
+            ("BoxSize", Some(sides)),
+            ("LinkingLength", Some(vec![self.linking_length.into()])),
+            ("MinMembers", Some(vec![self.min_members as f64])),
+            ("Time", space.scale_factor.map(|a| vec![a])),
+            ("Redshift", redshift.map(|z| vec![z])),
+            ("Omega0", space.densities.map(|[matter, _]| vec![matter])),
+            ("OmegaLambda", space.densities.map(|[_, dark]| vec![dark])),
+            ("HubbleParam", space.h.map(|h| vec![h])),
+        ];
+        let attribute = |at: &str, name: &str, values: Vec<f64>| Attribute { at: at.into(), name: name.into(), values };
+        let mut all: Vec<_> =
+            header.into_iter().filter_map(|(name, values)| Some(attribute("Header", name, values?))).collect();
+        for name in names {
+            let length = ["center", "inertia_radius", "max_radius", "axes"].contains(&name.as_str());
+            let unit = match name.as_str() {
+                "velocity" | "velocity_dispersion" | "radial_velocity" => self.km_s.then_some([1e5, 0.0]),
+                _ if length || name.starts_with("radius_") => space.length_unit.map(|unit| [unit, 1.0]),
+                _ => None,
+            };
+            all.extend(
+                unit.iter()
+                    .flat_map(|unit| UNIT.into_iter().zip(unit))
+                    .map(|(what, &value)| attribute(&name, what, vec![value])),
+            );
+        }
+        all
+    }
+}
+
+/// As [`seal`], in HDF5: the same arrays as datasets, the `ids` of the members, and attributes.
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5(
     comm: &Communicator,
     path: &Path,
     groups: &Catalogue,
     (more, ids): (MoreColumns, Option<&[u64]>),
+    about: &About,
 ) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let table = Table::new(groups, more, ids);
-    meshloom::io::collective::seal_arrays(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
+    let attributes = about.attributes(table.reals.iter().map(|column| column.name.clone()));
+    let contents = (&table.members()[..], &attributes[..]);
+    meshloom::io::collective::seal_arrays(comm, path, contents, |to| Ok(table.write(comm, to)?))
 }
 
 /// Without the feature `--output` is no such file.
@@ -166,6 +229,7 @@ pub fn seal_hdf5(
     path: &Path,
     _: &Catalogue,
     _: (MoreColumns, Option<&[u64]>),
+    _: &About,
 ) -> Result<Sealed, Error> {
     Err(IoError::NoHdf5 { path: path.into() }.into())
 }

@@ -37,15 +37,28 @@ pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Failure>
 /// # Errors
 /// As [`parse`].
 pub fn options<T: Args + DeserializeOwned>(path: &Path, text: &str) -> Result<T, Failure> {
+    options_and(&[], path, text)
+}
+
+/// As [`options`], also of keys that are no options.
+///
+/// # Errors
+/// As [`parse`].
+pub fn options_and<T: Args + DeserializeOwned>(more: &[&str], path: &Path, text: &str) -> Result<T, Failure> {
     let whole: toml::Table = parse(path, text)?;
     let command = T::augment_args(Command::new("options"));
-    let known: Vec<String> =
-        command.get_arguments().filter_map(|option| Some(option.get_long()?.replace('-', "_"))).collect();
+    let options = command.get_arguments().filter_map(|option| Some(option.get_long()?.replace('-', "_")));
+    let known: Vec<String> = options.chain(more.iter().map(|key| key.to_string())).collect();
     for (key, value) in &whole {
         let failed = |why: String| {
             let (path, line) = (printable_path(path), line_of(text, key));
             Failure::Failed(format!("{path}: line {line}: {why}"))
         };
+        if ["output", "out"].contains(&key.as_str()) {
+            return Err(failed(format!(
+                "`{key}` is no key: name the directory on the command line (-o), so that one file serves many runs"
+            )));
+        }
         if !known.contains(key) {
             return Err(failed(format!("unknown field `{key}`, expected one of {}", known.join(", "))));
         }

@@ -6,7 +6,7 @@ use meshloom::inference::IterationReport;
 pub fn warning(last: Option<&IterationReport>, advice: &str) -> Option<String> {
     let last = last.filter(|last| last.sampling.unconverged > 0)?;
     Some(format!(
-        "meshloom: warning: conjugate gradients have not converged after {} steps for {} of the {} samples, whose deviations may be many times too large; {advice}",
+        "conjugate gradients have not converged after {} steps for {} of the {} samples, whose deviations may be many times too large; {advice}",
         last.sampling.steps, last.sampling.unconverged, last.samples
     ))
 }
@@ -14,5 +14,5 @@ pub fn warning(last: Option<&IterationReport>, advice: &str) -> Option<String> {
 /// The warnings that a fit with this last iteration has not found the posterior, with what to do. `expected` is what chi-squared may be.
 pub fn doubts(last: Option<&IterationReport>, expected: Option<[f64; 2]>, advice: &str) -> Vec<String> {
     let doubts = last.map_or_else(Vec::new, |last| last.doubts(expected));
-    doubts.into_iter().map(|why| format!("meshloom: warning: {why}; {advice}")).collect()
+    doubts.into_iter().map(|why| format!("{why}; {advice}")).collect()
 }

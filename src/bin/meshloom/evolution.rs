@@ -7,6 +7,7 @@ use meshloom::pm::Config;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::checked::{count, usage, word};
 use crate::failure::Failure;
 use crate::universe::Universe;
 
@@ -59,29 +60,17 @@ impl EvolutionOptions {
     }
 }
 
+/// The names of schemes.
+const SCHEMES: [(&str, Scheme); 2] = [("fastpm", Scheme::FastPm), ("bullfrog", Scheme::BullFrog)];
+
 /// The evolution of a universe, checked as far as that needs no library.
 pub struct Evolution {
     pub lpt: u8,
     pub a_start: f64,
     pub a_end: f64,
     pub steps: usize,
-    pub scheme: String,
+    pub scheme: Scheme,
     pub window: Window,
-}
-
-fn usage(message: String) -> Failure {
-    Failure::Usage(message)
-}
-
-/// A count above 0. The command line takes any integer, so that one message covers all wrong ones.
-///
-/// # Errors
-/// [`Failure::Usage`].
-pub fn count(what: &str, value: Option<i64>) -> Result<u64, Failure> {
-    match value.unwrap_or_default() {
-        value if value > 0 => Ok(value as u64),
-        value => Err(usage(format!("--{what} is {value}; it must be a whole number above 0"))),
-    }
 }
 
 impl Evolution {
@@ -94,20 +83,14 @@ impl Evolution {
         if !(1..=2).contains(&lpt) {
             return Err(usage(format!("--lpt is {lpt}; it must be 1 or 2")));
         }
-        let scheme = options.scheme.unwrap_or_default();
-        if !["fastpm", "bullfrog"].contains(&scheme.as_str()) {
-            return Err(usage(format!("--scheme is `{scheme}`; it must be fastpm or bullfrog")));
-        }
-        let window = match options.window.unwrap_or_default().as_str() {
-            "cic" => Window::Cic,
-            "tsc" => Window::Tsc,
-            other => return Err(usage(format!("--window is `{other}`; it must be cic or tsc"))),
-        };
+        let scheme = word("scheme", &options.scheme.unwrap_or_default(), &SCHEMES)?;
+        let windows = [("cic", Window::Cic), ("tsc", Window::Tsc)];
+        let window = word("window", &options.window.unwrap_or_default(), &windows)?;
         Ok(Evolution {
             lpt,
             a_start: options.a_start.unwrap_or_default(),
             a_end: options.a_end.unwrap_or_default(),
-            steps: count("steps", options.steps)? as usize,
+            steps: count("steps", options.steps, 1..=i64::MAX)? as usize,
             scheme,
             window,
         })
@@ -122,7 +105,7 @@ impl Evolution {
             a_start: self.a_start,
             a_end: self.a_end,
             steps: self.steps,
-            scheme: if self.scheme == "fastpm" { Scheme::FastPm } else { Scheme::BullFrog },
+            scheme: self.scheme,
             window: self.window,
             ..Config::default()
         }
@@ -134,7 +117,7 @@ impl Evolution {
         object["a_start"] = json!(self.a_start);
         object["a_end"] = json!(self.a_end);
         object["steps"] = self.steps.into();
-        object["scheme"] = self.scheme.as_str().into();
+        object["scheme"] = SCHEMES.iter().find(|(_, scheme)| *scheme == self.scheme).map(|(name, _)| *name).into();
         object["window"] = self.window.to_string().into();
     }
 }

@@ -55,8 +55,8 @@ impl<'a> FarOutside<'a> {
         comm.all_reduce(&mut count, Op::Sum)?;
         comm.all_reduce(&mut farthest, Op::Max)?;
         if count[0] > 0 && comm.rank() == 0 {
-            terminal::complain(&format!(
-                "meshloom: warning: {}: {} of {all} points lie more than one side outside of the box, the farthest {:.1} sides; \
+            terminal::warn(&format!(
+                "{}: {} of {all} points lie more than one side outside of the box, the farthest {:.1} sides; \
                  they are wrapped into it. If the box is in another unit than the points (kpc, Mpc), give it in theirs with --box",
                 printable_path(path),
                 count[0],

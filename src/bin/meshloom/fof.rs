@@ -12,8 +12,10 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::catalogue;
-use crate::common::{Common, check_files, writable};
+use crate::catalogue::{self, About};
+use crate::checked::length;
+use crate::checked_files::{check_files, writable};
+use crate::common::Common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
@@ -23,9 +25,9 @@ use crate::points::{PointFile, Sides, sides};
 use crate::spheres::{self, Spheres};
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("linking").required(true))]
+#[command(group = ArgGroup::new("linking").required(true), mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5
+    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5, or the centres of a catalogue of groups
     #[arg(value_name = "POINTS.npy")]
     points: PathBuf,
     /// Points up to this distance from each other are friends
@@ -52,7 +54,7 @@ pub struct Arguments {
     /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, which become peculiar if it says how they scale with a
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
-    /// Scale factors of the points of a light cone: shape (N)
+    /// Scale factors of the points of a light cone: shape (N), or the light cone itself, as simulate writes it
     #[arg(long, value_name = "A.npy")]
     scale_factors: Option<PathBuf>,
     /// Position of the observer of radial velocities
@@ -76,14 +78,6 @@ enum By {
     Count,
     Mass,
     Label,
-}
-
-/// Parses a linking length or a linking parameter.
-fn length(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length + 0.0),
-        _ => Err("it must be a number from 0 to 3.4e38".into()),
-    }
 }
 
 impl Arguments {
@@ -166,10 +160,19 @@ impl Inputs {
         }))
     }
 
+    /// The file of velocities.
+    fn velocity_file(&self) -> Option<&PointValues> {
+        self.attributes.iter().find(|(name, _)| *name == "velocity").map(|(_, file)| file)
+    }
+
     /// What velocities are: those of the file, or peculiar ones of a snapshot.
     fn velocities(&self) -> Option<&'static str> {
-        let (_, file) = self.attributes.iter().find(|(name, _)| *name == "velocity")?;
-        Some(file.velocity_words())
+        self.velocity_file().map(PointValues::velocity_words)
+    }
+
+    /// Whether velocities are peculiar and in km/s, as the file says it.
+    fn peculiar_km_s(&self) -> bool {
+        self.velocity_file().is_some_and(PointValues::is_peculiar_km_s)
     }
 
     /// This rank's points with their attributes. All ranks call it.
@@ -241,7 +244,14 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
     // All files are published at the end: a disk that fills up leaves none.
     let mut sealed = vec![if is_hdf5_name(&arguments.output) {
         let ids = files.points.ids(comm, &catalogue.members)?;
-        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, (&more, ids.as_deref()))?
+        let about = About {
+            space: files.points.space()?,
+            domain: &files.domain,
+            linking_length: groups.length(),
+            min_members: arguments.min_members,
+            km_s: files.peculiar_km_s(),
+        };
+        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, (&more, ids.as_deref()), &about)?
     } else {
         catalogue::seal(comm, &arguments.output, &catalogue, &more)?
     }];
@@ -282,17 +292,4 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "bytes": { "between_ranks": sums[0] },
         "messages": sums[1],
     })))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_are_numbers_from_zero_on() {
-        assert_eq!(["0", "-0", " 0.2", "1e3"].map(|text| length(text).ok()), [0.0, 0.0, 0.2, 1e3].map(Some));
-        for wrong in ["-1", "nan", "inf", "1e39", "", "b"] {
-            assert!(length(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -6,11 +6,12 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::neighbors::{KnnQuery, MAX_K, RowOrder};
+use meshloom::points::neighbors::{KnnQuery, MAX_K};
 use serde_json::{Value, json};
 
+use crate::checked::limit;
 use crate::failure::Failure;
-use crate::search::{RankSearch, SearchCommand, SearchOptions, limit};
+use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -60,7 +61,6 @@ fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> 
         k: arguments.k,
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
-        rows: RowOrder::Input,
     };
     let found = search.nearest(context, queries.as_ref(), &query)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());

@@ -7,11 +7,12 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::neighbors::{PairFilter, RadiusQuery, RowOrder};
+use meshloom::points::neighbors::{PairFilter, RadiusQuery};
 use serde_json::json;
 
+use crate::checked::distance;
 use crate::failure::Failure;
-use crate::search::{RankSearch, SearchCommand, SearchOptions, distance};
+use crate::search::{RankSearch, SearchCommand, SearchOptions};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -44,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         extensions: &["npz"],
     };
     let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
-    let within = RadiusQuery { radius: arguments.radius, which, rows: RowOrder::Input };
+    let within = RadiusQuery { radius: arguments.radius, which };
     command.run(
         || Ok(()),
         |work, ()| {

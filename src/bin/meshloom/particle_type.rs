@@ -34,6 +34,12 @@ impl ParticleType {
         Err(Failure::Usage(why.into()))
     }
 
+    /// Whether a type was asked for.
+    #[cfg(feature = "hdf5")]
+    pub fn is_given(self) -> bool {
+        self.number.is_some()
+    }
+
     /// Opens a snapshot.
     ///
     /// # Errors

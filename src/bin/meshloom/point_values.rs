@@ -11,8 +11,8 @@ use meshloom::io::{IoError, NpyFile, is_hdf5};
 
 use crate::particle_type::ParticleType;
 
-/// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses or velocities of a snapshot in
-/// HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
+/// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses, velocities or scale factors (of a
+/// light cone) of a snapshot in HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
 /// unit.
 pub struct PointValues {
     file: ValueFile,
@@ -30,18 +30,20 @@ enum ValueFile {
     Masses(Snapshot),
     #[cfg(feature = "hdf5")]
     Velocities(Snapshot),
+    #[cfg(feature = "hdf5")]
+    ScaleFactors(Snapshot),
 }
 
-/// Rows that are read at a time.
+/// Rows that are read at a time, or as many as a compressed chunk has.
 const PIECE: u64 = 1 << 18;
 
 impl PointValues {
-    /// Reads the header. `name` is `mass`, `velocity`, or an attribute that snapshots do not have; `shape` is that of the array.
+    /// Reads the header. `name` is `mass`, `velocity`, `scale_factor`, or an attribute that snapshots do not have; `shape` is that of the array.
     ///
     /// # Errors
     /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
     pub fn open(path: &Path, particles: ParticleType, name: &str, shape: &[u64]) -> Result<Self, IoError> {
-        let file = if is_hdf5(path) && ["mass", "velocity"].contains(&name) {
+        let file = if is_hdf5(path) && ["mass", "velocity", "scale_factor"].contains(&name) {
             Self::open_hdf5(path, particles, name, shape)?
         } else {
             let file = NpyFile::open(path)?;
@@ -65,11 +67,16 @@ impl PointValues {
         }
     }
 
+    /// Whether they are peculiar velocities in km/s, as the file says it.
+    pub fn is_peculiar_km_s(&self) -> bool {
+        matches!(self.factor, Some((_, true)))
+    }
+
     #[cfg(feature = "hdf5")]
     fn open_hdf5(path: &Path, particles: ParticleType, name: &str, shape: &[u64]) -> Result<ValueFile, IoError> {
         let snapshot = particles.open(path)?;
         let found =
-            if name == "mass" { vec![snapshot.count()] } else { vec![snapshot.count(), snapshot.dims() as u64] };
+            if name == "velocity" { vec![snapshot.count(), snapshot.dims() as u64] } else { vec![snapshot.count()] };
         if found != shape {
             return Err(IoError::Shape {
                 path: path.into(),
@@ -79,12 +86,10 @@ impl PointValues {
         }
         // Reading one row finds before the work whether the snapshot has them.
         let first = 0..snapshot.count().min(1);
-        Ok(if name == "mass" {
-            snapshot.masses_f32(first)?;
-            ValueFile::Masses(snapshot)
-        } else {
-            snapshot.velocities_f32(first)?;
-            ValueFile::Velocities(snapshot)
+        Ok(match name {
+            "mass" => snapshot.masses_f32(first).map(|_| ValueFile::Masses(snapshot))?,
+            "velocity" => snapshot.velocities_f32(first).map(|_| ValueFile::Velocities(snapshot))?,
+            _ => snapshot.scale_factors_f32(first).map(|_| ValueFile::ScaleFactors(snapshot))?,
         })
     }
 
@@ -108,8 +113,9 @@ impl PointValues {
         let count = (rows.end - rows.start) * self.width;
         let memory = |_| IoError::Memory { path: self.path().into(), bytes: 4 * count };
         values.try_reserve_exact(count as usize).map_err(memory)?;
-        for first in rows.clone().step_by(PIECE as usize) {
-            let mut piece = self.wide(first..rows.end.min(first + PIECE))?;
+        for rows in self.pieces(rows)? {
+            let first = rows.start;
+            let mut piece = self.wide(rows)?;
             if let Some((factor, _)) = self.factor {
                 piece.iter_mut().for_each(|value| *value *= factor);
             }
@@ -127,6 +133,21 @@ impl PointValues {
         }
     }
 
+    /// Rows in pieces, none of which ends within a compressed chunk of a snapshot.
+    fn pieces(&self, rows: Range<u64>) -> Result<Vec<Range<u64>>, IoError> {
+        match &self.file {
+            ValueFile::Npy(_) => {
+                Ok(rows.clone().step_by(PIECE as usize).map(|first| first..rows.end.min(first + PIECE)).collect())
+            }
+            #[cfg(feature = "hdf5")]
+            ValueFile::Masses(file) => file.pieces("Masses", rows, PIECE),
+            #[cfg(feature = "hdf5")]
+            ValueFile::Velocities(file) => file.pieces("Velocities", rows, PIECE),
+            #[cfg(feature = "hdf5")]
+            ValueFile::ScaleFactors(file) => file.pieces("ScaleFactors", rows, PIECE),
+        }
+    }
+
     fn wide(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         #[cfg(feature = "hdf5")]
         let widen = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
@@ -136,6 +157,8 @@ impl PointValues {
             ValueFile::Masses(file) => file.masses_f32(rows).map(widen),
             #[cfg(feature = "hdf5")]
             ValueFile::Velocities(file) => file.velocities_f32(rows).map(widen),
+            #[cfg(feature = "hdf5")]
+            ValueFile::ScaleFactors(file) => file.scale_factors_f32(rows).map(widen),
         }
     }
 
@@ -147,7 +170,7 @@ impl PointValues {
         match &self.file {
             ValueFile::Npy(file) => file.path(),
             #[cfg(feature = "hdf5")]
-            ValueFile::Masses(file) | ValueFile::Velocities(file) => file.path(),
+            ValueFile::Masses(file) | ValueFile::Velocities(file) | ValueFile::ScaleFactors(file) => file.path(),
         }
     }
 

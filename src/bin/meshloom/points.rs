@@ -14,6 +14,7 @@ use crate::coordinates::{Coordinates, Universe};
 use crate::failure::Failure;
 use crate::far_outside::FarOutside;
 use crate::particle_type::ParticleType;
+use crate::space::{Space, common_sides, differences};
 use crate::terminal;
 
 /// The value of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
@@ -72,7 +73,7 @@ pub struct PointFile {
     dims: usize,
 }
 
-/// Coordinates that are read at a time.
+/// Coordinates that are read at a time, or as many as a compressed chunk has.
 const PIECE: u64 = 1 << 20;
 
 impl PointFile {
@@ -96,19 +97,51 @@ impl PointFile {
         self.dims
     }
 
-    /// The domain of the points: the box of `sides`, else that of a snapshot's header, else open space.
+    /// The domain of the points: the box of `sides`, else that of the file's header, else open space.
     ///
     /// # Errors
     /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a header's box that
     /// cannot be one.
     pub fn domain(&self, sides: Option<&Sides>) -> Result<Domain, Failure> {
-        match self.file.box_size().filter(|_| sides.is_none()) {
+        self.domain_of(sides, self.file.sides())
+    }
+
+    /// As [`domain`](Self::domain), of these points and of others, which must not be in another box where `sides` does not say it.
+    ///
+    /// # Errors
+    /// As [`domain`](Self::domain); [`Failure::Failed`] for two boxes, and the files' own.
+    pub fn domain_with(&self, others: &PointFile, sides: Option<&Sides>) -> Result<Domain, Failure> {
+        if sides.is_some() {
+            return self.domain(sides);
+        }
+        let (own, theirs) = (self.file.space()?, others.file.space()?);
+        self.domain_of(None, common_sides((self.file.path(), &own), (others.file.path(), &theirs))?)
+    }
+
+    fn domain_of(&self, sides: Option<&Sides>, of_files: Option<Vec<f64>>) -> Result<Domain, Failure> {
+        match of_files.filter(|_| sides.is_none()) {
             Some(own) => Domain::new(&own).map_err(|error| {
                 let path = printable_path(self.file.path());
                 Failure::Failed(format!("{path}: Header/BoxSize: {error}; give --box, which goes before it"))
             }),
             None => Sides::domain(sides, self.dims),
         }
+    }
+
+    /// What these points and others say differently of their space, in words for warnings.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn differences(&self, others: &PointFile) -> Result<Vec<String>, IoError> {
+        Ok(differences((self.file.path(), &self.space()?), (others.file.path(), &others.space()?)))
+    }
+
+    /// What the file says of the space of the points.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn space(&self) -> Result<Space, IoError> {
+        self.file.space()
     }
 
     /// The universe of a snapshot that says its cosmology and its moment.
@@ -183,8 +216,8 @@ impl PointFile {
             && let Some(axis) = looked_at.rounding.affected_axis(comm, self.count)?
             && comm.rank() == 0
         {
-            terminal::complain(&format!(
-                "meshloom: warning: {}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
+            terminal::warn(&format!(
+                "{}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
                  neighbours, whose order may be lost; along open axes subtract a common origin from the points in f64 first, \
                  before anything rounds them to f32",
                 printable_path(self.file.path())
@@ -204,9 +237,7 @@ impl PointFile {
         let len = (rows.end - rows.start) * dims;
         Cloud::check_count(rows.end - rows.start, domain)?;
         let positions = recorder.gpu().array::<f32>("points", len)?;
-        let step = PIECE / dims;
-        for first in rows.clone().step_by(step as usize) {
-            let last = rows.end.min(first + step);
+        for Range { start: first, end: last } in self.file.pieces(rows.clone(), PIECE / dims)? {
             let (elements, at) = (first * dims..last * dims, (first - rows.start) * dims);
             if self.file.dtype() == Dtype::F64 {
                 let wide = self.file.read_f64(elements)?;

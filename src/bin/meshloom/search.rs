@@ -10,17 +10,20 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_files, writable};
+use crate::checked_files::{check_files, writable};
+use crate::common::Common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
 use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
+use crate::terminal;
 
 /// Options of every command about neighbours.
 #[derive(Args)]
+#[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct SearchOptions {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
@@ -30,22 +33,6 @@ pub struct SearchOptions {
     particles: ParticleType,
     #[command(flatten)]
     pub common: Common,
-}
-
-/// Parses a distance: a number from 0 on in the range of f32.
-pub fn distance(text: &str) -> Result<f32, String> {
-    match text.trim().parse::<f64>() {
-        Ok(length) if length >= 0.0 && (length as f32).is_finite() => Ok(length as f32 + 0.0),
-        _ => Err("it must be a number from 0 to 3.4e38, in the units of the points".into()),
-    }
-}
-
-/// Parses a [`distance`], or `inf` for no limit.
-pub fn limit(text: &str) -> Result<f32, String> {
-    match text.trim().parse::<f64>() {
-        Ok(f64::INFINITY) => Ok(f32::INFINITY),
-        _ => distance(text),
-    }
 }
 
 /// A call of one of these commands.
@@ -133,7 +120,11 @@ impl SearchCommand<'_> {
             let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.options.points));
             return Err(IoError::Shape { path: path.into(), found, wanted });
         }
-        let domain = points.domain(self.options.size.as_ref());
+        let size = self.options.size.as_ref();
+        let domain = match &queries {
+            Some(queries) => points.domain_with(queries, size),
+            None => points.domain(size),
+        };
         Ok(domain.map(|domain| SearchInputs { points, queries, domain }))
     }
 }
@@ -152,6 +143,9 @@ pub struct RankSearch<'a> {
 
 impl<'a> RankSearch<'a> {
     fn begin(command: &SearchCommand, context: &'a mut Context, inputs: &'a SearchInputs) -> Result<Self, Error> {
+        if let Some(queries) = inputs.queries.as_ref().filter(|_| context.comm.rank() == 0) {
+            inputs.points.differences(queries)?.iter().for_each(|words| terminal::warn(words));
+        }
         let mut phases = Phases::new(command.options.common.progress(context.comm.rank(), 4, command.name));
         let cloud = inputs.points.read(context, &inputs.domain)?;
         let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain)).transpose()?;
@@ -191,29 +185,5 @@ impl<'a> RankSearch<'a> {
             report.extend(result);
         }
         Ok(report)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances_are_numbers_from_zero_on() {
-        assert_eq!(
-            ["0", "-0", "0.25", " 1e3", "1e-60"].map(|text| distance(text).map(f32::to_bits)),
-            [
-                Ok(0.0f32.to_bits()),
-                Ok(0.0f32.to_bits()),
-                Ok(0.25f32.to_bits()),
-                Ok(1000.0f32.to_bits()),
-                Ok(0.0f32.to_bits()),
-            ]
-        );
-        for wrong in ["-1", "nan", "inf", "1e39", "", "one", "-1e-60"] {
-            assert!(distance(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!((limit("inf"), limit("2").ok()), (Ok(f32::INFINITY), Some(2.0)));
-        assert!(limit("-inf").is_err() && limit("nan").is_err() && limit("1e39").is_err());
     }
 }

@@ -11,7 +11,8 @@ use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
 use meshloom::{Context, Error};
 
-use crate::common::{Common, check_files, writable};
+use crate::checked_files::{check_files, writable};
+use crate::common::Common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
@@ -19,8 +20,9 @@ use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 
 #[derive(Args)]
+#[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// The permutation to write: int64, element i is the row of the i-th point in order

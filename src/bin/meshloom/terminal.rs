@@ -77,6 +77,11 @@ pub fn written(result: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// [`complain`] of what may spoil a result that is made all the same.
+pub fn warn(words: &str) {
+    complain(&format!("meshloom: warning: {words}"));
+}
+
 /// Prints a message on standard error; errors of writing are ignored.
 pub fn complain(message: &str) {
     let _ = write_all(&mut io::stderr().lock(), &(printable(message).into_owned() + "\n"));

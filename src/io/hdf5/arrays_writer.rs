@@ -2,29 +2,60 @@
 
 use std::path::Path;
 
+use hdf5_metno::file::File as Hdf5File;
+
+use super::attributes;
 use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
 use crate::io::{IoError, Member, NpyElement, Sealed};
+
+/// Numbers that a file says beside its arrays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attribute {
+    /// The array that they are of, or a group, such as `Header`, which is made for them.
+    pub at: String,
+    /// Their name.
+    pub name: String,
+    /// The numbers, one at least.
+    pub values: Vec<f64>,
+}
 
 /// A file of named arrays that ranks write together: what [`NpzWriter`](crate::io::NpzWriter) is for `.npz`, as datasets of these names, types and
 /// shapes. Ranks share it as they share any [`SharedFile`](crate::io::SharedFile): rank 0 creates it, the others open it after a barrier;
 /// [`seal_arrays`](crate::io::collective::seal_arrays) does all of that.
 ///
-/// Datasets are contiguous and without attributes; equal arrays make equal files.
+/// Datasets are contiguous; equal arrays with equal attributes make equal files.
 #[derive(Debug)]
 pub struct ArraysWriter {
     datasets: SharedDatasets,
 }
 
 impl ArraysWriter {
-    /// Creates the file with all arrays and none of their numbers.
+    /// Creates the file with all arrays, none of their numbers, and these attributes.
     ///
     /// # Errors
     /// [`IoError::Dtype`] for members that are not of f32, f64, i64 or u64; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
     /// [`IoError::Create`], [`IoError::Exists`] if the token was used before, [`IoError::Shape`] if no file could hold the arrays. Nothing is left
     /// behind after an error.
-    pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
-        let specs = specs(path.as_ref(), members)?;
-        Ok(ArraysWriter { datasets: SharedDatasets::create(path.as_ref(), token, specs, |_| Ok(()))? })
+    pub fn create(
+        path: impl AsRef<Path>,
+        members: &[Member],
+        attributes: &[Attribute],
+        token: &str,
+    ) -> Result<Self, IoError> {
+        let mut specs = specs(path.as_ref(), members)?;
+        for spec in &mut specs {
+            let own = attributes.iter().filter(|attribute| attribute.at == spec.name);
+            spec.attributes = own.map(|attribute| (attribute.name.clone(), attribute.values.clone())).collect();
+        }
+        let describe = |file: &Hdf5File| {
+            let of_group = |attribute: &&Attribute| members.iter().all(|member| member.name != attribute.at);
+            for Attribute { at, name, values } in attributes.iter().filter(of_group) {
+                let group = if file.link_exists(at) { file.group(at)? } else { file.create_group(at)? };
+                attributes::list(&group, name, values)?;
+            }
+            Ok(())
+        };
+        Ok(ArraysWriter { datasets: SharedDatasets::create(path.as_ref(), token, specs, describe)? })
     }
 
     /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all other ranks, after a barrier.
@@ -71,7 +102,13 @@ fn specs(path: &Path, members: &[Member]) -> Result<Vec<DatasetSpec>, IoError> {
                 return Err(IoError::Dtype { path: path.join(&member.name), found: found.into(), wanted });
             }
         };
-        Ok(DatasetSpec { name: member.name.clone(), kind, shape: member.shape.clone(), quantity: None })
+        Ok(DatasetSpec {
+            name: member.name.clone(),
+            kind,
+            shape: member.shape.clone(),
+            quantity: None,
+            attributes: Vec::new(),
+        })
     };
     members.iter().map(spec).collect()
 }

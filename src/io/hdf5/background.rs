@@ -11,13 +11,13 @@ use crate::cosmology::expansion_rate;
 use crate::io::IoError;
 
 /// Densities today over the critical one, which a snapshot's attributes give: of SWIFT's group `Cosmology`, else of Gadget-4's `Parameters`, else of the
-/// `Header` as Gadget-2 writes it. Plain numbers of a file, of any universe, and not a checked [`Cosmology`](crate::cosmology::Cosmology): files say
+/// `Header` as Gadget-2 or GIZMO writes it. Plain numbers of a file, of any universe, and not a checked [`Cosmology`](crate::cosmology::Cosmology): files say
 /// nothing of an amplitude.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Background {
     /// Density of matter, above 0.
     pub omega_m: f64,
-    /// Density of radiation: 0 in the layout of Gadget.
+    /// Density of radiation: 0 where it is not said, as in the layout of Gadget.
     pub omega_r: f64,
     /// Density of dark energy.
     pub omega_de: f64,
@@ -52,9 +52,10 @@ impl Background {
             found.map_err(|error| wrong(path, format!("{name}: {error}; write it again")))
         };
         let places = [
-            ("Cosmology", "Cosmological run", ["Omega_m", "Omega_lambda"]),
-            ("Parameters", "ComovingIntegrationOn", ["Omega0", "OmegaLambda"]),
-            ("Header", "ComovingIntegrationOn", ["Omega0", "OmegaLambda"]),
+            ("Cosmology", "Cosmological run", ["Omega_m", "Omega_lambda", "Omega_r"]),
+            ("Parameters", "ComovingIntegrationOn", ["Omega0", "OmegaLambda", "Omega_r"]),
+            ("Header", "ComovingIntegrationOn", ["Omega0", "OmegaLambda", "Omega_r"]),
+            ("Header", "ComovingIntegrationOn", ["Omega_Matter", "Omega_Lambda", "Omega_Radiation"]),
         ];
         for (name, cosmological, densities) in places {
             let Some(group) = group(name)? else { continue };
@@ -77,7 +78,7 @@ enum Said {
     Nothing,
 }
 
-fn said_by(group: &Group, cosmological: &str, [matter, dark]: [&str; 2]) -> Result<Said> {
+fn said_by(group: &Group, cosmological: &str, [matter, dark, radiation]: [&str; 3]) -> Result<Said> {
     let number = |name: &str| one(group, name);
     if number(cosmological)? == Some(0.0) {
         return Ok(Said::NoCosmology);
@@ -85,7 +86,7 @@ fn said_by(group: &Group, cosmological: &str, [matter, dark]: [&str; 2]) -> Resu
     let (Some(omega_m), Some(omega_de)) = (number(matter)?.filter(|density| *density > 0.0), number(dark)?) else {
         return Ok(Said::Nothing);
     };
-    let omega_r = number("Omega_r")?.unwrap_or(0.0);
+    let omega_r = number(radiation)?.unwrap_or(0.0);
     let dark_energy = [number("w_0")?.unwrap_or(-1.0), number("w_a")?.unwrap_or(0.0)];
     Ok(Said::Background(Background { omega_m, omega_r, omega_de, dark_energy }))
 }

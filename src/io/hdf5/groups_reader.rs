@@ -91,7 +91,7 @@ impl Reader<'_> {
         if let Some(rows) = rows.filter(|&rows| rows != found) {
             return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {rows}")));
         }
-        self.file.check(&dataset, group, name)?;
+        self.file.check(&dataset, &format!("{group}/{name}"))?;
         match element_type::of(&dataset).map_err(|e| broken(self.path, &e))? {
             Ok(dtype) => Ok(Some((dataset, dtype))),
             Err(words) => Err(wrong(self.path, format!("{group}/{name} is {words}, where numbers are needed"))),
@@ -99,7 +99,7 @@ impl Reader<'_> {
     }
 
     fn all<T: H5Type>(&self, dataset: &Dataset) -> Result<Vec<T>, IoError> {
-        dataset.read_raw::<T>().map_err(|e| broken(self.path, &e))
+        dataset.read_raw::<T>().map_err(|e| self.file.unread(dataset, dataset.name().trim_start_matches('/'), &e))
     }
 
     /// Reads counts or ids; `None` where the dataset is missing.

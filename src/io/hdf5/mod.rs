@@ -4,8 +4,9 @@
 //! - **Writing** ([`SnapshotWriter`], [`Files`]): one file that all ranks write, or one file per rank, in a layout that
 //!   yt, pynbody and swiftsimio read with the right units.
 //! - **Light cones** ([`ConeWriter`]): particles where they cross the light cone of an observer, in the layout of snapshots.
-//! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout.
-//! - **Arrays** ([`ArraysWriter`]): what an `.npz` archive holds, as datasets.
+//! - **Groups** ([`write_groups`], [`GroupsWriter`] for many ranks, [`read_groups`]): catalogues in Gadget-4's layout;
+//!   [`Centers`]: where the groups of a catalogue are.
+//! - **Arrays** ([`ArraysWriter`]): what an `.npz` archive holds, as datasets, with attributes.
 //!
 //! The serial HDF5 library is enough, also where many ranks write one file: it makes the file without the numbers, which all
 //! ranks then write at their offsets at the same time. Nothing here communicates; [`crate::io`] says when ranks must
@@ -16,11 +17,13 @@
 mod arrays_writer;
 mod attributes;
 mod background;
+mod centers;
 mod cone_writer;
 mod element_type;
 mod groups;
 mod groups_reader;
 mod groups_writer;
+mod length_unit;
 mod part_file;
 mod parts;
 mod queries;
@@ -32,8 +35,9 @@ mod storage;
 mod units;
 mod velocity_unit;
 
-pub use arrays_writer::ArraysWriter;
+pub use arrays_writer::{ArraysWriter, Attribute};
 pub use background::Background;
+pub use centers::Centers;
 pub use cone_writer::{ConeInfo, ConeRows, ConeWriter};
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;

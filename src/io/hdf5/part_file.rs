@@ -61,7 +61,7 @@ impl Opened {
         Ok(Self { hdf5, input })
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.input.path()
     }
 
@@ -70,9 +70,12 @@ impl Opened {
         self.input.expect(self.input.len())
     }
 
-    /// A dataset; `None` where it is missing.
+    /// A dataset of a group, or of the file's root where that has no name; `None` where it is missing.
     pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
         let find = || {
+            if group.is_empty() {
+                return if queries::has_link(&self.hdf5, name)? { self.hdf5.dataset(name).map(Some) } else { Ok(None) };
+            }
             if !queries::has_link(&self.hdf5, group)? {
                 return Ok(None);
             }
@@ -82,10 +85,27 @@ impl Opened {
         find().map_err(|e| broken(self.path(), &e))
     }
 
-    /// Checks that the numbers of a dataset can be in the file.
-    pub fn check(&self, dataset: &Dataset, group: &str, name: &str) -> Result<(), IoError> {
+    /// Checks that the numbers of a dataset, with its whole name, can be in the file, and be read by this library.
+    pub fn check(&self, dataset: &Dataset, name: &str) -> Result<(), IoError> {
         let found = storage::check(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
-        found.map_err(|words| wrong(self.path(), format!("{group}/{name} {words}")))
+        found.map_err(|words| wrong(self.path(), format!("{name} {words}")))?;
+        let rows = dataset.space().map_err(|e| broken(self.path(), &e))?.shape();
+        // A writer that had not the filter either may have left it out, which only reading tells.
+        match storage::missing_filter(dataset).map_err(|e| broken(self.path(), &e))? {
+            Some(_) if rows.first().is_some_and(|&rows| rows > 0) => {
+                let width = rows.get(1).copied().unwrap_or(1);
+                read_rows::<f64>(dataset, 0..1, width).map(drop).map_err(|e| self.unread(dataset, name, &e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of numbers of a dataset, with its whole name, that the library could not read.
+    pub fn unread(&self, dataset: &Dataset, name: &str, error: &hdf5_metno::Error) -> IoError {
+        match storage::missing_filter(dataset) {
+            Ok(Some((number, filter))) => IoError::NoFilter { path: self.path().join(name), number, name: filter },
+            _ => broken(self.path(), error),
+        }
     }
 }
 
@@ -105,7 +125,7 @@ impl PartFile {
             if let Some(dataset) = file.dataset(&group, "Coordinates")? {
                 let found = read_coordinates(path, &dataset, particle_type)?;
                 check(path, &header, &found)?;
-                file.check(&dataset, &group, "Coordinates")?;
+                file.check(&dataset, &format!("{group}/Coordinates"))?;
                 coordinates.push(found);
             }
         }
@@ -143,7 +163,36 @@ pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
     }
 }
 
-fn header(file: &Hdf5File) -> Result<Header, String> {
+impl Header {
+    /// Sides of the box, of which 0 is an open axis; none where the header has none.
+    pub fn sides(&self) -> Option<[f64; 3]> {
+        match self.box_size.as_deref()? {
+            [side] => Some([*side; 3]),
+            [x, y] => Some([*x, *y, 0.0]),
+            [x, y, z, ..] => Some([*x, *y, *z]),
+            [] => None,
+        }
+    }
+
+    /// The scale factor: by the redshift, else the time; none where neither gives one above 0.
+    pub fn scale_factor(&self) -> Option<f64> {
+        self.redshift.map(|z| 1.0 / (1.0 + z)).or(self.time).filter(|a| *a > 0.0)
+    }
+
+    /// Checks that there is one side, or one for each of so many axes.
+    pub fn check_box(&self, path: &Path, dims: usize) -> Result<(), IoError> {
+        match self.box_size.as_ref().map(Vec::len) {
+            Some(have) if ![1, 3, dims].contains(&have) => Err(wrong(
+                path,
+                format!("Header/BoxSize has {have} numbers; it must be one side, or one an axis ({dims})"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The header of a file that must have one.
+pub(super) fn header(file: &Hdf5File) -> Result<Header, String> {
     if !queries::has_link(file, "Header").map_err(|e| e.to_string())? {
         return Err("it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have".to_string());
     }
@@ -180,15 +229,19 @@ fn header(file: &Hdf5File) -> Result<Header, String> {
 
 fn read_coordinates(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coordinates, IoError> {
     let name = format!("{}/Coordinates", group_name(particle_type));
+    let (count, dims, dtype) = points(path, dataset, &name)?;
+    Ok(Coordinates { particle_type, count, dims, dtype })
+}
+
+/// The number of points, of axes and the element type of a dataset, with its whole name, that must be points.
+pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64, usize, Dtype), IoError> {
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
         let found = shape.iter().map(|&n| n as u64).collect();
         return Err(IoError::Shape { path: path.join(name), found, wanted: "(N, 3) or (N, 2)".to_string() });
     };
     let found = match element_type::of(dataset).map_err(|e| broken(path, &e))? {
-        Ok(dtype @ (Dtype::F32 | Dtype::F64)) => {
-            return Ok(Coordinates { particle_type, count: count as u64, dims, dtype });
-        }
+        Ok(dtype @ (Dtype::F32 | Dtype::F64)) => return Ok((count as u64, dims, dtype)),
         Ok(dtype) => dtype.to_string(),
         Err(other) => other,
     };

@@ -42,6 +42,8 @@ pub(super) struct DatasetSpec {
     pub shape: Vec<u64>,
     /// What it is and in which unit, where the file says so.
     pub quantity: Option<(Quantity, SnapshotInfo)>,
+    /// Further attributes with their numbers, for who creates it.
+    pub attributes: Vec<(String, Vec<f64>)>,
 }
 
 impl DatasetSpec {
@@ -54,7 +56,13 @@ impl DatasetSpec {
         info: Option<&SnapshotInfo>,
     ) -> Self {
         let shape = if width == 1 { vec![rows] } else { vec![rows, width] };
-        DatasetSpec { name: format!("{group}/{name}"), kind, shape, quantity: info.map(|info| (quantity, *info)) }
+        DatasetSpec {
+            name: format!("{group}/{name}"),
+            kind,
+            shape,
+            quantity: info.map(|info| (quantity, *info)),
+            attributes: Vec::new(),
+        }
     }
 
     /// Creates it; returns the byte offset at which it begins.
@@ -80,6 +88,9 @@ impl DatasetSpec {
         let dataset = builder.shape(shape).create(self.name.as_str())?;
         if let Some((quantity, info)) = &self.quantity {
             attributes::describe(&dataset, quantity, info)?;
+        }
+        for (name, values) in &self.attributes {
+            attributes::list(&dataset, name, values)?;
         }
         match dataset.offset() {
             Some(offset) => Ok(offset),

@@ -8,7 +8,7 @@ use hdf5_metno::{Dataset, H5Type};
 use super::background::Background;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
 use super::velocity_unit::VelocityUnit;
-use super::{element_type, parts, queries};
+use super::{element_type, length_unit, parts, queries, storage};
 use crate::io::{Dtype, IoError};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
@@ -119,13 +119,12 @@ impl Snapshot {
 
     /// Sides of the periodic box; `None` if the header has none, or 0, which stands for open space.
     pub fn box_size(&self) -> Option<[f64; 3]> {
-        let sides = match self.header.box_size.as_deref()? {
-            [side] => [*side; 3],
-            [x, y] => [*x, *y, 0.0],
-            [x, y, z, ..] => [*x, *y, *z],
-            [] => return None,
-        };
-        sides[..self.dims].iter().any(|&side| side != 0.0).then_some(sides)
+        self.sides().filter(|sides| sides[..self.dims].iter().any(|&side| side != 0.0))
+    }
+
+    /// Sides of the space as the header says them: 0 is an open axis. `None` if it says nothing.
+    pub fn sides(&self) -> Option<[f64; 3]> {
+        self.header.sides()
     }
 
     /// `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of SWIFT.
@@ -140,7 +139,7 @@ impl Snapshot {
 
     /// The scale factor: of `Header/Redshift`, else `Header/Time`; none where neither gives one above 0.
     pub fn scale_factor(&self) -> Option<f64> {
-        self.redshift().map(|z| 1.0 / (1.0 + z)).or(self.time()).filter(|a| *a > 0.0)
+        self.header.scale_factor()
     }
 
     /// The background cosmology; none where the file does not say it.
@@ -149,6 +148,40 @@ impl Snapshot {
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
     pub fn background(&self) -> Result<Option<Background>, IoError> {
         Background::read(&self.parts[0].0)
+    }
+
+    /// The Hubble constant in 100 km/s/Mpc; none where the file does not say it.
+    ///
+    /// # Errors
+    /// As [`background`](Self::background).
+    pub fn hubble(&self) -> Result<Option<f64>, IoError> {
+        length_unit::hubble(&Opened::new(&self.parts[0].0)?)
+    }
+
+    /// Centimetres of a comoving length of 1 among the coordinates; none where neither the dataset nor the file says it.
+    ///
+    /// # Errors
+    /// As [`background`](Self::background).
+    pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
+        let file = Opened::new(&self.parts[0].0)?;
+        let dataset = file.dataset(&group_name(self.particle_type), "Coordinates")?;
+        length_unit::read(&file, dataset.as_ref())
+    }
+
+    /// `rows` in pieces of about `each` rows, cut where compressed chunks of a dataset end, as of `Coordinates` or `Velocities`: who reads them piece by
+    /// piece has each chunk decompressed once. A piece is longer than `each` only where a chunk is.
+    ///
+    /// # Errors
+    /// [`IoError::Range`], [`IoError::NotHdf5`].
+    pub fn pieces(&self, name: &str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
+        self.check_range(&rows)?;
+        let mut chunks = Vec::new();
+        for (path, part) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
+            let dataset = Opened::new(path)?.dataset(&group_name(self.particle_type), name)?;
+            let at_once = dataset.map_or(Ok(1), |dataset| storage::rows_at_once(&dataset));
+            chunks.push((part.clone(), at_once.map_err(|e| broken(path, &e))?));
+        }
+        Ok(pieces(rows, each, &chunks))
     }
 
     /// Coordinates of particles, row after row. NaN and infinities are passed on.
@@ -174,6 +207,14 @@ impl Snapshot {
     /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Velocities", self.dims, rows)
+    }
+
+    /// Scale factors of the particles of a light cone ([`ConeWriter`](super::ConeWriter)).
+    ///
+    /// # Errors
+    /// As [`velocities_f32`](Self::velocities_f32).
+    pub fn scale_factors_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        self.floats_f32("ScaleFactors", 1, rows)
     }
 
     /// How [`velocities_f32`](Self::velocities_f32) become peculiar ones: by the power of the scale factor that the dataset says (`a_scaling` of
@@ -329,12 +370,14 @@ impl Snapshot {
             }
             // Checked once, by the rank that reads the first row.
             if start == part.start {
-                file.check(&dataset, &group, name)?;
+                file.check(&dataset, &self.name(name))?;
             }
             let dtype = element_type::of(&dataset).map_err(|e| broken(path, &e))?;
             let at = (start - part.start) as usize..(end - part.start) as usize;
             let taken = match &dtype {
-                Ok(dtype) => append(&dataset, at, *dtype, &mut out).map_err(|e| broken(path, &e))?,
+                Ok(dtype) => {
+                    append(&dataset, at, *dtype, &mut out).map_err(|e| file.unread(&dataset, &self.name(name), &e))?
+                }
                 Err(_) => false,
             };
             file.still_whole()?;
@@ -364,7 +407,8 @@ impl Snapshot {
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
         let group = file.hdf5.group(&group_name(self.particle_type));
         let there = |name: &&str| group.as_ref().is_ok_and(|group| queries::has_link(group, name).unwrap_or(false));
-        let found: Vec<_> = ["Coordinates", "Masses", "ParticleIDs", "Velocities"].into_iter().filter(there).collect();
+        let found: Vec<_> =
+            ["Coordinates", "Masses", "ParticleIDs", "ScaleFactors", "Velocities"].into_iter().filter(there).collect();
         IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
     }
 
@@ -395,13 +439,7 @@ fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Resu
 
 /// Checks that the box and the number of particles in the header agree with the coordinates of all files.
 fn check_header(path: &Path, header: &Header, particle_type: usize, dims: usize, count: u64) -> Result<(), IoError> {
-    if let Some(sides) = &header.box_size
-        && ![1, 3, dims].contains(&sides.len())
-    {
-        let have = sides.len();
-        let reason = format!("Header/BoxSize has {have} numbers; it must be one side, or one an axis ({dims})");
-        return Err(wrong(path, reason));
-    }
+    header.check_box(path, dims)?;
     match header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
         Some(total) if total != count => Err(wrong(
             path,
@@ -411,5 +449,38 @@ fn check_header(path: &Path, header: &Header, particle_type: usize, dims: usize,
             ),
         )),
         _ => Ok(()),
+    }
+}
+
+/// `rows` in pieces of about `each`; none ends within one of the chunks of the parts, whose rows and rows of a chunk are given.
+fn pieces(rows: Range<u64>, each: u64, parts: &[(Range<u64>, u64)]) -> Vec<Range<u64>> {
+    let (mut pieces, mut at) = (Vec::new(), rows.start);
+    while at < rows.end {
+        let wanted = at.saturating_add(each.max(1)).min(rows.end);
+        let border = parts.iter().find(|(part, _)| part.contains(&wanted)).map_or(wanted, |(part, chunk)| {
+            let before = part.start + (wanted - part.start) / chunk * chunk;
+            if before > at { before } else { before.saturating_add(*chunk).min(part.end) }
+        });
+        let end = if wanted == rows.end { wanted } else { border.min(rows.end) };
+        pieces.push(at..end);
+        at = end;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pieces;
+
+    #[test]
+    fn pieces_end_where_chunks_do() {
+        let parts = [(0..10, 4), (10..10, 7), (10..100, 50), (100..130, 1)];
+        assert_eq!(
+            pieces(0..130, 5, &parts),
+            [0..4, 4..8, 8..10, 10..60, 60..100, 100..105, 105..110, 110..115, 115..120, 120..125, 125..130]
+        );
+        assert_eq!(pieces(3..64, 1000, &parts).as_slice(), std::slice::from_ref(&(3..64)));
+        assert_eq!(pieces(12..90, 20, &parts), [12..60, 60..90]);
+        assert_eq!((pieces(5..5, 1, &parts), pieces(0..3, 0, &[])), (vec![], vec![0..1, 1..2, 2..3]));
     }
 }

@@ -1,4 +1,4 @@
-//! A check that the numbers of a dataset can be in its file.
+//! How the numbers of a dataset are stored, and a check that they can be in its file.
 //!
 //! The library returns zeros for numbers that were never written, and accepts any shape. So the stored size and the shape
 //! are checked before memory is allocated or a number is read.
@@ -9,7 +9,7 @@ use hdf5_metno_sys::h5z::{
     H5Z_FILTER_DEFLATE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_NBIT, H5Z_FILTER_SHUFFLE, H5Z_FILTER_SZIP, H5Z_filter_t,
 };
 
-use super::queries;
+use super::queries::{self, ChunkFilter};
 
 /// Filters that expand a byte to at most [`MAX_EXPANSION`]. Others, such as scale-offset, may store any number of equal
 /// values in no bytes.
@@ -60,7 +60,7 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
             let filters = queries::filters(&plist)?;
             // Chunks without filters are as long in the file as in memory, and none may be missing.
             let missing = filters.is_empty() && stored != whole;
-            let bounded = filters.iter().all(|filter| BOUNDED.contains(filter));
+            let bounded = filters.iter().all(|filter| BOUNDED.contains(&filter.number));
             if missing || stored == 0 || (bounded && whole / MAX_EXPANSION > stored) {
                 return unfinished(whole);
             }
@@ -72,6 +72,29 @@ pub(super) fn check(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Re
         // For files that are missing the library returns fill values.
         _ => Ok(Err("is made of other files' numbers (a virtual dataset); give one of those files itself".to_string())),
     }
+}
+
+/// The first filter of a dataset's chunks that this library does not have: its number, and the name that the file has for it.
+pub(super) fn missing_filter(dataset: &Dataset) -> hdf5_metno::Result<Option<(i64, String)>> {
+    let plist = dataset.dcpl()?;
+    if plist.layout() != Layout::Chunked {
+        return Ok(None);
+    }
+    for ChunkFilter { number, name } in queries::filters(&plist)? {
+        if !queries::has_filter(number)? {
+            return Ok(Some((number.into(), name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Rows of a dataset whose numbers have to be decompressed together: 1 where there is no filter.
+pub(super) fn rows_at_once(dataset: &Dataset) -> hdf5_metno::Result<u64> {
+    let plist = dataset.dcpl()?;
+    if plist.layout() != Layout::Chunked || queries::filters(&plist)?.is_empty() {
+        return Ok(1);
+    }
+    Ok(plist.get_chunk()?.and_then(|chunk| chunk.first().copied()).map_or(1, |rows| rows as u64).max(1))
 }
 
 fn product(numbers: impl IntoIterator<Item = u64>) -> Option<u64> {

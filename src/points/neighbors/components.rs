@@ -108,12 +108,13 @@ impl Components {
     pub fn labels(&self, recorder: &mut Recorder, tree: &Tree, radius: f32) -> Result<Array<u32>, NeighborError> {
         check_radius(radius)?;
         let (gpu, count) = (recorder.gpu().clone(), tree.len());
-        let knn = KnnQuery { within: radius, rows: RowOrder::Curve, ..KnnQuery::nearest(0) };
+        let knn = KnnQuery { within: radius, ..KnnQuery::nearest(0) };
         let units = Queries::Own.units(tree, radius, f32::INFINITY);
         let stop = self.budget.linking(self.form);
         let params = SearchParams {
             rounds: stop.unwrap_or(u32::MAX / 2),
             leaf_rounds: loop_budget::link(self.form),
+            by_number: RowOrder::Curve.by_number(),
             ..Queries::Own.params(tree, &knn, &units)?
         };
         let labels = gpu.array::<u32>("neighbors::labels", count)?;

@@ -107,8 +107,7 @@ impl DistributedSearch {
         })
     }
 
-    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. `knn.rows` plays no part.
-    /// Waits. All ranks call it.
+    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Nearest::lists`], and those of the ranks.
@@ -123,9 +122,7 @@ impl DistributedSearch {
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
         let own = &self.points.own;
-        let in_rows = KnnQuery { rows: RowOrder::Input, ..*knn };
-        let lists =
-            self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), &in_rows)?;
+        let lists = self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), knn)?;
         let (mut index, mut distance) = (own.ids_of(&mut context.recorder, &lists.index)?, lists.distance);
         if let Some(route) = self.route(&local).filter(|_| knn.k > 0) {
             self.search_ghosts(context, &local, knn, (&index, &distance))?;
@@ -137,7 +134,7 @@ impl DistributedSearch {
         Ok(KnnResult { k: knn.k, index: index.download(recorder)?, distance })
     }
 
-    /// How many of all points lie within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
+    /// How many of all points lie within a radius of each row. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Radius::counts`], and those of the ranks.
@@ -154,20 +151,18 @@ impl DistributedSearch {
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         let Some(route) = self.route(&local) else {
-            let within = RadiusQuery { rows: RowOrder::Input, ..*within };
-            let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, &within)?;
+            let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, within)?;
             return Ok(U64Array::of_words(&counts).download(&mut context.recorder)?);
         };
-        let within = RadiusQuery { rows: RowOrder::Curve, ..*within };
         let recorder = &mut context.recorder;
-        let counts = self.radius.counts(recorder, &points.tree, queries, &within)?;
+        let counts = self.radius.counts_in(recorder, &points.tree, queries, (within, RowOrder::Curve))?;
         let in_rows = recorder.gpu().array("neighbors::counts", counts.len())?;
         self.points.permute.scatter(recorder, &counts, self.numbers(&local), &in_rows, 1, Count::All)?;
         let counts = route.back(context, &in_rows, 1)?;
         Ok(U64Array::of_words(&counts).download(&mut context.recorder)?)
     }
 
-    /// All points within a radius of each row. `within.rows` plays no part. Waits. All ranks call it.
+    /// All points within a radius of each row. Waits. All ranks call it.
     ///
     /// # Errors
     /// As [`Radius::lists`], and those of the ranks.
@@ -187,7 +182,7 @@ impl DistributedSearch {
         // Among ghosts the numbers of queries are not their rows.
         let rows = if route.is_some() { RowOrder::Curve } else { RowOrder::Input };
         let recorder = &mut context.recorder;
-        let lists = self.radius.lists(recorder, &points.tree, queries, &RadiusQuery { rows, ..*within })?;
+        let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows))?;
         let NeighborLists { offset, index, distance } = lists;
         let index = points.ids_of(recorder, &index)?;
         let mut lists = GlobalLists { offset, index, distance };
@@ -315,8 +310,8 @@ impl DistributedSearch {
         let recorder = &mut context.recorder;
         let queries = upload_u32(recorder, &queries)?;
         let targets = self.targets_among(recorder, local, &joint, Some(&queries))?;
-        let in_order = KnnQuery { rows: RowOrder::Curve, ..*knn };
-        let again = self.nearest.lists(recorder, &joint.points.tree, Queries::At(&targets), &in_order)?;
+        let (tree, targets) = (&joint.points.tree, Queries::At(&targets));
+        let again = self.nearest.lists_of(recorder, tree, targets, knn, 0..targets.len(tree))?;
         let permute = &self.points.permute;
         let rows = recorder.gpu().array::<u32>("neighbors::rows", queries.len())?;
         permute.gather(recorder, self.numbers(local), &queries, &rows, 1, Count::All)?;

@@ -91,7 +91,7 @@ pub use nearest::{Lists, Nearest};
 pub use neighbor_lists::NeighborLists;
 pub use overdensity::OverdensityQuery;
 pub use pairs::{Bins, join_u64};
-pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery, RowOrder};
+pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery};
 pub use radius::Radius;
 pub use result_routing::RadiusResult;
 pub use targets::{Queries, Targets};

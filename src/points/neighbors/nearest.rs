@@ -70,6 +70,7 @@ struct ListSearch<'a> {
     tree: &'a Tree,
     queries: Queries<'a>,
     knn: KnnQuery,
+    rows: RowOrder,
     lists: Lists,
     part: Range<u64>,
 }
@@ -133,7 +134,7 @@ impl Nearest {
         self
     }
 
-    /// The lists of all queries.
+    /// The lists of all queries, in the order of the input.
     ///
     /// # Errors
     /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`], those of
@@ -147,13 +148,13 @@ impl Nearest {
     ) -> Result<Lists, NeighborError> {
         knn.check()?;
         let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), knn.k)?;
-        let search = ListSearch { tree, queries, knn: *knn, lists, part: 0..queries.len(tree) };
+        let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..queries.len(tree) };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
 
     /// The lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
-    /// computed part by part. `knn.rows` plays no part; `part` begins with a multiple of 32.
+    /// computed part by part. Rows are in the order of the curve; `part` begins with a multiple of 32.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -172,8 +173,7 @@ impl Nearest {
             return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
         }
         let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?;
-        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
-        let search = ListSearch { tree, queries, knn, lists, part };
+        let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
@@ -211,7 +211,7 @@ impl Nearest {
     }
 
     /// Runs `callback` over the list of each query, without storing lists (they pass through scratch memory, in parts, if `k` is above
-    /// 32). `knn.rows` plays no part.
+    /// 32).
     ///
     /// # Errors
     /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
@@ -236,7 +236,7 @@ impl Nearest {
         let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(knn.k));
         let key = Key::Callback { variant, length, callback: callback.key() };
         let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
-        let params = SearchParams { by_number: 1, write: knn.k, ..queries.params(tree, knn, &units)? };
+        let params = SearchParams { write: knn.k, ..queries.params(tree, knn, &units)? };
         let mut arrays = queries.arrays(tree);
         arrays.extend(callback.arrays());
         queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..queries.len(tree))
@@ -255,12 +255,12 @@ impl Nearest {
         let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(knn.k.max(1)))).next_multiple_of(self.form.queries());
-        let knn = KnnQuery { rows: RowOrder::Curve, ..*knn };
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
         for start in (0..rows).step_by(per as usize) {
             let part = start..(start + per).min(rows);
             let count = part.end - part.start;
-            self.fill(recorder, &ListSearch { tree, queries, knn, lists: lists.clone(), part })?;
+            let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part };
+            self.fill(recorder, &search)?;
             let params = FoldParams { base: start as u32, rows: count as u32, k: knn.k };
             let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
             arrays.extend(callback.arrays());
@@ -271,7 +271,7 @@ impl Nearest {
 
     /// Stores lists, in as many units as the coordinates knn for.
     fn fill(&self, recorder: &mut Recorder, search: &ListSearch<'_>) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, knn, lists, part } = search;
+        let ListSearch { tree, queries, knn, lists, part, .. } = search;
         let extent = queries.extent(tree);
         let coarsest = queries.units(tree, knn.within, f32::INFINITY);
         let mut all: Vec<Units> = std::iter::successors(Some(coarsest), |units| units.finer(&extent)).collect();
@@ -305,9 +305,9 @@ impl Nearest {
         units: &Units,
         keep_squares: bool,
     ) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, knn, lists, part } = search;
+        let ListSearch { tree, queries, knn, rows, lists, part } = search;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
-        let params = queries.params(tree, knn, units)?;
+        let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
         // Later passes and portions go on from squares.
         let squares = knn.k > LONGEST || portions.is_some();
         let groups = (part.end - part.start).div_ceil(self.form.queries());

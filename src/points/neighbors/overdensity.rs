@@ -205,12 +205,13 @@ impl DistributedSearch {
         let (points, targets) = self.scope(&local, joint.as_ref());
         let recorder = &mut context.recorder;
         let rows = targets.len(&points.tree);
-        let within = RadiusQuery { rows: RowOrder::Curve, ..RadiusQuery::radius(radius) };
+        let within = RadiusQuery::radius(radius);
+        let along_the_curve = (&within, RowOrder::Curve);
         let array = |recorder: &Recorder, rows: u64| recorder.gpu().array::<u32>("neighbors::first_sparse", rows);
         let along_curve = spheres.densities.iter().map(|_| array(recorder, rows)).collect::<Result<Vec<_>, _>>()?;
         let [of_rows, of_entries] = kernels().map(Kernel::trusted);
         let dims = queries.domain().dims();
-        let counts = self.radius.counts(recorder, &points.tree, targets, &within)?;
+        let counts = self.radius.counts_in(recorder, &points.tree, targets, along_the_curve)?;
         let lengths = recorder.download(&counts, 0, rows)?;
         for part in turns(&lengths, most) {
             let rows = part.end - part.start;
@@ -218,7 +219,7 @@ impl DistributedSearch {
             recorder.copy(&counts, part.start, &counts_of_part, 0, rows)?;
             let targets = targets.part(recorder, &points.tree, part.clone())?;
             let queries = Queries::At(&targets);
-            let (lists, _) = self.radius.unordered(recorder, &points.tree, queries, &within, counts_of_part)?;
+            let (lists, _) = self.radius.unordered(recorder, &points.tree, queries, along_the_curve, counts_of_part)?;
             let (offset, distance) = self.radius.order.distances(recorder, lists, rows)?;
             for (density, first) in spheres.densities.iter().zip(&along_curve) {
                 let of_part = array(recorder, rows)?;

@@ -96,11 +96,12 @@ impl Radius {
             (_, which) => (Traversal::CURVE, which, 1),
         };
         let (within, visit) = (
-            RadiusQuery { radius: last, which, rows: RowOrder::Input },
+            RadiusQuery { radius: last, which },
             Visit::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
         );
         let arrays = vec![edges.raw(), counts.raw()];
-        self.run(recorder, &RadiusSearch { tree, queries, within, units, visit, arrays, traversal })
+        let rows = RowOrder::Input;
+        self.run(recorder, &RadiusSearch { tree, queries, within, rows, units, visit, arrays, traversal })
     }
 }
 

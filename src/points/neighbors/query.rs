@@ -6,13 +6,19 @@ use super::error::NeighborError;
 pub const MAX_K: u32 = 1024;
 
 /// The order of the rows of results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RowOrder {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowOrder {
     /// Row `i` is of query `i` of the input.
-    #[default]
     Input,
     /// Row `i` is of the query that is number `i` along the curve: of `Tree::order()[i]`.
     Curve,
+}
+
+impl RowOrder {
+    /// What kernels are told: whether a row is that of the query's number.
+    pub fn by_number(self) -> u32 {
+        u32::from(self == RowOrder::Input)
+    }
 }
 
 /// A search of the nearest neighbours.
@@ -24,14 +30,12 @@ pub struct KnnQuery {
     pub within: f32,
     /// Leaves out the source that is the query itself (not others at its place): the one with its index.
     pub without_self: bool,
-    /// The order of results.
-    pub rows: RowOrder,
 }
 
 impl KnnQuery {
-    /// The `k` nearest of all sources at any distance, a point itself among its own, in the order of the input.
+    /// The `k` nearest of all sources at any distance, a point itself among its own.
     pub fn nearest(k: u32) -> Self {
-        KnnQuery { k, within: f32::INFINITY, without_self: false, rows: RowOrder::Input }
+        KnnQuery { k, within: f32::INFINITY, without_self: false }
     }
 }
 
@@ -55,14 +59,12 @@ pub struct RadiusQuery {
     pub radius: f32,
     /// Which sources.
     pub which: PairFilter,
-    /// The order of results.
-    pub rows: RowOrder,
 }
 
 impl RadiusQuery {
-    /// All sources within `radius`, the query itself among them, in the order of the input.
+    /// All sources within `radius`, the query itself among them.
     pub fn radius(radius: f32) -> Self {
-        RadiusQuery { radius, which: PairFilter::All, rows: RowOrder::Input }
+        RadiusQuery { radius, which: PairFilter::All }
     }
 }
 

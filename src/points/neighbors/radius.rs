@@ -6,7 +6,7 @@ use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::neighbor_lists::{self, ListOrder, NeighborLists};
-use super::query::{KnnQuery, RadiusQuery, check_radius};
+use super::query::{KnnQuery, RadiusQuery, RowOrder, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
@@ -20,6 +20,7 @@ pub(super) struct RadiusSearch<'a> {
     pub tree: &'a Tree,
     pub queries: Queries<'a>,
     pub within: RadiusQuery,
+    pub rows: RowOrder,
     pub units: Units,
     pub visit: Visit<'a>,
     /// The arrays of what is done with neighbours.
@@ -100,7 +101,7 @@ impl Radius {
         }
     }
 
-    /// How many neighbours each query has. Recorded only.
+    /// How many neighbours each query has, in the order of the input. Recorded only.
     ///
     /// # Errors
     /// [`NeighborError::Radius`], those of [`Queries`], and of the device.
@@ -111,13 +112,24 @@ impl Radius {
         queries: Queries<'_>,
         within: &RadiusQuery,
     ) -> Result<Array<u32>, NeighborError> {
+        self.counts_in(recorder, tree, queries, (within, RowOrder::Input))
+    }
+
+    /// [`counts`](Self::counts) in this order.
+    pub(super) fn counts_in(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        within: (&RadiusQuery, RowOrder),
+    ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
         self.enumerate(recorder, tree, queries, within, Visit::Count, vec![counts.raw()])?;
         Ok(counts)
     }
 
-    /// The neighbours of each query. Waits once.
+    /// The neighbours of each query, in the order of the input. Waits once.
     ///
     /// # Errors
     /// As [`counts`](Self::counts), and [`NeighborError::TooLong`] for 2^32 entries and more.
@@ -128,7 +140,18 @@ impl Radius {
         queries: Queries<'_>,
         within: &RadiusQuery,
     ) -> Result<NeighborLists, NeighborError> {
-        let counts = self.counts(recorder, tree, queries, within)?;
+        self.lists_in(recorder, tree, queries, (within, RowOrder::Input))
+    }
+
+    /// [`lists`](Self::lists) in this order.
+    pub(super) fn lists_in(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        within: (&RadiusQuery, RowOrder),
+    ) -> Result<NeighborLists, NeighborError> {
+        let counts = self.counts_in(recorder, tree, queries, within)?;
         let (lists, longest) = self.unordered(recorder, tree, queries, within, counts)?;
         self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
     }
@@ -142,7 +165,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &RadiusQuery,
+        within: (&RadiusQuery, RowOrder),
         counts: Array<u32>,
     ) -> Result<(NeighborLists, u32), NeighborError> {
         let (lists, longest) = self.order.allocate(recorder, &counts)?;
@@ -170,7 +193,8 @@ impl Radius {
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
         callback::check(callback)?;
-        self.enumerate(recorder, tree, queries, within, Visit::Callback(callback), callback.arrays().collect())
+        let arrays = callback.arrays().collect();
+        self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Visit::Callback(callback), arrays)
     }
 
     /// Searches along the curve, in units that suit the radius.
@@ -179,25 +203,26 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &'a Tree,
         queries: Queries<'a>,
-        within: &RadiusQuery,
+        (within, rows): (&RadiusQuery, RowOrder),
         visit: Visit<'a>,
         arrays: Vec<&'a RawArray>,
     ) -> Result<(), NeighborError> {
         let units = queries.units(tree, within.radius, f32::INFINITY);
         let (within, traversal) = (*within, Traversal::CURVE);
-        self.run(recorder, &RadiusSearch { tree, queries, within, units, visit, arrays, traversal })
+        self.run(recorder, &RadiusSearch { tree, queries, within, rows, units, visit, arrays, traversal })
     }
 
     /// Runs a search: in one dispatch, or in portions where a driver limits loops.
     pub(super) fn run(&self, recorder: &mut Recorder, search: &RadiusSearch<'_>) -> Result<(), NeighborError> {
-        let RadiusSearch { tree, queries, within, units, visit, .. } = search;
+        let RadiusSearch { tree, queries, within, rows: order, units, visit, .. } = search;
         check_radius(within.radius)?;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), visit.rounds())?;
         let cursor = if portions.is_some() { Cursor::Resume } else { Cursor::None };
         let variant = queries.variant(self.form, tree, search.traversal.with(cursor), units);
         let kernel = self.kernels.get(visit.key(variant), visit.trust(), || within_kernel(variant, visit));
-        let knn = KnnQuery { within: within.radius, rows: within.rows, ..KnnQuery::nearest(0) };
-        let params = SearchParams { skip: within.which as u32, ..queries.params(tree, &knn, units)? };
+        let knn = KnnQuery { within: within.radius, ..KnnQuery::nearest(0) };
+        let (skip, by_number) = (within.which as u32, order.by_number());
+        let params = SearchParams { skip, by_number, ..queries.params(tree, &knn, units)? };
         let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
         if rows == 0 {
             return Ok(());

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::query::{KnnQuery, RowOrder};
+use super::query::KnnQuery;
 use super::search_kernel::{SearchParams, SearchVariant, Traversal};
 use super::units::Units;
 use crate::gpu::{Array, Kernel, Profile, RawArray, Recorder};
@@ -163,7 +163,7 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    /// The parameters of a search, but for those of a traversal that stops and of lists that have entries already.
+    /// The parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
     pub(super) fn params(&self, tree: &Tree, knn: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self
             && targets.domain != *tree.domain()
@@ -188,7 +188,7 @@ impl<'a> Queries<'a> {
             k: knn.k,
             done: 0,
             write: 0,
-            by_number: u32::from(knn.rows == RowOrder::Input),
+            by_number: 1,
             skip: u32::from(knn.without_self),
             base: 0,
             radius: knn.within,

@@ -135,9 +135,9 @@ enum Outcome {
 pub fn run(arguments: &Suite) -> Result<(), Failure> {
     super::reference::check(arguments.settings.reference)?;
     if let Some(path) = &arguments.save {
-        crate::common::check_files([], [path.as_path()])?;
+        crate::checked_files::check_files([], [path.as_path()])?;
         crate::output_name::check_name(path, &["json"])?;
-        crate::common::writable(path)?;
+        crate::checked_files::writable(path)?;
     }
     let measured = arguments
         .settings

@@ -14,7 +14,7 @@ use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Context, Error};
 
-use crate::common::{check_files, writable};
+use crate::checked_files::{check_files, writable};
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::phases::Phases;

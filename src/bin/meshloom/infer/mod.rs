@@ -21,7 +21,8 @@ use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_files};
+use crate::checked_files::check_files;
+use crate::common::Common;
 use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, Extent, State};
@@ -138,11 +139,10 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let expected = problem.likelihood.expected_chi_squared();
     let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
     warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
-    let said = warnings.iter().map(|warning| warning.trim_start_matches("meshloom: warning: "));
-    report["warnings"] = json!(said.collect::<Vec<_>>());
+    report["warnings"] = json!(warnings);
     outputs.publish(&report, files)?;
     if all.rank() == 0 {
-        warnings.iter().for_each(|warning| terminal::complain(warning));
+        warnings.iter().for_each(|warning| terminal::warn(warning));
     }
     drop(directory);
     Ok(Ok(report))

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use crate::checked::{count, sigma, usage, word};
 use crate::common::Common;
 use crate::config_file;
 use crate::failure::Failure;
+use crate::sample_groups::SampleGroups;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Data on a regular grid of 1, 2 or 3 axes
-    #[arg(long, value_name = "DATA.npy", required_unless_present_any = ["demo", "print_config"], conflicts_with = "demo")]
-    pub data: Option<PathBuf>,
     /// Directory for everything that is written
     #[arg(
         short = 'o',
@@ -47,8 +46,15 @@ pub struct Arguments {
 
 /// The options that a file may have, too.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
-#[serde(deny_unknown_fields)]
 struct RunOptions {
+    /// Data on a regular grid of 1, 2 or 3 axes
+    #[arg(
+        long,
+        value_name = "DATA.npy",
+        required_unless_present_any = ["demo", "print_config", "config"],
+        conflicts_with = "demo"
+    )]
+    data: Option<PathBuf>,
     /// Which distribution data have [default: poisson for integers, else gaussian]
     #[arg(long, value_name = "poisson|gaussian|student-t")]
     likelihood: Option<String>,
@@ -69,6 +75,7 @@ struct RunOptions {
     model: Option<String>,
     /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
     #[arg(long, value_delimiter = ',', value_name = "D|DX,DY,DZ", allow_negative_numbers = true)]
+    #[serde(default, deserialize_with = "one_or_each")]
     distances: Option<Vec<f64>>,
     /// The field is periodic: its grid is that of the data
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad")]
@@ -90,7 +97,7 @@ struct RunOptions {
     sample_steps: Option<i64>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
     #[arg(long, value_name = "G|auto")]
-    sample_groups: Option<Groups>,
+    sample_groups: Option<SampleGroups>,
     /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed anew at each step [default: as many as keep all]
     #[arg(long, value_name = "BYTES")]
     memory: Option<u64>,
@@ -128,22 +135,6 @@ impl std::str::FromStr for Noise {
     }
 }
 
-/// A number of groups, or `auto`.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
-enum Groups {
-    Number(i64),
-    Word(String),
-}
-
-impl std::str::FromStr for Groups {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse().map_or_else(|_| Groups::Word(text.into()), Groups::Number))
-    }
-}
-
 /// A hyper-parameter as it is written: mean and standard deviation, or `none`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
@@ -165,6 +156,26 @@ impl Offset {
     fn of_data() -> Self {
         Offset::Word("data".into())
     }
+}
+
+/// The keys of a file that are hyper-parameters, which the command line has in `--set`.
+const HYPER_PARAMETERS: [&str; 6] = ["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
+
+/// Samples, iterations and steps at most.
+const MOST: i64 = u32::MAX as i64;
+
+/// One number for all axes, or a list of one for each.
+fn one_or_each<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<f64>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "distances must be a number, or a list of one for each axis")]
+    enum Written {
+        One(f64),
+        Each(Vec<f64>),
+    }
+    Ok(Some(match Written::deserialize(deserializer)? {
+        Written::One(side) => vec![side],
+        Written::Each(sides) => sides,
+    }))
 }
 
 /// Which density data have.
@@ -216,23 +227,12 @@ pub struct RunParameters {
     pub hyper: HyperParameters,
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::Usage(message.into())
-}
-
-fn count(what: &str, value: Option<i64>, least: i64) -> Result<u32, Failure> {
-    match value.unwrap_or_default() {
-        value if value >= least && value <= i64::from(u32::MAX) => Ok(value as u32),
-        value => Err(usage(format!("--{what} is {value}; it must be a whole number from {least} to {}", u32::MAX))),
-    }
-}
-
 impl Arguments {
     /// The options of the file, with those of the command line in their place.
     fn merged(&self) -> Result<RunOptions, Failure> {
         let mut file: RunOptions = match &self.config {
             None => RunOptions::default(),
-            Some(path) => config_file::parse(path, &config_file::read(path)?)?,
+            Some(path) => config_file::options_and(&HYPER_PARAMETERS, path, &config_file::read(path)?)?,
         };
         let line = self.options.clone();
         // A command line that says one of the two takes the other's place in the file.
@@ -240,6 +240,7 @@ impl Arguments {
             (file.pad, file.periodic) = (None, None);
         }
         let mut merged = RunOptions {
+            data: line.data.or(file.data),
             likelihood: line.likelihood.or(file.likelihood),
             exposure: line.exposure.or(file.exposure),
             mask: line.mask.or(file.mask),
@@ -266,6 +267,7 @@ impl Arguments {
             let given = merged.offset_mean.filter(|offset| *offset != Offset::of_data());
             merged.offset_mean = given.or(Some(Offset::Number(2.0)));
             merged.likelihood = Some("poisson".into());
+            merged.data = None;
         }
         Ok(merged.with_defaults())
     }
@@ -302,7 +304,7 @@ impl RunOptions {
             iterations: self.iterations.or(Some(8)),
             mode: self.mode.or(Some("mgvi".into())),
             sample_steps: self.sample_steps.or(Some(100)),
-            sample_groups: self.sample_groups.or(Some(Groups::Word("auto".into()))),
+            sample_groups: self.sample_groups.or(Some(SampleGroups::auto())),
             seed: self.seed.or(Some(1)),
             ..self
         }
@@ -394,16 +396,6 @@ impl RunOptions {
     }
 }
 
-/// One of two words.
-fn either(what: &str, given: Option<&str>, words: [&str; 2]) -> Result<Option<bool>, Failure> {
-    match given {
-        None => Ok(None),
-        Some(word) if word == words[0] => Ok(Some(true)),
-        Some(word) if word == words[1] => Ok(Some(false)),
-        Some(word) => Err(usage(format!("--{what} is `{word}`; it must be {} or {}", words[0], words[1]))),
-    }
-}
-
 impl RunParameters {
     /// Merges the command line, the configuration file and defaults, and checks the result.
     ///
@@ -415,15 +407,16 @@ impl RunParameters {
             return Err(usage("--output is -, which is refused; name a directory"));
         }
         let options = arguments.merged()?;
-        let likelihood = match options.likelihood.as_deref() {
-            None => None,
-            Some("poisson") => Some(Kind::Poisson),
-            Some("gaussian") => Some(Kind::Gaussian),
-            Some("student-t") => Some(Kind::StudentT),
-            Some(other) => {
-                return Err(usage(format!("--likelihood is `{other}`; it must be poisson, gaussian or student-t")));
-            }
-        };
+        if options.data.is_none() && !arguments.demo && !arguments.print_config {
+            return Err(usage(
+                "--data is missing: give the file of the data, here or in the file of --config; or --demo",
+            ));
+        }
+        let kinds = [("poisson", Kind::Poisson), ("gaussian", Kind::Gaussian), ("student-t", Kind::StudentT)];
+        let likelihood = options.likelihood.as_deref().map(|given| word("likelihood", given, &kinds)).transpose()?;
+        let models = [("lognormal", true), ("normal", false)];
+        let lognormal = options.model.as_deref().map(|given| word("model", given, &models)).transpose()?;
+        let modes = [("mgvi", false), ("geovi", true)];
         let dof = options.dof.unwrap_or_default();
         if !(dof.is_finite() && dof > 0.0) {
             return Err(usage(format!("--dof is {dof}; it must be positive")));
@@ -431,38 +424,26 @@ impl RunParameters {
         if let Some(wrong) = options.distances.iter().flatten().find(|side| !(1e-30..=1e30).contains(*side)) {
             return Err(usage(format!("--distances has {wrong}; sides of cells are from 1e-30 to 1e30")));
         }
-        if let Some(Noise::Number(sigma)) = options.noise
-            && !(sigma > 0.0 && (sigma as f32).is_normal())
-        {
-            return Err(usage(format!("--noise is {sigma}; it must be a standard deviation above 0")));
+        if let Some(Noise::Number(number)) = options.noise {
+            sigma(number)?;
         }
-        let groups = match &options.sample_groups {
-            None => None,
-            Some(Groups::Word(word)) if word == "auto" => None,
-            Some(Groups::Number(groups)) if *groups > 0 => Some(*groups as usize),
-            Some(Groups::Number(groups)) => {
-                return Err(usage(format!("--sample-groups is {groups}; it must be 1 or more, or auto")));
-            }
-            Some(Groups::Word(word)) => {
-                return Err(usage(format!("--sample-groups is `{word}`; it must be a number or auto")));
-            }
-        };
+        let (pad, hyper) = (options.padding()?, options.hyper()?);
         Ok(RunParameters {
-            data: arguments.data.clone(),
+            data: options.data,
             out,
             likelihood,
-            lognormal: either("model", options.model.as_deref(), ["lognormal", "normal"])?,
+            lognormal,
             dof,
-            pad: options.padding()?,
-            pairs: count("samples", options.samples, 0)? as usize,
-            iterations: count("iterations", options.iterations, 1)?,
-            geovi: either("mode", options.mode.as_deref(), ["geovi", "mgvi"])?.unwrap_or(false),
-            sample_steps: count("sample-steps", options.sample_steps, 1)?.into(),
-            groups,
+            pad,
+            pairs: count("samples", options.samples, 0..=MOST)? as usize,
+            iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
+            geovi: word("mode", options.mode.as_deref().unwrap_or_default(), &modes)?,
+            sample_steps: count("sample-steps", options.sample_steps, 1..=MOST)?,
+            groups: options.sample_groups.as_ref().map_or(Ok(None), SampleGroups::number)?,
             memory: options.memory,
             seed: options.seed.unwrap_or_default(),
             resume: arguments.resume,
-            hyper: options.hyper()?,
+            hyper,
             exposure: options.exposure,
             mask: options.mask,
             noise: options.noise,

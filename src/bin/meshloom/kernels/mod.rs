@@ -11,7 +11,7 @@ use meshloom::gpu::{Access, KernelSource};
 use meshloom::io::write_whole;
 use serde_json::{Value, json};
 
-use crate::common::check_files;
+use crate::checked_files::check_files;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::terminal;

@@ -8,18 +8,19 @@ use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
 use meshloom::mesh::Window;
 
 use super::arguments::{Arguments, is_box};
-use crate::coordinates::Coordinates;
+use crate::coordinates::{Coordinates, is_archive};
 use crate::failure::Failure;
 use crate::particle_type::ParticleType;
+use crate::space::{Space, common_sides};
 
-/// The box of the call, else that of a snapshot's header.
-fn box_of(arguments: &Arguments, file: &InputFile) -> Result<[f64; 3], Failure> {
+/// The box of the call, else that which the headers of the files say.
+fn box_of(arguments: &Arguments, file: &InputFile, other: Option<&InputFile>) -> Result<[f64; 3], Failure> {
     if let Some(size) = arguments.size {
         return Ok(size);
     }
-    let own = match file {
-        InputFile::Npy(_) => None,
-        InputFile::Snapshot(points) => points.box_size(),
+    let own = match other {
+        None => file.space()?.sides,
+        Some(other) => common_sides((file.path(), &file.space()?), (other.path(), &other.space()?))?,
     };
     match own {
         None => Err(Failure::Usage("--box is missing: give the sides of the periodic box, as --box 128".into())),
@@ -40,23 +41,38 @@ pub enum Content {
 /// A file of a field or of points.
 pub enum InputFile {
     Npy(NpyFile),
-    Snapshot(Coordinates),
+    Points(Coordinates),
 }
 
 impl InputFile {
+    pub fn path(&self) -> &Path {
+        match self {
+            InputFile::Npy(file) => file.path(),
+            InputFile::Points(points) => points.path(),
+        }
+    }
+
+    /// What the file says of its space.
+    pub fn space(&self) -> Result<Space, IoError> {
+        match self {
+            InputFile::Npy(_) => Ok(Space::default()),
+            InputFile::Points(points) => points.space(),
+        }
+    }
+
     pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         match self {
             InputFile::Npy(file) => file.read_f64(elements),
-            InputFile::Snapshot(points) => points.read_f64(elements),
+            InputFile::Points(points) => points.read_f64(elements),
         }
     }
 }
 
 pub fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content), IoError> {
-    let (source, shape) = if is_hdf5(path) {
+    let (source, shape) = if is_hdf5(path) || is_archive(path) {
         let points = Coordinates::open(path, particles)?;
         let shape = points.shape().to_vec();
-        (InputFile::Snapshot(points), shape)
+        (InputFile::Points(points), shape)
     } else {
         let file = NpyFile::open(path)?;
         let shape = file.shape().to_vec();
@@ -89,8 +105,13 @@ pub struct Measurement<'a> {
 }
 
 impl<'a> Measurement<'a> {
-    pub fn new(arguments: &'a Arguments, file: &InputFile, input: Content) -> Result<Self, Failure> {
-        let size = box_of(arguments, file)?;
+    /// Of a file; `other` is that of `--cross`, which must be in the same box.
+    pub fn new(
+        arguments: &'a Arguments,
+        (file, input): (&InputFile, Content),
+        other: Option<&InputFile>,
+    ) -> Result<Self, Failure> {
+        let size = box_of(arguments, file, other)?;
         let usage = |message: &str| Err(Failure::Usage(message.into()));
         let window = arguments.window.unwrap_or_default();
         let (shape, window) = match input {

@@ -12,10 +12,12 @@ use meshloom::io::{Column, IoError, write_csv};
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
 use meshloom::{Context, Error};
 
-use crate::common::{check_files, writable};
+use crate::checked_files::{check_files, writable};
 use crate::failure::Failure;
 use crate::output_name::{TABLE, check_name};
 use crate::phases::Phases;
+use crate::space::differences;
+use crate::terminal;
 pub use arguments::Arguments;
 use measurement::{Content, InputFile, Measurement, open};
 use modes::{MeshTransform, modes_of};
@@ -50,11 +52,21 @@ impl Inputs {
     /// What is measured of each.
     fn measurements<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Measurement<'a>>, Failure> {
         let (file, input) = &self.0[0];
-        let mut measurements = vec![Measurement::new(arguments, file, *input)?];
+        let other = self.0.get(1).map(|(file, _)| file);
+        let mut measurements = vec![Measurement::new(arguments, (file, *input), other)?];
         if let (Some(path), Some((_, other))) = (&arguments.cross, self.0.get(1)) {
             measurements.push(measurements[0].of_other(path, *other)?);
         }
         Ok(measurements)
+    }
+
+    /// Says where two files may mean different things by their numbers.
+    fn warn(&self) -> Result<(), IoError> {
+        if let [(one, _), (other, _)] = &self.0[..] {
+            let said = differences((one.path(), &one.space()?), (other.path(), &other.space()?));
+            said.iter().for_each(|words| terminal::warn(words));
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +77,7 @@ fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement])
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
         writable(&arguments.output)?;
+        inputs.warn()?;
     }
     let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
     let mut comms = GridComms::new(&comm, grid)?;

@@ -17,7 +17,7 @@ use meshloom::io::OutputDir;
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::check_files;
+use crate::checked_files::check_files;
 use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, State};
@@ -81,7 +81,7 @@ fn reconstruct(
     phases.done("start");
     let warnings = problem.config.warnings(&parameters.universe.power()?)?;
     if all.rank() == 0 {
-        warnings.iter().for_each(|said| terminal::complain(&format!("meshloom: warning: {said}")));
+        warnings.iter().for_each(|said| terminal::warn(said));
     }
     let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {
         Ok(fitted) => fitted,
@@ -97,11 +97,10 @@ fn reconstruct(
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
     let mut of_fit: Vec<String> = convergence::warning(last, advice).into_iter().collect();
     of_fit.extend(convergence::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
-    let said = of_fit.iter().map(|warning| warning.trim_start_matches("meshloom: warning: ").to_owned());
-    report["warnings"] = warnings.into_iter().chain(said).collect::<Vec<String>>().into();
+    report["warnings"] = warnings.iter().chain(&of_fit).cloned().collect::<Vec<String>>().into();
     outputs.publish(&report, files)?;
     if outputs.all.rank() == 0 {
-        of_fit.iter().for_each(|warning| terminal::complain(warning));
+        of_fit.iter().for_each(|warning| terminal::warn(warning));
     }
     drop(directory);
     Ok(Ok(report))

@@ -9,6 +9,7 @@ use crate::common::Common;
 use crate::config_file;
 use crate::evolution::EvolutionOptions;
 use crate::failure::Failure;
+use crate::sample_groups::SampleGroups;
 use crate::universe::UniverseOptions;
 
 #[derive(Args)]
@@ -64,7 +65,7 @@ pub struct Options {
     pub mode: Option<String>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow [default: auto]
     #[arg(long, value_name = "G|auto")]
-    pub sample_groups: Option<Groups>,
+    pub sample_groups: Option<SampleGroups>,
     /// Particles along each axis [default: as many as cells]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub particles: Option<i64>,
@@ -81,22 +82,6 @@ pub struct Options {
     /// Keep the state of the run at every so many forces: more take less memory and more time [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub checkpoint_every: Option<i64>,
-}
-
-/// A number of groups, or `auto`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum Groups {
-    Number(i64),
-    Word(String),
-}
-
-impl std::str::FromStr for Groups {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse().map_or_else(|_| Groups::Word(text.into()), Groups::Number))
-    }
 }
 
 impl Arguments {
@@ -150,7 +135,7 @@ impl Options {
             samples: Some(4),
             iterations: Some(3),
             mode: Some("mgvi".into()),
-            sample_groups: Some(Groups::Word("auto".into())),
+            sample_groups: Some(SampleGroups::auto()),
             universe: UniverseOptions::defaults(),
             seed: Some(1),
             evolution: EvolutionOptions::defaults(),

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use meshloom::pm::Config;
 use serde_json::{Value, json};
 
-use super::options::{Groups, Options};
+use super::options::Options;
+use crate::checked::{count, sigma, usage, word};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
+use crate::sample_groups::SampleGroups;
 use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
@@ -32,40 +34,6 @@ pub struct Parameters {
     grid: Option<[usize; 2]>,
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::Usage(message.into())
-}
-
-/// A count from 1 to `most`. The command line takes any integer, so that one message covers all wrong ones.
-fn count(what: &str, value: Option<i64>, most: i64) -> Result<u64, Failure> {
-    match value.unwrap_or_default() {
-        value if (1..=most).contains(&value) => Ok(value as u64),
-        value => Err(usage(format!("--{what} is {value}; it must be a whole number from 1 to {most}"))),
-    }
-}
-
-/// One of the words.
-fn word(what: &str, value: Option<String>, words: [&str; 2]) -> Result<String, Failure> {
-    let value = value.unwrap_or_default();
-    match words.contains(&value.as_str()) {
-        true => Ok(value),
-        false => Err(usage(format!("--{what} is `{value}`; it must be {} or {}", words[0], words[1]))),
-    }
-}
-
-fn groups(value: Option<Groups>) -> Result<Option<usize>, Failure> {
-    match value {
-        Some(Groups::Number(groups)) if groups > 0 => Ok(Some(groups as usize)),
-        Some(Groups::Number(groups)) => {
-            Err(usage(format!("--sample-groups is {groups}; it must be 1 or more, or auto")))
-        }
-        Some(Groups::Word(word)) if word != "auto" => {
-            Err(usage(format!("--sample-groups is `{word}`; it must be a number or auto")))
-        }
-        _ => Ok(None),
-    }
-}
-
 impl Parameters {
     /// Checks options that have all values.
     ///
@@ -81,24 +49,21 @@ impl Parameters {
         let Some(box_size) = options.box_size else {
             return Err(usage("--box is missing: give the side of the density's box in Mpc/h"));
         };
-        if !(noise > 0.0 && (noise as f32).is_normal()) {
-            return Err(usage(format!("--noise is {noise}; it must be a standard deviation above 0")));
-        }
         let (pairs, iterations) = match options.map_only {
             Some(true) => (0, 0),
-            _ => (count("samples", options.samples, 1000)?, count("iterations", options.iterations, 1000)?),
+            _ => (count("samples", options.samples, 1..=1000)?, count("iterations", options.iterations, 1..=1000)?),
         };
         Ok(Parameters {
             density,
-            noise,
+            noise: sigma(noise)?,
             truth: options.truth,
             pairs: pairs as usize,
             iterations: iterations as u32,
-            geovi: word("mode", options.mode, ["mgvi", "geovi"])? == "geovi",
-            groups: groups(options.sample_groups)?,
+            geovi: word("mode", &options.mode.unwrap_or_default(), &[("mgvi", false), ("geovi", true)])?,
+            groups: options.sample_groups.as_ref().map_or(Ok(None), SampleGroups::number)?,
             seed: options.seed.unwrap_or_default(),
-            checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1 << 16)? as usize,
-            particles: options.particles.map(|n| count("particles", Some(n), 1 << 14)).transpose()?,
+            checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1..=1 << 16)? as usize,
+            particles: options.particles.map(|n| count("particles", Some(n), 1..=1 << 14)).transpose()?,
             box_size,
             universe: Universe::new(&options.universe)?,
             evolution: Evolution::new(options.evolution)?,

@@ -15,7 +15,8 @@ use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_directories, check_files};
+use crate::checked_files::{check_directories, check_files};
+use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
 use log::Log;

@@ -21,7 +21,8 @@ use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationErro
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_directories, check_files};
+use crate::checked_files::{check_directories, check_files};
+use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::terminal;
@@ -96,7 +97,7 @@ fn simulate(
     context.recorder.wait()?;
     phases.done("start");
     if context.comm.rank() == 0 {
-        parameters.warnings.iter().for_each(|said| terminal::complain(&format!("meshloom: warning: {said}")));
+        parameters.warnings.iter().for_each(|said| terminal::warn(said));
     }
 
     let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");

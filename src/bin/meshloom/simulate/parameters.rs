@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
 use super::options::{Epoch, RunOptions};
-use crate::evolution::{Evolution, count};
+use crate::checked::{count, usage};
+use crate::evolution::Evolution;
 use crate::failure::Failure;
 use crate::spheres;
 use crate::universe::Universe;
@@ -157,10 +158,6 @@ fn light_cone(options: &RunOptions, universe: &Universe) -> Result<Option<Cone>,
     Ok(Some(Cone { observer: triple("light-cone", observer)?, distance, opening }))
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::Usage(message.into())
-}
-
 /// The linking length; none for no groups.
 fn linking(options: &RunOptions) -> Result<Option<Linking>, Failure> {
     let (name, value, unit) = match (options.linking_length, options.linking_parameter) {
@@ -197,8 +194,8 @@ impl RunParameters {
         };
         let mut parameters = RunParameters {
             out: out.into(),
-            particles: count("particles", options.particles)?,
-            mesh: count("mesh", options.mesh)?,
+            particles: count("particles", options.particles, 1..=i64::MAX)?,
+            mesh: count("mesh", options.mesh, 1..=i64::MAX)?,
             box_size: options.box_size.unwrap_or_default(),
             universe,
             seed: options.seed.unwrap_or_default(),

@@ -1,0 +1,87 @@
+//! The files of a call, checked before the work.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use meshloom::io::{IoError, check_replaceable, is_hdf5, printable_path};
+
+use crate::coordinates;
+use crate::failure::Failure;
+use crate::same_files::Files;
+
+/// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| -> PathBuf {
+        let whole = path.canonicalize();
+        whole.unwrap_or_else(|_| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let parent = parent.canonicalize().unwrap_or_else(|_| parent.into());
+            path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name))
+        })
+    };
+    place(one) == place(other)
+}
+
+/// The files of an input that may be replaced by `output`: all files of a snapshot that has several, in place of the one that names it. What cannot be
+/// opened is left to whoever reads it.
+fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
+    // Parts of a snapshot are called as the one that was given, but for a number.
+    let may_be_part = output.extension() == input.extension() && output.exists();
+    let parts = if may_be_part && is_hdf5(input) { coordinates::files(input).ok() } else { None };
+    parts.unwrap_or_else(|| vec![input.into()])
+}
+
+/// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
+/// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written, or of a directory. (`fft` may
+/// replace its input, and asks for each alone.) Gives the files, for [`Common::launch_together`](crate::common::Common::launch_together).
+///
+/// # Errors
+/// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.
+pub fn check_files<'a>(
+    inputs: impl IntoIterator<Item = &'a Path>,
+    outputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<Files, Failure> {
+    let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.into_iter().collect(), outputs.into_iter().collect());
+    let dash = |paths: &[&Path], error: IoError| match paths.iter().any(|path| path.as_os_str() == "-") {
+        true => Err(Failure::Usage(error.to_string())),
+        false => Ok(()),
+    };
+    dash(&inputs, IoError::InputIsDash)?;
+    dash(&outputs, IoError::OutputIsDash)?;
+    for (number, output) in outputs.iter().enumerate() {
+        let path = printable_path(output);
+        if inputs.iter().flat_map(|input| files_of(input, output)).any(|input| is_same_file(&input, output)) {
+            return Err(Failure::Usage(format!(
+                "{path} is an input and an output, which are the same file; give the output another name"
+            )));
+        }
+        if outputs[..number].iter().any(|other| is_same_file(other, output)) {
+            return Err(Failure::Usage(format!("{path}: two outputs are the same file; give two names")));
+        }
+    }
+    outputs.iter().filter(|output| output.exists()).try_for_each(check_replaceable)?;
+    let owned = |paths: Vec<&Path>| paths.into_iter().map(PathBuf::from).collect();
+    Ok(Files { inputs: owned(inputs), outputs: owned(outputs) })
+}
+
+/// Checks that nothing else has the name of a directory that a call will make in the course of its work.
+///
+/// # Errors
+/// [`Failure::Failed`].
+pub fn check_directories(paths: impl IntoIterator<Item = PathBuf>) -> Result<(), Failure> {
+    match paths.into_iter().find(|path| path.exists() && !path.is_dir()) {
+        Some(path) => Err(IoError::NotADirectory { path }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Checks before the work that the output file can be created.
+pub fn writable(output: &Path) -> Result<(), IoError> {
+    let create = |source| IoError::Create { path: output.into(), source };
+    if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && !directory.metadata().map_err(create)?.is_dir()
+    {
+        return Err(create(ErrorKind::NotADirectory.into()));
+    }
+    if output.is_dir() { Err(IoError::NotAFile { path: output.into() }) } else { Ok(()) }
+}
