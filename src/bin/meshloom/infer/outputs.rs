@@ -136,7 +136,7 @@ impl<'w> Outputs<'_, 'w> {
         })
     }
 
-    /// Mean and standard deviation of a few numbers of each sample. All ranks call it.
+    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. All ranks call it.
     fn numbers(
         &self,
         worker: &mut Worker<'w>,
@@ -153,10 +153,12 @@ impl<'w> Outputs<'_, 'w> {
         };
         let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
         let mut get = |field: &Field| field.get(&mut worker.context.recorder, "numbers");
-        Ok([get(&mean)?, get(&std)?])
+        let (mean, std) = (get(&mean)?, get(&std)?);
+        Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
 
-    /// The power spectrum of the correlated field: its mean, and where 68 % of samples are, taken as log-normal.
+    /// The power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
+    /// log-normal distribution about its median.
     fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
@@ -167,7 +169,7 @@ impl<'w> Outputs<'_, 'w> {
         };
         let [mean, std] = self.numbers(worker, k.len(), &logarithms)?;
         let of = |sigmas: f64| -> Vec<f64> { mean.iter().zip(&std).map(|(m, s)| (m + sigmas * s).exp()).collect() };
-        let middle: Vec<f64> = mean.iter().zip(&std).map(|(m, s)| (m + s * s / 2.0).exp()).collect();
+        let middle: Vec<f64> = mean.iter().map(|m| m.exp()).collect();
         let (low, high) = (of(-1.0), of(1.0));
         let columns = [("k", &k), ("mean", &middle), ("low", &low), ("high", &high)];
         let columns = columns.map(|(name, values)| (name, Column::F64(values)));
