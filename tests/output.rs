@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use cli::{Call, Ranks, Scratch, Sink, files, has_mpi, signal};
-use meshloom::io::{NpyWriter, SharedFile, token, write_whole};
+use meshloom::io::{NpyWriter, OutputDir, SharedFile, token, write_whole};
 
 /// Writes some points in the unit cube.
 fn points(scratch: &Scratch, count: u64) -> String {
@@ -209,8 +209,47 @@ fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
-    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one.
-    assert!(files(scratch.path()).iter().all(|path| path.starts_with(out.join("checkpoint"))));
+    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one. If not, it kills them, and the lock of a run stays without a holder.
+    let may_stay = [out.join("checkpoint"), out.join(".meshloom.lock")];
+    let left = files(scratch.path());
+    assert!(left.iter().all(|path| may_stay.iter().any(|may| path.starts_with(may))), "{left:?}");
+}
+
+/// Two runs in one directory at once would mix their files.
+#[test]
+fn one_run_at_a_time_has_a_directory() {
+    let scratch = Scratch::new();
+    let (out, data) = (scratch.word("out"), points(&scratch, 20));
+    let held = OutputDir::create(&out).unwrap().lock().unwrap();
+    let simulate = Call::simulate(&scratch.join("out"), &[]);
+    let mut calls = vec![
+        simulate.clone().on(Ranks::Threads(2)),
+        Call::new(&["shallow-water", "--cells", "8x4", "--steps", "1", "--out", &out]),
+        Call::new(&["infer", "--data", &data, "--noise", "1", "--out", &out]),
+        Call::new(&["reconstruct", "--density", &data, "--box", "1", "--noise", "1", "--out", &out]),
+    ];
+    if has_mpi() {
+        calls.push(simulate.clone().on(Ranks::Mpi(2)));
+    }
+    // All wait at the same time.
+    let running: Vec<_> = calls.iter().map(Call::start).collect();
+    for run in running {
+        let words = ["out: another run is writing there", "give another directory"];
+        run.wait(Duration::from_secs(60)).is_error("a directory in use", 1, &words);
+    }
+    assert_eq!(names(scratch.path()), ["out/.meshloom.lock", "points.npy"]);
+    // A run that is killed keeps nobody out.
+    drop(held);
+    let mut killed = simulate.clone().words(&["--lpt", "1"]).start();
+    killed.until("a lock", |_| scratch.join("out/.meshloom.lock").exists());
+    signal(killed.pid(), "KILL");
+    killed.wait(Duration::from_secs(20));
+    simulate.succeeds();
+    assert!(!scratch.join("out/.meshloom.lock").exists());
+    // Files of another command would stand among its own.
+    for run in &calls[1..4] {
+        run.run().is_error("another command", 1, &["run.json: is of `meshloom simulate`", "another --out"]);
+    }
 }
 
 /// Files that a killed run has left in `directory`.

@@ -16,7 +16,6 @@ use meshloom::inference::{
     CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, NewtonOptions, OptimizeKl,
     Progress, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::io::OutputDir;
 use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -26,6 +25,7 @@ use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
+use crate::run_directory::{self, check_command};
 use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
@@ -43,6 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
     let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
+    check_command(&parameters.out, "infer")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| infer(context, &parameters, common))?;
     common.print(report)
@@ -74,8 +75,7 @@ fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Field,
 /// One rank's work; returns the content of `run.json`.
 fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = (context.comm.rank() == 0).then(|| OutputDir::create(&parameters.out)).transpose()?;
-    context.comm.barrier()?;
+    let directory = run_directory::take(&context.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),

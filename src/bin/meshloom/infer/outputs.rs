@@ -15,6 +15,7 @@ use super::parameters::{HyperParameters, RunParameters};
 use super::picture;
 use super::problem::Problem;
 use crate::described;
+use crate::run_directory;
 
 /// The names of all that is written, but for the state.
 pub const FILES: [&str; 8] = [
@@ -25,7 +26,7 @@ pub const FILES: [&str; 8] = [
     "parameters.csv",
     "iterations.csv",
     "picture.png",
-    "run.json",
+    run_directory::DESCRIPTION,
 ];
 
 /// What outputs are made of, on one rank.
@@ -85,7 +86,7 @@ impl<'w> Outputs<'_, 'w> {
     /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
     /// directory without its description nothing is. All ranks call it.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let path = self.path("run.json");
+        let path = self.path(run_directory::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
             if unfinished || older.is_some_and(|older| has_samples(&older)) {

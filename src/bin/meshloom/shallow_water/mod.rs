@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use crate::common::{Common, check_directories, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::resumable::States;
+use crate::run_directory::{self, check_command};
 use log::Log;
 pub use parameters::Arguments;
 use parameters::{Precision, RunParameters};
@@ -26,7 +28,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let files = outputs::FILES.map(|name| parameters.out.join(name));
     let files = check_files([], files.iter().map(PathBuf::as_path))?;
-    check_directories(snapshots::directories(&parameters))?;
+    check_directories(snapshots::directories(&parameters), snapshots::is_file)?;
+    check_command(&parameters.out, "shallow-water")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
@@ -54,9 +57,10 @@ fn flow<T: Real>(
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
-    let directory = if context.comm.rank() == 0 { Some(outputs::create(&parameters.out)?) } else { None };
-    context.comm.barrier()?;
-    let found = if parameters.resume { snapshots::last_whole::<T>(parameters, context)? } else { None };
+    let states = States::new(&parameters.out);
+    let directory = states.take_directory(&context.comm)?;
+    let run = (parameters, &states);
+    let found = if parameters.resume { snapshots::last_whole::<T>(run, context)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
         Some(found) => (ShallowWater::resume(context, parameters.config.clone(), found.step, &found.state)?, found.log),
@@ -78,7 +82,7 @@ fn flow<T: Real>(
             at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
-                && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+                && let Some(stopped) = stopped(&stop, run, context, &water, &log)?
             {
                 stop.answered();
                 return Ok(Err(stopped));
@@ -92,11 +96,11 @@ fn flow<T: Real>(
             log.frames.extend(water.picture(context)?);
         }
         if event.snapshot {
-            snapshots::write(parameters, context, &water, &log, &snapshots::directory(parameters, event.step))?;
+            snapshots::write(run, context, &water, &log, &states.snapshot(event.step))?;
         }
         phases.done("output");
         // After the last step, too: then all that is left to do with a checkpoint is to write the results.
-        if let Some(stopped) = stopped(&stop, parameters, context, &water, &log)? {
+        if let Some(stopped) = stopped(&stop, run, context, &water, &log)? {
             stop.answered();
             return Ok(Err(stopped));
         }
@@ -108,9 +112,9 @@ fn flow<T: Real>(
     let mut report = report(context, parameters, &water, resumed)?;
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs::publish(&context.comm, &parameters.out.join("run.json"), &report, files)?;
+    outputs::publish(run, &context.comm, &parameters.out.join(run_directory::DESCRIPTION), &report, files)?;
     if context.comm.rank() == 0 {
-        snapshots::remove_checkpoint(parameters);
+        states.remove_checkpoint(snapshots::is_file);
     }
     drop(directory);
     Ok(Ok(report))
@@ -119,7 +123,7 @@ fn flow<T: Real>(
 /// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
 fn stopped<T: Real>(
     stop: &StopRequests,
-    parameters: &RunParameters,
+    run @ (parameters, states): (&RunParameters, &States),
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
@@ -129,7 +133,7 @@ fn stopped<T: Real>(
     if signal[0] == 0 {
         return Ok(None);
     }
-    snapshots::write(parameters, context, water, log, &snapshots::checkpoint(parameters))?;
+    snapshots::write(run, context, water, log, &states.checkpoint())?;
     let (step, steps) = (water.steps(), parameters.steps);
     let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
     Ok(Some(Failure::Stopped { signal: signal[0] as u8, message }))

@@ -1,37 +1,26 @@
 //! The files of a run.
 
-use std::fs;
 use std::path::Path;
 
 use meshloom::comm::Communicator;
-use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, diverging_png_bytes, seal_whole};
+use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::log::Log;
 use super::parameters::RunParameters;
-use super::snapshots::CHECKPOINT;
+use super::snapshots;
 use crate::described;
+use crate::resumable::States;
+use crate::run_directory;
 
 /// The files at the end of a run.
 pub const FILES: [&str; 6] =
-    ["run.json", "height.npy", "velocity.npy", "diagnostics.csv", "height.png", "animation.png"];
+    [run_directory::DESCRIPTION, "height.npy", "velocity.npy", "diagnostics.csv", "height.png", "animation.png"];
 
 /// Milliseconds that a frame of the animation is shown.
 const FRAME: u16 = 120;
-
-/// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
-pub fn create(out: &Path) -> Result<OutputDir, IoError> {
-    let directory = OutputDir::create(out)?;
-    for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if name.as_encoded_bytes().starts_with(b"snapshot_") || name == CHECKPOINT {
-            cleanup::clear_leftovers(entry.path());
-        }
-    }
-    Ok(directory)
-}
 
 /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
 pub fn seal<T: Real>(
@@ -56,9 +45,18 @@ pub fn seal<T: Real>(
     Ok(files)
 }
 
-/// Publishes files with their description. All ranks call it.
-pub fn publish(comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-    described::publish(comm, path, whole, files, |_| described::remove(path))
+/// Publishes files with their description at `path`; states of other water go before. All ranks call it.
+pub fn publish(
+    (parameters, states): (&RunParameters, &States),
+    comm: &Communicator,
+    path: &Path,
+    whole: &Value,
+    files: Vec<Sealed>,
+) -> Result<(), Error> {
+    described::publish(comm, path, whole, files, |_| {
+        states.clear(path.parent(), |run| parameters.is_other(run), snapshots::is_file)?;
+        described::remove(path)
+    })
 }
 
 /// The columns of `diagnostics.csv`.

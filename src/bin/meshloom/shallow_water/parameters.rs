@@ -191,6 +191,18 @@ impl RunParameters {
         object
     }
 
+    /// Whether what a description says of its run is of water that flows otherwise.
+    pub fn is_other(&self, run: &Value) -> bool {
+        run["cells"].is_array() && run["spacing"].is_number() && self.flow_of(run) != self.flow()
+    }
+
+    /// What a description says of its run, as far as it decides how the water flows.
+    pub fn flow_of(&self, run: &Value) -> Value {
+        let mut flow = self.flow();
+        flow.as_object_mut().into_iter().flatten().for_each(|(name, value)| *value = run[name].clone());
+        flow
+    }
+
     /// What decides how the water flows, of which a run is some steps.
     pub fn flow(&self) -> Value {
         let config = &self.config;

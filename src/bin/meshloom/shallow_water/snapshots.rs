@@ -1,6 +1,5 @@
 //! Snapshots of a run, and resuming from the last of them.
 
-use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
 
@@ -12,11 +11,11 @@ use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::log::Log;
+use super::outputs;
 use super::parameters::{Event, RunParameters, Schedule};
 use crate::described::{self, difference};
+use crate::resumable::{DESCRIPTION, SNAPSHOT, States};
 
-/// The description of a snapshot, which is written last: a snapshot that has it is whole.
-const DESCRIPTION: &str = "snapshot.json";
 const HEIGHT: &str = "height.npy";
 const VELOCITY: &str = "velocity.npy";
 /// All that the next step depends on.
@@ -24,37 +23,21 @@ const STATE: &str = "state.npy";
 /// Frames of the animation so far.
 const FRAMES: &str = "frames.npy";
 
-/// The directory of the state of a run that was stopped between snapshots.
-pub const CHECKPOINT: &str = "checkpoint";
+/// Whether a file of this name in the directory of a state is one that runs write there.
+pub fn is_file(name: &str) -> bool {
+    [HEIGHT, VELOCITY, STATE, FRAMES, DESCRIPTION].contains(&name)
+}
 
 fn resume(directory: &Path, why: impl std::fmt::Display) -> Error {
     ShallowWaterError::Resume { why: format!("{}: {why}", printable_path(directory)) }.into()
 }
 
-/// The directory of the snapshot after a step.
-pub fn directory(parameters: &RunParameters, step: u64) -> PathBuf {
-    parameters.out.join(format!("snapshot_{step}"))
-}
-
-/// [`CHECKPOINT`] of a run.
-pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
-    parameters.out.join(CHECKPOINT)
-}
-
 /// The directories that a run may write its state to.
 pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
+    let states = States::new(&parameters.out);
+    let checkpoint = states.checkpoint();
     let snapshots = parameters.schedule().events().filter(|event| event.snapshot);
-    snapshots.map(|event| directory(parameters, event.step)).chain([checkpoint(parameters)])
-}
-
-/// Removes the checkpoint of a run that has ended, as far as it can be removed.
-pub fn remove_checkpoint(parameters: &RunParameters) {
-    let directory = checkpoint(parameters);
-    // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION, STATE, FRAMES, HEIGHT, VELOCITY] {
-        let _ = fs::remove_file(directory.join(name));
-    }
-    let _ = fs::remove_dir(directory);
+    snapshots.map(move |event| states.snapshot(event.step)).chain([checkpoint])
 }
 
 /// The fingerprint of a state. All ranks call it.
@@ -88,7 +71,7 @@ fn marks_of_log(context: &Context, log: &Log) -> Result<Value, Error> {
 
 /// Writes a snapshot into `directory`. All ranks call it.
 pub fn write<T: Real>(
-    parameters: &RunParameters,
+    run @ (parameters, _): (&RunParameters, &States),
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
@@ -109,8 +92,7 @@ pub fn write<T: Real>(
         "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
         "diagnostics": lines, "fingerprints": marks_of_log(context, log)?,
     });
-    let path = directory.join(DESCRIPTION);
-    described::publish(comm, &path, &whole, files, |_| described::remove(&path))?;
+    outputs::publish(run, comm, &directory.join(DESCRIPTION), &whole, files)?;
     drop(made);
     Ok(())
 }
@@ -141,8 +123,11 @@ pub struct Found<T> {
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.
-pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Result<Option<Found<T>>, Error> {
-    let found = newest(parameters)?;
+pub fn last_whole<T: Real>(
+    (parameters, states): (&RunParameters, &States),
+    context: &Context,
+) -> Result<Option<Found<T>>, Error> {
+    let found = newest(states)?;
     let at = [found.as_ref().map_or(u64::MAX, |(step, ..)| *step)];
     let all = context.comm.all_gather(&at)?;
     if let Some(other) = all.iter().position(|there| *there != all[0]) {
@@ -151,9 +136,7 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
     }
     let Some((step, directory, said)) = found else { return Ok(None) };
     let (said_run, schedule) = (&said["run"], parameters.schedule());
-    let flow = parameters.flow();
-    let same = flow.as_object().map(|flow| flow.keys().map(|name| (name.clone(), said_run[name].clone())).collect());
-    if let Some((name, theirs, ours)) = difference(&Value::Object(same.unwrap_or_default()), &flow) {
+    if let Some((name, theirs, ours)) = difference(&parameters.flow_of(said_run), &parameters.flow()) {
         let why = format!(
             "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
         );
@@ -229,21 +212,21 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
 }
 
 /// The latest snapshot or checkpoint that has a description: its step, directory and description.
-fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, Error> {
+fn newest(states: &States) -> Result<Option<(u64, PathBuf, Value)>, Error> {
     let read = |directory: &Path| {
         let said = described::read(&directory.join(DESCRIPTION));
         said.map_err(|error| resume(directory, format!("{error}; or remove the snapshot")))
     };
     let mut newest = None;
     // Those of all runs that were made here, whenever these wrote some.
-    for step in snapshots_in(&parameters.out)?.into_iter().rev() {
-        let directory = directory(parameters, step);
+    for step in steps_of(states)?.into_iter().rev() {
+        let directory = states.snapshot(step);
         if let Some(said) = read(&directory)? {
             newest = Some((step, directory, said));
             break;
         }
     }
-    let directory = checkpoint(parameters);
+    let directory = states.checkpoint();
     if let Some(said) = read(&directory)? {
         let step = said["step"].as_u64();
         let step = step.ok_or_else(|| resume(&directory, format!("{DESCRIPTION} has no step; remove it")))?;
@@ -255,15 +238,13 @@ fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, E
 }
 
 /// The steps that directories of snapshots are named after, ascending.
-fn snapshots_in(out: &Path) -> Result<Vec<u64>, Error> {
-    let failed = |error: std::io::Error| resume(out, format!("its snapshots cannot be listed: {error}"));
-    let mut steps = Vec::new();
-    for entry in fs::read_dir(out).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        let step = name.to_str().and_then(|name| name.strip_prefix("snapshot_")?.parse::<u64>().ok());
+fn steps_of(states: &States) -> Result<Vec<u64>, Error> {
+    let step = |directory: PathBuf| {
+        let step = directory.file_name()?.to_str()?.strip_prefix(SNAPSHOT)?.parse::<u64>().ok()?;
         // As this program writes it: no plus sign, no zeros before it.
-        steps.extend(step.filter(|step| name.to_str() == Some(&format!("snapshot_{step}"))));
-    }
+        (states.snapshot(step) == directory).then_some(step)
+    };
+    let mut steps: Vec<u64> = states.directories()?.into_iter().filter_map(step).collect();
     steps.sort_unstable();
     Ok(steps)
 }

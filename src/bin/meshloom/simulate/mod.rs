@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use crate::common::{Common, check_directories, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::resumable::States;
+use crate::run_directory::{self, check_command};
 use crate::terminal;
 use halos::Halos;
 use memory::Forecast;
@@ -47,7 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
     let files = check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
-    check_directories(snapshots::directories(&parameters))?;
+    check_directories(snapshots::directories(&parameters).chain([parameters.out.clone()]), outputs::of_state)?;
+    check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| simulate(context, &parameters, common))?;
     common.print(report)
@@ -88,8 +91,7 @@ fn simulate(
     let stop = StopRequests::new();
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
-    let directory = if context.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
-    context.comm.barrier()?;
+    let directory = States::new(&parameters.out).take_directory(&context.comm)?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
@@ -170,7 +172,7 @@ fn finish(
     };
     let report = snapshots::keeping(&mut (&mut *context, simulation), others, keep, write)?;
     if context.comm.rank() == 0 {
-        snapshots::remove_checkpoint(outputs);
+        outputs.states.remove_checkpoint(outputs::of_state);
     }
     Ok(report)
 }
@@ -213,7 +215,7 @@ fn write_results(
     check(context, simulation)?;
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs.publish(&comm, &outputs.path("run.json"), &report, files)?;
+    outputs.publish(&comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
     Ok(report)
 }
 

@@ -1,19 +1,18 @@
 //! Snapshots of a run, the checkpoint of one that was stopped, and resuming from the last of them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirEntry};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::io::{IoError, NpyFile, OutputDir, Sealed, printable_path};
+use meshloom::io::{NpyFile, OutputDir, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::halos::Halos;
-use super::outputs::{CHECKPOINT, Outputs};
+use super::outputs::{DISPLACEMENTS, Outputs};
 use super::parameters::{RunParameters, Velocities};
 use crate::described::{self, difference};
+use crate::resumable::{DESCRIPTION, States};
 
 /// Displacements and momenta by axis.
 pub type State = [[Vec<f32>; 3]; 2];
@@ -24,14 +23,11 @@ type StateOf<'a> = [&'a [Vec<f32>; 3]; 2];
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
-    ["displacements.npy", if peculiar { "momenta.npy" } else { "velocities.npy" }]
+    [DISPLACEMENTS, if peculiar { "momenta.npy" } else { "velocities.npy" }]
 }
 
 /// The particles that have crossed the light cone so far, where the run has one.
 const CROSSED: &str = "light_cone.npy";
-
-/// The description of a snapshot, which is written last: a snapshot that has it is whole.
-const DESCRIPTION: &str = "snapshot.json";
 
 fn resume(why: String) -> Error {
     SimulationError::Resume { why }.into()
@@ -76,7 +72,7 @@ pub fn write(
     if resumed {
         // All ranks must agree, since they write together: rank 0 decides.
         let mut there: Vec<u64> =
-            names.iter().map(|name| u64::from(directory(outputs, name).join(DESCRIPTION).exists())).collect();
+            names.iter().map(|name| u64::from(outputs.states.snapshot(name).join(DESCRIPTION).exists())).collect();
         context.comm.broadcast(0, &mut there)?;
         let mut there = there.into_iter();
         names.retain(|_| there.next() == Some(0));
@@ -99,7 +95,7 @@ pub fn write(
     }
     let comm = context.comm.clone();
     for name in names {
-        let directory = directory(outputs, name);
+        let directory = outputs.states.snapshot(name);
         let place =
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = place.create(context)?;
@@ -131,7 +127,7 @@ pub fn write_checkpoint(
     reached: Reached,
 ) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
-    let directory = outputs.path(CHECKPOINT);
+    let directory = outputs.states.checkpoint();
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
     let made = place.create(context)?;
     place.write(context, simulation, state, |_| Ok(()))?;
@@ -155,16 +151,6 @@ pub fn keeping<C, T, E: From<Error>>(
         keep(context)?;
         Err(failed)
     })
-}
-
-/// Removes the checkpoint of a run that has ended, as far as it can be removed.
-pub fn remove_checkpoint(outputs: &Outputs) {
-    let directory = outputs.path(CHECKPOINT);
-    // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION].into_iter().chain(state_files(outputs)).chain([CROSSED]) {
-        let _ = fs::remove_file(directory.join(name));
-    }
-    let _ = fs::remove_dir(directory);
 }
 
 /// Where a state is written, and of which moment.
@@ -207,19 +193,11 @@ impl StatePlace<'_> {
     }
 }
 
-fn directory(outputs: &Outputs, name: &str) -> PathBuf {
-    outputs.path(&in_out(name))
-}
-
-/// The name of the directory of a snapshot.
-fn in_out(name: &str) -> String {
-    format!("snapshot_{name}")
-}
-
 /// The directories that a run may write its state to.
 pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
-    let snapshots = parameters.snapshots.iter().map(|epoch| in_out(&epoch.0));
-    snapshots.chain([CHECKPOINT.into()]).map(|name| parameters.out.join(name))
+    let states = States::new(&parameters.out);
+    let checkpoint = states.checkpoint();
+    parameters.snapshots.iter().map(move |epoch| states.snapshot(&epoch.0)).chain([checkpoint])
 }
 
 /// What a run is resumed from.
@@ -245,7 +223,8 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     }
     let Some((a, directory, mut said)) = found else {
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
-        return match any_snapshot(&outputs.path(""))? {
+        let whole = |directory: &PathBuf| directory.join(DESCRIPTION).is_file();
+        return match outputs.states.directories()?.into_iter().find(whole) {
             Some(other) => Err(resume(format!(
                 "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
                 printable_path(&other)
@@ -294,18 +273,6 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
     Ok(Some(LastWhole { step, state, crossed }))
 }
 
-/// A whole snapshot in the directory of a run, whatever its moment: the first by name.
-fn any_snapshot(out: &Path) -> Result<Option<PathBuf>, Error> {
-    let entries = match out.read_dir() {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(IoError::Read { path: out.into(), source }.into()),
-    };
-    let is_snapshot = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(&in_out(""));
-    let directories = entries.filter_map(Result::ok).filter(is_snapshot).map(|entry| entry.path());
-    Ok(directories.filter(|directory| directory.join(DESCRIPTION).is_file()).min())
-}
-
 /// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.
 fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
     let read = |directory: &Path| {
@@ -316,13 +283,13 @@ fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
     let mut newest = None;
     for epoch in epochs {
-        let directory = directory(outputs, &epoch.0);
+        let directory = outputs.states.snapshot(&epoch.0);
         if let Some(said) = read(&directory)? {
             newest = Some((epoch.value(), directory, said));
             break;
         }
     }
-    let directory = outputs.path(CHECKPOINT);
+    let directory = outputs.states.checkpoint();
     if let Some(said) = read(&directory)? {
         let why = || resume(format!("{}: {DESCRIPTION} has no scale factor a; remove it", printable_path(&directory)));
         let a = said["a"].as_f64().ok_or_else(why)?;
