@@ -483,7 +483,9 @@ fn a_killed_rank_ends_all_ranks() {
         signal(ranks[victim], "KILL");
         let outcome = run.wait(Duration::from_secs(20));
         assert!(!outcome.status.success(), "{outcome:#?}");
-        assert!(files(scratch.path()).is_empty(), "{:?}", files(scratch.path()));
+        // The file of a killed process's lock may stay, which is one no longer.
+        let left = files(scratch.path());
+        assert!(left.iter().all(|path| *path == out.join(".meshloom.lock")), "{left:?}");
         for rank in ranks {
             // The launcher ends before those that it has killed.
             let alive = || fs::read_to_string(format!("/proc/{rank}/stat")).is_ok_and(|stat| !stat.contains(") Z "));

@@ -134,6 +134,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let last = fit.history.last();
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
+    report["host_seconds"] = phases.host_seconds(&all)?.into();
     report["seconds"] = json!(phases.finish());
     let expected = problem.likelihood.expected_chi_squared();
     let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
@@ -247,7 +248,9 @@ impl Asked<'_> {
             "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                         "backend": format!("{:?}", info.backend) },
             "ranks": all.size(), "groups": groups.count(), "grid": problem.regular.grid.to_string(),
-            "bytes": { "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1] },
+            "bytes": {
+                "device": null, "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1],
+            },
         }))
     }
 }

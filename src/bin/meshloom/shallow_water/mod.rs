@@ -154,7 +154,7 @@ fn report<T: Real>(
     let mut exchanges = [step.exchanges];
     context.comm.all_reduce(&mut exchanges, Op::Max)?;
     Ok(json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "command": "shallow-water", "version": env!("CARGO_PKG_VERSION"),
         "parameters": parameters.object(),
         "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
         "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision.name(),

@@ -276,7 +276,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
     context.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut object = json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "command": "simulate", "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
         "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
         "warnings": parameters.warnings,
