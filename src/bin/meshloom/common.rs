@@ -232,29 +232,6 @@ pub fn check_files<'a>(
     Ok(Files { inputs: owned(inputs), outputs: owned(outputs) })
 }
 
-/// Checks that nothing else has the name of a directory that a call will make in the course of its work, and that no directory is in the way of a file in
-/// one of them, whose name `is_file` knows.
-///
-/// # Errors
-/// [`Failure::Failed`].
-pub fn check_directories(
-    paths: impl IntoIterator<Item = PathBuf>,
-    is_file: impl Fn(&str) -> bool,
-) -> Result<(), Failure> {
-    for path in paths.into_iter().filter(|path| path.exists()) {
-        if !path.is_dir() {
-            return Err(IoError::NotADirectory { path }.into());
-        }
-        // What cannot be listed is left to whoever writes there.
-        for entry in path.read_dir().into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(&is_file) && entry.path().is_dir() {
-                return Err(IoError::NotAFile { path: entry.path() }.into());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Checks before the work that the output file can be created.
 pub fn writable(output: &Path) -> Result<(), IoError> {
     let create = |source| IoError::Create { path: output.into(), source };

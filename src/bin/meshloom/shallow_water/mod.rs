@@ -15,12 +15,13 @@ use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::common::{Common, check_directories, check_files};
+use crate::common::{Common, check_files};
 use crate::failure::Failure;
 use crate::phases::Phases;
-use crate::resumable::States;
+use crate::resumable::asked_to_stop;
 use crate::run_directory::{self, check_command};
 use log::Log;
+use outputs::Outputs;
 pub use parameters::Arguments;
 use parameters::{Precision, RunParameters};
 
@@ -28,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let files = outputs::FILES.map(|name| parameters.out.join(name));
     let files = check_files([], files.iter().map(PathBuf::as_path))?;
-    check_directories(snapshots::directories(&parameters), snapshots::is_file)?;
+    Outputs::new(&parameters).states.check_places(parameters.schedule().snapshot_steps())?;
     check_command(&parameters.out, "shallow-water")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| match parameters.precision {
@@ -57,10 +58,9 @@ fn flow<T: Real>(
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
-    let states = States::new(&parameters.out);
-    let directory = states.take_directory(&context.comm)?;
-    let run = (parameters, &states);
-    let found = if parameters.resume { snapshots::last_whole::<T>(run, context)? } else { None };
+    let outputs = Outputs::new(parameters);
+    let directory = outputs.states.take_directory(&context.comm)?;
+    let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, context)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
         Some(found) => (ShallowWater::resume(context, parameters.config.clone(), found.step, &found.state)?, found.log),
@@ -82,7 +82,7 @@ fn flow<T: Real>(
             at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
-                && let Some(stopped) = stopped(&stop, run, context, &water, &log)?
+                && let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)?
             {
                 stop.answered();
                 return Ok(Err(stopped));
@@ -96,25 +96,25 @@ fn flow<T: Real>(
             log.frames.extend(water.picture(context)?);
         }
         if event.snapshot {
-            snapshots::write(run, context, &water, &log, &states.snapshot(event.step))?;
+            snapshots::write(&outputs, context, &water, &log, &outputs.states.snapshot(event.step))?;
         }
         phases.done("output");
         // After the last step, too: then all that is left to do with a checkpoint is to write the results.
-        if let Some(stopped) = stopped(&stop, run, context, &water, &log)? {
+        if let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)? {
             stop.answered();
             return Ok(Err(stopped));
         }
     }
     drop(stop);
     bar.finish_and_clear();
-    let files = outputs::seal(parameters, context, &water, &log)?;
+    let files = outputs.seal(context, &water, &log)?;
     phases.done("output");
     let mut report = report(context, parameters, &water, resumed)?;
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs::publish(run, &context.comm, &parameters.out.join(run_directory::DESCRIPTION), &report, files)?;
+    outputs.publish(&context.comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
     if context.comm.rank() == 0 {
-        states.remove_checkpoint(snapshots::is_file);
+        outputs.states.remove_checkpoint();
     }
     drop(directory);
     Ok(Ok(report))
@@ -123,20 +123,16 @@ fn flow<T: Real>(
 /// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
 fn stopped<T: Real>(
     stop: &StopRequests,
-    run @ (parameters, states): (&RunParameters, &States),
+    outputs: &Outputs,
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
 ) -> Result<Option<Failure>, Error> {
-    let mut signal = [stop.signal() as u64];
-    context.comm.all_reduce(&mut signal, Op::Max)?;
-    if signal[0] == 0 {
-        return Ok(None);
-    }
-    snapshots::write(run, context, water, log, &states.checkpoint())?;
-    let (step, steps) = (water.steps(), parameters.steps);
+    let Some(signal) = asked_to_stop(stop, &context.comm)? else { return Ok(None) };
+    snapshots::write(outputs, context, water, log, &outputs.states.checkpoint())?;
+    let (step, steps) = (water.steps(), outputs.parameters.steps);
     let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
-    Ok(Some(Failure::Stopped { signal: signal[0] as u8, message }))
+    Ok(Some(Failure::Stopped { signal, message }))
 }
 
 /// The content of `run.json`, but for seconds per phase. All ranks call it.
@@ -162,7 +158,7 @@ fn report<T: Real>(
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "ranks": context.comm.size(), "grid": water.grid().to_string(),
-        "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))

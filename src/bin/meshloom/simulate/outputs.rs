@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Halofit, peculiar_velocity};
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
-use meshloom::pm::{Config, Simulation, fingerprint};
+use meshloom::pm::{Config, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
@@ -62,6 +62,11 @@ pub fn of_state(name: &str) -> bool {
     written.into_iter().any(|written| *written == name) || part(name) || sphere_table(name)
 }
 
+/// The states of runs in `out`.
+pub fn states(out: &Path) -> States {
+    States::new(out, of_state, |why| SimulationError::Resume { why }.into())
+}
+
 /// Whether what a description says of its run is that of a simulation.
 fn is_ours(run: &Value) -> bool {
     run["particles"].is_u64() && run["scheme"].is_string()
@@ -81,8 +86,7 @@ impl<'a> Outputs<'a> {
             let rows = config.rows(comm.size(), comm.rank())?;
             noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
         }
-        let states = States::new(&parameters.out);
-        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint), states })
+        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint), states: states(&parameters.out) })
     }
 
     /// The paths of a run's files in `out`.
@@ -99,17 +103,16 @@ impl<'a> Outputs<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// [`described::publish`] of this run's files, without those of other runs beside them.
+    /// Publishes files of this run with their description at `path`, without those of other runs beside them. All ranks call it.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        described::publish(comm, path, whole, files, |unfinished| self.clear(path, unfinished))
+        let is_other = |state: &Value| is_ours(&state["run"]) && state["run"] != self.run;
+        self.states.publish(comm, path, whole, files, is_other, |unfinished| self.clear(path, unfinished))
     }
 
-    /// Removes the description at `path`, if there is one, files beside it that would pass for this run's: those of
-    /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing;
-    /// and the states of other runs. No file is removed from a directory without a description of a run or the mark of an
-    /// `unfinished` one.
+    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
+    /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing.
+    /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
-        self.states.clear(path.parent(), |run| is_ours(run) && *run != self.run, of_state)?;
         let older = described::read(path).ok().flatten();
         let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
         let runs: Vec<&Value> = runs.filter(|run| is_ours(run)).collect();
