@@ -171,7 +171,26 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
     let mean = read(&scratch.join("wild/mean.npy"), &[48]);
     assert!((mean[20] - truth[20]).abs() < 1.0, "{}", mean[20]);
     assert!(!scratch.join("wild/std.npy").exists() && !scratch.join("wild/samples.npy").exists());
+    // Nor is it known of spectrum and hyper-parameters how sure they are.
+    for (name, column) in [("power_spectrum.csv", 2), ("power_spectrum.csv", 3), ("parameters.csv", 2)] {
+        assert!(column_of(&scratch.join("wild").join(name), column).all(|known| known.is_nan()), "{name} {column}");
+    }
+    assert!(column_of(&scratch.join("wild/power_spectrum.csv"), 1).all(|power| power > 0.0));
+    // With samples the middle is the geometric mean of the band's ends, which it lies between however wide the band is.
+    let [middle, low, high] = [1, 2, 3].map(|number| column_of(&scratch.join("line/power_spectrum.csv"), number));
+    for ((middle, low), high) in middle.zip(low).zip(high) {
+        assert!(low < middle && middle < high, "{low} {middle} {high}");
+        assert!((middle.ln() - 0.5 * (low.ln() + high.ln())).abs() < 1e-6, "{low} {middle} {high}");
+    }
     assert_eq!(report(&scratch.join("wild"))["field_shape"], serde_json::json!([1, 1, 48]));
+}
+
+/// A column of numbers of a table, without its name.
+fn column_of(path: &Path, column: usize) -> impl Iterator<Item = f64> + use<> {
+    let text = fs::read_to_string(path).unwrap();
+    let values: Vec<f64> =
+        text.lines().skip(1).map(|line| line.split(',').nth(column).unwrap().parse().unwrap()).collect();
+    values.into_iter()
 }
 
 #[test]

@@ -216,6 +216,22 @@ fn snapshots_that_are_not_the_runs_are_refused() {
 }
 
 #[test]
+fn snapshots_of_other_water_go_and_those_on_the_way_stay() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let states = || ["snapshot_6", "snapshot_12"].map(|name| out.join(name).exists());
+    call(&out, &SMALL).succeeds();
+    fs::write(out.join("snapshot_6/notes"), b"mine").unwrap();
+    let longer = ["--cells", "48x24", "--steps", "20", "--every", "5"];
+    call(&out, &longer).succeeds();
+    assert_eq!(states(), [true; 2]);
+    call(&out, &["--cells", "48x24", "--steps", "8", "--every", "5"]).succeeds();
+    assert_eq!((states(), files(&out.join("snapshot_6")).len()), ([true, false], 6));
+    call(&out, &longer).words(&["--compatible"]).succeeds();
+    assert_eq!(files(&out.join("snapshot_6")), [out.join("snapshot_6/notes")]);
+}
+
+#[test]
 fn wrong_calls_say_what_is_wrong() {
     let scratch = Scratch::new();
     let out = scratch.join("out");

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use cli::{Call, Ranks, Scratch, Sink, files, has_mpi, signal};
-use meshloom::io::{NpyWriter, SharedFile, token, write_whole};
+use meshloom::io::{NpyWriter, OutputDir, SharedFile, token, write_whole};
 
 /// Writes some points in the unit cube.
 fn points(scratch: &Scratch, count: u64) -> String {
@@ -209,8 +209,96 @@ fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
-    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one.
-    assert!(files(scratch.path()).iter().all(|path| path.starts_with(out.join("checkpoint"))));
+    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one. If not, it kills them, and the lock of a run stays without a holder.
+    let may_stay = [out.join("checkpoint"), out.join(".meshloom.lock")];
+    let left = files(scratch.path());
+    assert!(left.iter().all(|path| may_stay.iter().any(|may| path.starts_with(may))), "{left:?}");
+}
+
+/// Scripts find the same under the same names in the report of every command.
+#[test]
+fn reports_have_common_names() {
+    let scratch = Scratch::new();
+    let points = points(&scratch, 64);
+    let edges = scratch.file("edges.txt", "0\n0.5\n");
+    let field = scratch.word("field.npy");
+    let to = NpyWriter::<f32>::create(&field, &[8, 8, 8], &token()).unwrap();
+    to.write(0, &(0..512).map(|n| 0.25 * (1 + n % 7) as f32).collect::<Vec<_>>()).unwrap();
+    to.finish().unwrap();
+    let calls = [
+        format!("sort {points} -o OUT.npy"),
+        format!("knn {points} -k 2 -o OUT.npz"),
+        format!("neighbors {points} --radius 0.1 -o OUT.npz"),
+        format!("pairs {points} --bins {edges} -o OUT.csv"),
+        format!("fof {points} --linking-length 0.1 -o OUT.npz"),
+        format!("power {field} --box 1 -o OUT.csv"),
+        format!("fft {field} -o OUT.npy"),
+        "simulate --particles 8 --mesh 16 --steps 1 --linking-parameter 0 --quiet -o OUT".into(),
+        "shallow-water --cells 8x4 --steps 1 -o OUT".into(),
+        format!("infer --data {field} --noise 1 --samples 0 --iterations 1 --periodic -o OUT"),
+        format!("reconstruct --density {field} --box 80 --noise 3 --steps 1 --lpt 1 --map-only -o OUT"),
+    ];
+    let running = calls.map(|call| {
+        let name = call.split(' ').next().unwrap().to_string();
+        let call = call.replace("OUT", &scratch.word(&format!("of-{name}")));
+        (name, Call::new(&call.split(' ').collect::<Vec<_>>()).words(&["--json"]).on(Ranks::Threads(2)).start())
+    });
+    for (name, run) in running {
+        let outcome = run.wait(Duration::from_secs(240));
+        assert!(outcome.status.success(), "{outcome:#?}");
+        let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!((&report["command"], &report["ranks"]), (&name.as_str().into(), &2.into()));
+        let said = ["device", "seconds", "host_seconds", "bytes"].iter().all(|key| report.get(key).is_some());
+        let bytes = &report["bytes"];
+        let counted = |key: &str| bytes[key].as_u64().is_some_and(|bytes| bytes > 0);
+        // Of searches and fits it depends on the data how many bytes the device moves: null, and not 0.
+        let device = if ["sort", "fft", "simulate", "shallow-water"].contains(&name.as_str()) {
+            counted("device")
+        } else {
+            bytes.get("device").is_some_and(serde_json::Value::is_null)
+        };
+        assert!(
+            said && report["seconds"]["total"].is_f64() && counted("between_ranks") && device,
+            "{name}: {report:#}"
+        );
+    }
+}
+
+/// Two runs in one directory at once would mix their files.
+#[test]
+fn one_run_at_a_time_has_a_directory() {
+    let scratch = Scratch::new();
+    let (out, data) = (scratch.word("out"), points(&scratch, 20));
+    let held = OutputDir::create(&out).unwrap().lock().unwrap();
+    let simulate = Call::simulate(&scratch.join("out"), &[]);
+    let mut calls = vec![
+        simulate.clone().on(Ranks::Threads(2)),
+        Call::new(&["shallow-water", "--cells", "8x4", "--steps", "1", "--out", &out]),
+        Call::new(&["infer", "--data", &data, "--noise", "1", "--out", &out]),
+        Call::new(&["reconstruct", "--density", &data, "--box", "1", "--noise", "1", "--out", &out]),
+    ];
+    if has_mpi() {
+        calls.push(simulate.clone().on(Ranks::Mpi(2)));
+    }
+    // All wait at the same time.
+    let running: Vec<_> = calls.iter().map(Call::start).collect();
+    for run in running {
+        let words = ["out: another run is writing there", "give another directory"];
+        run.wait(Duration::from_secs(60)).is_error("a directory in use", 1, &words);
+    }
+    assert_eq!(names(scratch.path()), ["out/.meshloom.lock", "points.npy"]);
+    // A run that is killed keeps nobody out.
+    drop(held);
+    let mut killed = simulate.clone().words(&["--lpt", "1"]).start();
+    killed.until("a lock", |_| scratch.join("out/.meshloom.lock").exists());
+    signal(killed.pid(), "KILL");
+    killed.wait(Duration::from_secs(20));
+    simulate.succeeds();
+    assert!(!scratch.join("out/.meshloom.lock").exists());
+    // Files of another command would stand among its own.
+    for run in &calls[1..4] {
+        run.run().is_error("another command", 1, &["run.json: is of `meshloom simulate`", "another --out"]);
+    }
 }
 
 /// Files that a killed run has left in `directory`.

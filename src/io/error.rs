@@ -362,6 +362,16 @@ pub enum IoError {
         host: String,
     },
 
+    /// Another run writes to the directory.
+    #[error(
+        "{}: another run is writing there, and two would mix their files; wait until it has ended, or give another directory",
+        printable_path(.path)
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+
     /// A temporary file of this name exists already.
     #[error("{}: exists already; if no other run is writing here, remove it", printable_path(.path))]
     Exists {

@@ -92,8 +92,6 @@ fn remove(directory: &Path, wanted: impl Fn(&[u8]) -> bool) {
 /// name in between, or another run may have removed it.
 #[cfg(unix)]
 fn remove_if_unlocked(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
     if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
         return false;
     }
@@ -102,11 +100,24 @@ fn remove_if_unlocked(path: &Path) -> bool {
     if locks_forbid(&file) {
         return false;
     }
-    let same = || -> std::io::Result<bool> {
-        let (here, locked) = (path.symlink_metadata()?, file.metadata()?);
-        Ok((here.dev(), here.ino()) == (locked.dev(), locked.ino()))
-    };
-    file.try_lock().is_ok() && same().unwrap_or(false) && fs::remove_file(path).is_ok()
+    file.try_lock().is_ok() && is_called(&file, path).unwrap_or(false) && fs::remove_file(path).is_ok()
+}
+
+/// Whether an open file still has this path.
+#[cfg(unix)]
+pub(super) fn is_called(file: &File, path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+
+    match path.symlink_metadata() {
+        Ok(here) => file.metadata().map(|open| (here.dev(), here.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_called(_: &File, path: &Path) -> std::io::Result<bool> {
+    Ok(path.exists())
 }
 
 #[cfg(all(test, unix))]

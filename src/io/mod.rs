@@ -75,6 +75,7 @@ mod numbers;
 mod output_dir;
 #[cfg(feature = "cli")]
 mod plot;
+mod run_lock;
 mod shared_file;
 mod temporary;
 mod zip;

@@ -2,7 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::run_lock::RunLock;
 use super::temporary::temporary_name;
 use super::{IoError, cleanup, leftover, token};
 
@@ -16,7 +18,11 @@ pub struct OutputDir {
     path: PathBuf,
     /// The directories that were created, outermost first.
     created: Vec<PathBuf>,
+    lock: Option<RunLock>,
 }
+
+/// How long [`OutputDir::lock`] waits for another run to end: a job that goes on may start while the one before it still writes its last file.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl OutputDir {
     /// Creates the directory and its parents where they are missing, checks that files can be written there, and removes the
@@ -31,7 +37,7 @@ impl OutputDir {
             return Err(IoError::OutputIsDash);
         }
         // Built one directory at a time, so that dropping it on an error removes what was created so far.
-        let mut directory = Self { path: path.to_path_buf(), created: Vec::new() };
+        let mut directory = Self { path: path.to_path_buf(), created: Vec::new(), lock: None };
         let mut levels: Vec<&Path> = path.ancestors().filter(|level| !level.as_os_str().is_empty()).collect();
         levels.reverse();
         for level in levels {
@@ -66,6 +72,25 @@ impl OutputDir {
         }
     }
 
+    /// Keeps other runs from writing here until the value is dropped or the process ends: two at once would mix their files. Rank 0 alone does, for all.
+    /// The lock is on a hidden file, `.meshloom.lock`, which is there meanwhile, and stays where the process was killed: the next run takes it over.
+    /// Where the file system has no locks nothing is kept out.
+    ///
+    /// # Errors
+    /// [`IoError::InUse`] if another run has it and does not end within some seconds; those of [`create`](Self::create).
+    pub fn lock(self) -> Result<Self, IoError> {
+        self.lock_within(PATIENCE)
+    }
+
+    fn lock_within(mut self, patience: Duration) -> Result<Self, IoError> {
+        self.lock = RunLock::take(&self.path, patience)?;
+        if self.path.is_dir() {
+            return Ok(self);
+        }
+        // The other run had made it, and has taken it away again: it has failed.
+        Self::create(&self.path)?.lock_within(patience)
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -79,6 +104,8 @@ impl OutputDir {
 
 impl Drop for OutputDir {
     fn drop(&mut self) {
+        // Its file is in the directory.
+        self.lock = None;
         for directory in self.created.iter().rev() {
             cleanup::remove_dir_if_empty(directory);
         }
@@ -112,6 +139,36 @@ mod tests {
         fs::write(directory.join("file"), b"x").unwrap();
         drop(directory);
         assert!(scratch.path().join("out/file").exists());
+    }
+
+    #[test]
+    fn one_run_at_a_time_has_a_directory() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("run");
+        let directory = || OutputDir::create(&path).unwrap();
+        // As a killed process leaves it.
+        let left = directory();
+        fs::write(path.join(".meshloom.lock"), b"").unwrap();
+        let first = directory().lock().unwrap();
+        match directory().lock_within(Duration::ZERO) {
+            Err(error @ IoError::InUse { .. }) => {
+                let text = error.to_string();
+                assert!(text.contains("run: another run") && text.contains("give another directory"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // Whoever was refused has taken nothing away, and a run that waits begins when the first ends.
+        assert!(path.join(".meshloom.lock").exists());
+        let second = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| directory().lock());
+            std::thread::sleep(Duration::from_millis(150));
+            drop(first);
+            waits.join().unwrap().unwrap()
+        });
+        assert!(matches!(directory().lock_within(Duration::ZERO), Err(IoError::InUse { .. })));
+        drop(second);
+        drop(left);
+        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
     }
 
     #[cfg(unix)]

@@ -64,17 +64,6 @@ pub fn check_files<'a>(
     Ok(Files { inputs: owned(inputs), outputs: owned(outputs) })
 }
 
-/// Checks that nothing else has the name of a directory that a call will make in the course of its work.
-///
-/// # Errors
-/// [`Failure::Failed`].
-pub fn check_directories(paths: impl IntoIterator<Item = PathBuf>) -> Result<(), Failure> {
-    match paths.into_iter().find(|path| path.exists() && !path.is_dir()) {
-        Some(path) => Err(IoError::NotADirectory { path }.into()),
-        None => Ok(()),
-    }
-}
-
 /// Checks before the work that the output file can be created.
 pub fn writable(output: &Path) -> Result<(), IoError> {
     let create = |source| IoError::Create { path: output.into(), source };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
@@ -41,12 +41,10 @@ pub fn publish(
         0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
         _ => None,
     };
-    // In between this mark stands for the description: a run that finds it knows that the files may be of several runs.
-    let mark = path.with_extension("unfinished");
+    let mark = mark(path);
     comm.barrier()?;
     if comm.rank() == 0 {
-        // Beside a description the mark says nothing: the call ended in that moment, or had not yet begun to remove.
-        let unfinished = mark.exists() && !path.exists();
+        let unfinished = is_unfinished(path);
         write_whole(&mark, b"")?;
         clear(unfinished)?;
     }
@@ -60,6 +58,30 @@ pub fn publish(
         remove(&mark)?;
     }
     comm.barrier()?;
+    Ok(())
+}
+
+/// The mark that stands for a description while files get their names: a run that finds it knows that they may be of several runs.
+pub fn mark(path: &Path) -> PathBuf {
+    path.with_extension("unfinished")
+}
+
+/// Whether the call that was to write the description at `path` was interrupted while files got their names. Beside a description the mark says nothing: the
+/// call ended in that moment, or had not yet begun to remove.
+pub fn is_unfinished(path: &Path) -> bool {
+    mark(path).exists() && !path.exists()
+}
+
+/// Removes files in a directory by their names.
+pub fn remove_files(directory: &Path, is_outdated: impl Fn(&str) -> bool) -> Result<(), IoError> {
+    let failed = |source| IoError::Read { path: directory.into(), source };
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // A directory is no file of ours, whatever its name.
+        if entry.file_name().to_str().is_some_and(&is_outdated) && !entry.path().is_dir() {
+            remove(&entry.path())?;
+        }
+    }
     Ok(())
 }
 

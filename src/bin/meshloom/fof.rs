@@ -289,7 +289,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
         "ranks": comm.size(),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
-        "bytes": { "between_ranks": sums[0] },
+        "bytes": { "device": null, "between_ranks": sums[0] },
         "messages": sums[1],
     })))
 }

@@ -33,6 +33,8 @@ mod point_values;
 mod points;
 mod power;
 mod reconstruct;
+mod resumable;
+mod run_directory;
 mod same_call;
 mod same_files;
 mod sample_groups;

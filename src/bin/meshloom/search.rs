@@ -175,7 +175,7 @@ impl<'a> RankSearch<'a> {
             "ranks": self.context.comm.size(),
             "host_seconds": self.phases.host_seconds(&self.context.comm)?,
             "seconds": self.phases.finish(),
-            "bytes": { "between_ranks": sums[0] },
+            "bytes": { "device": null, "between_ranks": sums[0] },
             "messages": sums[1],
         });
         if let (Some(file), Some((name, _))) = (&self.inputs.queries, command.queries) {

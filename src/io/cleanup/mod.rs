@@ -7,7 +7,7 @@
 #[cfg(feature = "cli")]
 mod interrupt;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,6 +105,23 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     unfinished.files.push(absolute(path));
     Ok(file)
+}
+
+/// Opens a file, which is made if there is none, locks it for this process alone, and adds it to the list, all under the lock of the list: an
+/// interrupt removes no file that another process has locked.
+pub(crate) fn lock_file(path: &Path) -> Result<File, TryLockError> {
+    let mut unfinished = Unfinished::lock();
+    for _ in 0..8 {
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = open.map_err(TryLockError::Error)?;
+        file.try_lock()?;
+        // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
+        if leftover::is_called(&file, path).map_err(TryLockError::Error)? {
+            unfinished.files.push(absolute(path));
+            return Ok(file);
+        }
+    }
+    Err(TryLockError::Error(io::Error::other("the file is another each time")))
 }
 
 /// Takes a file off the list, once: one of its owners is done with it.

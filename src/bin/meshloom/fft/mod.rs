@@ -238,6 +238,7 @@ where
         "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
+        "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],

@@ -16,7 +16,6 @@ use meshloom::inference::{
     CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, NewtonOptions, OptimizeKl,
     Progress, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::io::OutputDir;
 use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
@@ -27,6 +26,7 @@ use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
+use crate::run_directory::{self, check_command};
 use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
@@ -44,6 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
     let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
+    check_command(&parameters.out, "infer")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| infer(context, &parameters, common))?;
     common.print(report)
@@ -75,8 +76,7 @@ fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Field,
 /// One rank's work; returns the content of `run.json`.
 fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = (context.comm.rank() == 0).then(|| OutputDir::create(&parameters.out)).transpose()?;
-    context.comm.barrier()?;
+    let directory = run_directory::take(&context.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),
@@ -135,6 +135,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let last = fit.history.last();
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
+    report["host_seconds"] = phases.host_seconds(&all)?.into();
     report["seconds"] = json!(phases.finish());
     let expected = problem.likelihood.expected_chi_squared();
     let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
@@ -247,7 +248,9 @@ impl Asked<'_> {
             "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                         "backend": format!("{:?}", info.backend) },
             "ranks": all.size(), "groups": groups.count(), "grid": problem.regular.grid.to_string(),
-            "bytes": { "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1] },
+            "bytes": {
+                "device": null, "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1],
+            },
         }))
     }
 }

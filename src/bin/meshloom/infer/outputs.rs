@@ -15,6 +15,7 @@ use super::parameters::{HyperParameters, RunParameters};
 use super::picture;
 use super::problem::Problem;
 use crate::described;
+use crate::run_directory;
 
 /// The names of all that is written, but for the state.
 pub const FILES: [&str; 8] = [
@@ -25,7 +26,7 @@ pub const FILES: [&str; 8] = [
     "parameters.csv",
     "iterations.csv",
     "picture.png",
-    "run.json",
+    run_directory::DESCRIPTION,
 ];
 
 /// What outputs are made of, on one rank.
@@ -85,7 +86,7 @@ impl<'w> Outputs<'_, 'w> {
     /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
     /// directory without its description nothing is. All ranks call it.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let path = self.path("run.json");
+        let path = self.path(run_directory::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
             if unfinished || older.is_some_and(|older| has_samples(&older)) {
@@ -136,7 +137,7 @@ impl<'w> Outputs<'_, 'w> {
         })
     }
 
-    /// Mean and standard deviation of a few numbers of each sample. All ranks call it.
+    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. All ranks call it.
     fn numbers(
         &self,
         worker: &mut Worker<'w>,
@@ -153,10 +154,12 @@ impl<'w> Outputs<'_, 'w> {
         };
         let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
         let mut get = |field: &Field| field.get(&mut worker.context.recorder, "numbers");
-        Ok([get(&mean)?, get(&std)?])
+        let (mean, std) = (get(&mean)?, get(&std)?);
+        Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
 
-    /// The power spectrum of the correlated field: its mean, and where 68 % of samples are, taken as log-normal.
+    /// The power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
+    /// log-normal distribution about its median.
     fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
@@ -167,7 +170,7 @@ impl<'w> Outputs<'_, 'w> {
         };
         let [mean, std] = self.numbers(worker, k.len(), &logarithms)?;
         let of = |sigmas: f64| -> Vec<f64> { mean.iter().zip(&std).map(|(m, s)| (m + sigmas * s).exp()).collect() };
-        let middle: Vec<f64> = mean.iter().zip(&std).map(|(m, s)| (m + s * s / 2.0).exp()).collect();
+        let middle: Vec<f64> = mean.iter().map(|m| m.exp()).collect();
         let (low, high) = (of(-1.0), of(1.0));
         let columns = [("k", &k), ("mean", &middle), ("low", &low), ("high", &high)];
         let columns = columns.map(|(name, values)| (name, Column::F64(values)));

@@ -111,7 +111,7 @@ fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement])
         "grid": grid.parts(),
         "host_seconds": phases.host_seconds(&comm)?,
         "seconds": phases.finish(),
-        "bytes": { "between_ranks": sent[0] },
+        "bytes": { "device": null, "between_ranks": sent[0] },
     });
     match *input {
         Content::Field(shape) => report["shape"] = shape.to_vec().into(),

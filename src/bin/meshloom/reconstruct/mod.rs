@@ -13,7 +13,6 @@ use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use meshloom::inference::SampleGroups;
-use meshloom::io::OutputDir;
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -22,6 +21,7 @@ use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, State};
 use crate::phases::Phases;
+use crate::run_directory::{self, check_command};
 use crate::terminal;
 pub use options::Arguments;
 use outputs::Outputs;
@@ -45,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
     // What is written is in the directory and not beside it, which ranks need not share.
     files.outputs.retain(|output| output.as_path() != arguments.out());
+    check_command(arguments.out(), "reconstruct")?;
     let report = common.launch_together(&files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
@@ -57,6 +58,7 @@ fn reconstruct(
 ) -> Result<Result<Value, Failure>, Error> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
+    let directory = run_directory::take(&all, out)?;
     let (file, config) = density(parameters)?;
     let found = if arguments.resume { fit_state::find(out)? } else { None };
     let groups = match groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))? {
@@ -74,7 +76,6 @@ fn reconstruct(
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
         return Ok(Err(failure));
     }
-    let directory = if all.rank() == 0 { Some(OutputDir::create(out)?) } else { None };
     let each = all.size() / problem.groups.count();
     let state = State::new(out, found, parameters.sampling());
     state.prepare(&all, &problem.identity, each)?;

@@ -184,7 +184,9 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "ranks": outputs.all.size(), "groups": groups.count(), "grid": worker.comms.grid().to_string(),
-        "bytes": { "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1] },
+        "bytes": {
+            "device": null, "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
+        },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))
 }

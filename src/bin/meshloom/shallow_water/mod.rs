@@ -15,11 +15,14 @@ use meshloom::shallow_water::{Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::checked_files::{check_directories, check_files};
+use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::resumable::asked_to_stop;
+use crate::run_directory::{self, check_command};
 use log::Log;
+use outputs::Outputs;
 pub use parameters::Arguments;
 use parameters::{Precision, RunParameters};
 
@@ -27,7 +30,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
     let files = outputs::FILES.map(|name| parameters.out.join(name));
     let files = check_files([], files.iter().map(PathBuf::as_path))?;
-    check_directories(snapshots::directories(&parameters))?;
+    Outputs::new(&parameters).states.check_places(parameters.schedule().snapshot_steps())?;
+    check_command(&parameters.out, "shallow-water")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
@@ -55,9 +59,9 @@ fn flow<T: Real>(
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
-    let directory = if context.comm.rank() == 0 { Some(outputs::create(&parameters.out)?) } else { None };
-    context.comm.barrier()?;
-    let found = if parameters.resume { snapshots::last_whole::<T>(parameters, context)? } else { None };
+    let outputs = Outputs::new(parameters);
+    let directory = outputs.states.take_directory(&context.comm)?;
+    let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, context)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
         Some(found) => (ShallowWater::resume(context, parameters.config.clone(), found.step, &found.state)?, found.log),
@@ -79,7 +83,7 @@ fn flow<T: Real>(
             at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
-                && let Some(stopped) = stopped(&stop, parameters, context, &water, &log)?
+                && let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)?
             {
                 stop.answered();
                 return Ok(Err(stopped));
@@ -93,25 +97,25 @@ fn flow<T: Real>(
             log.frames.extend(water.picture(context)?);
         }
         if event.snapshot {
-            snapshots::write(parameters, context, &water, &log, &snapshots::directory(parameters, event.step))?;
+            snapshots::write(&outputs, context, &water, &log, &outputs.states.snapshot(event.step))?;
         }
         phases.done("output");
         // After the last step, too: then all that is left to do with a checkpoint is to write the results.
-        if let Some(stopped) = stopped(&stop, parameters, context, &water, &log)? {
+        if let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)? {
             stop.answered();
             return Ok(Err(stopped));
         }
     }
     drop(stop);
     bar.finish_and_clear();
-    let files = outputs::seal(parameters, context, &water, &log)?;
+    let files = outputs.seal(context, &water, &log)?;
     phases.done("output");
     let mut report = report(context, parameters, &water, resumed)?;
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs::publish(&context.comm, &parameters.out.join("run.json"), &report, files)?;
+    outputs.publish(&context.comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
     if context.comm.rank() == 0 {
-        snapshots::remove_checkpoint(parameters);
+        outputs.states.remove_checkpoint();
     }
     drop(directory);
     Ok(Ok(report))
@@ -120,20 +124,16 @@ fn flow<T: Real>(
 /// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
 fn stopped<T: Real>(
     stop: &StopRequests,
-    parameters: &RunParameters,
+    outputs: &Outputs,
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
 ) -> Result<Option<Failure>, Error> {
-    let mut signal = [stop.signal() as u64];
-    context.comm.all_reduce(&mut signal, Op::Max)?;
-    if signal[0] == 0 {
-        return Ok(None);
-    }
-    snapshots::write(parameters, context, water, log, &snapshots::checkpoint(parameters))?;
-    let (step, steps) = (water.steps(), parameters.steps);
+    let Some(signal) = asked_to_stop(stop, &context.comm)? else { return Ok(None) };
+    snapshots::write(outputs, context, water, log, &outputs.states.checkpoint())?;
+    let (step, steps) = (water.steps(), outputs.parameters.steps);
     let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
-    Ok(Some(Failure::Stopped { signal: signal[0] as u8, message }))
+    Ok(Some(Failure::Stopped { signal, message }))
 }
 
 /// The content of `run.json`, but for seconds per phase. All ranks call it.
@@ -151,7 +151,7 @@ fn report<T: Real>(
     let mut exchanges = [step.exchanges];
     context.comm.all_reduce(&mut exchanges, Op::Max)?;
     Ok(json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "command": "shallow-water", "version": env!("CARGO_PKG_VERSION"),
         "parameters": parameters.object(),
         "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
         "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision.name(),
@@ -159,7 +159,7 @@ fn report<T: Real>(
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "ranks": context.comm.size(), "grid": water.grid().to_string(),
-        "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))

@@ -1,64 +1,82 @@
 //! The files of a run.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, diverging_png_bytes, seal_whole};
-use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
+use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
+use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::log::Log;
 use super::parameters::RunParameters;
-use super::snapshots::CHECKPOINT;
 use crate::described;
+use crate::resumable::{self, States};
+use crate::run_directory;
+
+pub const HEIGHT: &str = "height.npy";
+pub const VELOCITY: &str = "velocity.npy";
+/// All that the next step depends on.
+pub const STATE: &str = "state.npy";
+/// Frames of the animation so far.
+pub const FRAMES: &str = "frames.npy";
 
 /// The files at the end of a run.
 pub const FILES: [&str; 6] =
-    ["run.json", "height.npy", "velocity.npy", "diagnostics.csv", "height.png", "animation.png"];
+    [run_directory::DESCRIPTION, HEIGHT, VELOCITY, "diagnostics.csv", "height.png", "animation.png"];
+
+/// Whether a file of this name in the directory of a state is one that runs write there.
+pub fn of_state(name: &str) -> bool {
+    [HEIGHT, VELOCITY, STATE, FRAMES, resumable::DESCRIPTION].contains(&name)
+}
 
 /// Milliseconds that a frame of the animation is shown.
 const FRAME: u16 = 120;
 
-/// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
-pub fn create(out: &Path) -> Result<OutputDir, IoError> {
-    let directory = OutputDir::create(out)?;
-    for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if name.as_encoded_bytes().starts_with(b"snapshot_") || name == CHECKPOINT {
-            cleanup::clear_leftovers(entry.path());
-        }
-    }
-    Ok(directory)
+/// The output directory of a run.
+pub struct Outputs<'a> {
+    pub parameters: &'a RunParameters,
+    pub states: States,
 }
 
-/// Writes the files of the end of the run; none has its final name yet. All ranks call it.
-pub fn seal<T: Real>(
-    parameters: &RunParameters,
-    context: &mut Context,
-    water: &ShallowWater<T>,
-    log: &Log,
-) -> Result<Vec<Sealed>, Error> {
-    let path = |name: &str| parameters.out.join(name);
-    let flow = water.flow(context)?;
-    let mut files = Vec::from(water.seal_flow(&context.comm, [&path("height.npy"), &path("velocity.npy")], &flow)?);
-    if context.comm.rank() == 0 {
-        let table = path("diagnostics.csv");
-        files.push(seal_whole(&table, table_text(&table, &log.lines)?.as_bytes())?);
-        if let (Some(first), Some(last)) = (log.lines.first(), log.frames.last()) {
-            // The scale of the start is that of all frames, also of a run that was resumed.
-            let limit = first.max_eta.max(-first.min_eta) as f32;
-            files.push(picture(&path("height.png"), std::slice::from_ref(last), limit)?);
-            files.push(picture(&path("animation.png"), &log.frames, limit)?);
-        }
+impl<'a> Outputs<'a> {
+    pub fn new(parameters: &'a RunParameters) -> Self {
+        let states = States::new(&parameters.out, of_state, |why| ShallowWaterError::Resume { why }.into());
+        Outputs { parameters, states }
     }
-    Ok(files)
-}
 
-/// Publishes files with their description. All ranks call it.
-pub fn publish(comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-    described::publish(comm, path, whole, files, |_| described::remove(path))
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.parameters.out.join(name)
+    }
+
+    /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
+    pub fn seal<T: Real>(
+        &self,
+        context: &mut Context,
+        water: &ShallowWater<T>,
+        log: &Log,
+    ) -> Result<Vec<Sealed>, Error> {
+        let flow = water.flow(context)?;
+        let [height, velocity] = [HEIGHT, VELOCITY].map(|name| self.path(name));
+        let mut files = Vec::from(water.seal_flow(&context.comm, [&height, &velocity], &flow)?);
+        if context.comm.rank() == 0 {
+            let table = self.path("diagnostics.csv");
+            files.push(seal_whole(&table, table_text(&table, &log.lines)?.as_bytes())?);
+            if let (Some(first), Some(last)) = (log.lines.first(), log.frames.last()) {
+                // The scale of the start is that of all frames, also of a run that was resumed.
+                let limit = first.max_eta.max(-first.min_eta) as f32;
+                files.push(picture(&self.path("height.png"), std::slice::from_ref(last), limit)?);
+                files.push(picture(&self.path("animation.png"), &log.frames, limit)?);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Publishes files with their description at `path`, without states of other water or beyond this run's end beside them. All ranks call it.
+    pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
+        let is_other = |state: &Value| self.parameters.is_other(state);
+        self.states.publish(comm, path, whole, files, is_other, |_| described::remove(path))
+    }
 }
 
 /// The columns of `diagnostics.csv`.

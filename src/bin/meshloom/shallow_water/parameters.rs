@@ -102,7 +102,7 @@ impl Schedule {
     }
 
     /// Steps after which there is a snapshot.
-    fn snapshot_steps(self) -> impl DoubleEndedIterator<Item = u64> {
+    pub fn snapshot_steps(self) -> impl DoubleEndedIterator<Item = u64> {
         let (steps, count) = (u128::from(self.steps), u128::from(self.snapshots));
         (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
     }
@@ -189,6 +189,20 @@ impl RunParameters {
         object["every"] = self.every.into();
         object["snapshots"] = self.snapshots.into();
         object
+    }
+
+    /// Whether a state is, by its description, of water that flows otherwise, or is beyond the end of this run.
+    pub fn is_other(&self, state: &Value) -> bool {
+        let run = &state["run"];
+        let beyond = state["step"].as_u64() > Some(self.steps);
+        run["cells"].is_array() && run["coriolis"].is_array() && (beyond || self.flow_of(run) != self.flow())
+    }
+
+    /// What a description says of its run, as far as it decides how the water flows.
+    pub fn flow_of(&self, run: &Value) -> Value {
+        let mut flow = self.flow();
+        flow.as_object_mut().into_iter().flatten().for_each(|(name, value)| *value = run[name].clone());
+        flow
     }
 
     /// What decides how the water flows, of which a run is some steps.

@@ -1,61 +1,21 @@
 //! Snapshots of a run, and resuming from the last of them.
 
-use std::fs;
+use std::fmt::Display;
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use meshloom::bytemuck::cast_slice;
-use meshloom::io::{NpyFile, OutputDir, Sealed, collective, printable_path};
+use meshloom::io::{NpyFile, Sealed, collective};
 use meshloom::pm::fingerprint;
-use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
+use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::log::Log;
+use super::outputs::{FRAMES, HEIGHT, Outputs, STATE, VELOCITY};
 use super::parameters::{Event, RunParameters, Schedule};
-use crate::described::{self, difference};
-
-/// The description of a snapshot, which is written last: a snapshot that has it is whole.
-const DESCRIPTION: &str = "snapshot.json";
-const HEIGHT: &str = "height.npy";
-const VELOCITY: &str = "velocity.npy";
-/// All that the next step depends on.
-const STATE: &str = "state.npy";
-/// Frames of the animation so far.
-const FRAMES: &str = "frames.npy";
-
-/// The directory of the state of a run that was stopped between snapshots.
-pub const CHECKPOINT: &str = "checkpoint";
-
-fn resume(directory: &Path, why: impl std::fmt::Display) -> Error {
-    ShallowWaterError::Resume { why: format!("{}: {why}", printable_path(directory)) }.into()
-}
-
-/// The directory of the snapshot after a step.
-pub fn directory(parameters: &RunParameters, step: u64) -> PathBuf {
-    parameters.out.join(format!("snapshot_{step}"))
-}
-
-/// [`CHECKPOINT`] of a run.
-pub fn checkpoint(parameters: &RunParameters) -> PathBuf {
-    parameters.out.join(CHECKPOINT)
-}
-
-/// The directories that a run may write its state to.
-pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
-    let snapshots = parameters.schedule().events().filter(|event| event.snapshot);
-    snapshots.map(|event| directory(parameters, event.step)).chain([checkpoint(parameters)])
-}
-
-/// Removes the checkpoint of a run that has ended, as far as it can be removed.
-pub fn remove_checkpoint(parameters: &RunParameters) {
-    let directory = checkpoint(parameters);
-    // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION, STATE, FRAMES, HEIGHT, VELOCITY] {
-        let _ = fs::remove_file(directory.join(name));
-    }
-    let _ = fs::remove_dir(directory);
-}
+use crate::described::difference;
+use crate::resumable::{DESCRIPTION, States};
 
 /// The fingerprint of a state. All ranks call it.
 fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> Result<String, Error> {
@@ -88,14 +48,14 @@ fn marks_of_log(context: &Context, log: &Log) -> Result<Value, Error> {
 
 /// Writes a snapshot into `directory`. All ranks call it.
 pub fn write<T: Real>(
-    parameters: &RunParameters,
+    outputs: &Outputs,
     context: &mut Context,
     water: &ShallowWater<T>,
     log: &Log,
     directory: &Path,
 ) -> Result<(), Error> {
-    let made = if context.comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
-    context.comm.barrier()?;
+    let parameters = outputs.parameters;
+    let made = outputs.states.make(&context.comm, directory)?;
     let (flow, state) = (water.flow(context)?, water.state(context)?);
     let comm = &context.comm;
     let [height, velocity] = [HEIGHT, VELOCITY].map(|name| directory.join(name));
@@ -109,8 +69,7 @@ pub fn write<T: Real>(
         "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
         "diagnostics": lines, "fingerprints": marks_of_log(context, log)?,
     });
-    let path = directory.join(DESCRIPTION);
-    described::publish(comm, &path, &whole, files, |_| described::remove(&path))?;
+    outputs.publish(comm, &directory.join(DESCRIPTION), &whole, files)?;
     drop(made);
     Ok(())
 }
@@ -130,8 +89,8 @@ fn seal_frames(context: &Context, path: &Path, frames: &[Picture]) -> Result<Sea
     })
 }
 
-/// A snapshot that was found: this rank's part of the state, and what had been seen.
-pub struct Found<T> {
+/// What a run is resumed from: this rank's part of the state, and what had been seen.
+pub struct Last<T> {
     pub step: u64,
     pub state: Vec<T>,
     pub log: Log,
@@ -141,49 +100,35 @@ pub struct Found<T> {
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.
-pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Result<Option<Found<T>>, Error> {
-    let found = newest(parameters)?;
-    let at = [found.as_ref().map_or(u64::MAX, |(step, ..)| *step)];
-    let all = context.comm.all_gather(&at)?;
-    if let Some(other) = all.iter().position(|there| *there != all[0]) {
-        let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
-        return Err(resume(&parameters.out, why));
-    }
-    let Some((step, directory, said)) = found else { return Ok(None) };
-    let (said_run, schedule) = (&said["run"], parameters.schedule());
-    let flow = parameters.flow();
-    let same = flow.as_object().map(|flow| flow.keys().map(|name| (name.clone(), said_run[name].clone())).collect());
-    if let Some((name, theirs, ours)) = difference(&Value::Object(same.unwrap_or_default()), &flow) {
-        let why = format!(
-            "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
-        );
-        return Err(resume(&directory, why));
-    }
+pub fn last_whole<T: Real>(outputs: &Outputs, context: &Context) -> Result<Option<Last<T>>, Error> {
+    let (parameters, states) = (outputs.parameters, &outputs.states);
+    // Those of all runs that were made here, whenever these wrote some.
+    let snapshots = steps_of(states)?.into_iter().rev().map(|step| (step, states.snapshot(step)));
+    let Some(found) = states.newest(&context.comm, snapshots, ("step", Value::as_u64))? else { return Ok(None) };
+    let (step, said, schedule) = (found.moment, &found.said, parameters.schedule());
+    found.check_run(&parameters.flow_of(&said["run"]), &parameters.flow())?;
     if step > parameters.steps {
-        let why = format!(
+        return Err(found.bad(format!(
             "it is of step {step}, and this run has {}; let it have more, or use another --out",
             parameters.steps
-        );
-        return Err(resume(&directory, why));
+        )));
     }
-    let damaged =
-        |why: &dyn std::fmt::Display| resume(&directory, format!("it is damaged; remove the snapshot ({why})"));
+    let damaged = |why: &dyn Display| found.damaged(why);
     if said["step"] != step {
         return Err(damaged(&format!("{DESCRIPTION} says step {}", said["step"])));
     }
     let earlier =
-        Schedule::of(said_run).ok_or_else(|| damaged(&format!("{DESCRIPTION} does not say when lines are due")))?;
-    let file = NpyFile::open(directory.join(STATE)).map_err(|error| damaged(&error))?;
+        Schedule::of(&said["run"]).ok_or_else(|| damaged(&format!("{DESCRIPTION} does not say when lines are due")))?;
+    let file = NpyFile::open(found.directory.join(STATE)).map_err(|error| damaged(&error))?;
     let state = parameters.config.read_state::<T>(&file, context.comm.size(), context.comm.rank());
     let state = state.map_err(|error| damaged(&error))?;
-    let found = mark(parameters, context, &state)?;
-    if said["fingerprint"] != found.as_str() {
+    if said["fingerprint"] != mark(parameters, context, &state)?.as_str() {
         return Err(damaged(&format!("{STATE} is not what was written with {DESCRIPTION}")));
     }
     let lines = said["diagnostics"].as_array().and_then(|lines| lines.iter().map(line).collect::<Option<Vec<_>>>());
     let lines = lines.ok_or_else(|| damaged(&format!("{DESCRIPTION} has no diagnostics")))?;
     let frames = match context.comm.rank() {
-        0 => read_frames(&directory.join(FRAMES)).map_err(|error| damaged(&error))?,
+        0 => read_frames(&found.directory.join(FRAMES)).map_err(|error| damaged(&error))?,
         _ => Vec::new(),
     };
     let [line, frame]: [fn(&Event) -> bool; 2] = [|event| event.line, |event| event.frame];
@@ -208,12 +153,11 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
     let Log { lines, frames } = log;
     let kept = |seen| {
         earlier.kept(schedule, step, seen).map_err(|missing| {
-            let why = format!(
+            found.bad(format!(
                 "it has lines every {} steps, and this run needs what was after step {missing}; use --every {0}, a multiple of it, or \
                  another --out",
                 earlier.every
-            );
-            resume(&directory, why)
+            ))
         })
     };
     let (of_lines, of_frames) = (kept(line)?, kept(frame)?);
@@ -224,46 +168,17 @@ pub fn last_whole<T: Real>(parameters: &RunParameters, context: &Context) -> Res
             kept_frames.push(picture);
         }
     }
-    let frames = kept_frames;
-    Ok(Some(Found { step, state, log: Log { lines, frames } }))
-}
-
-/// The latest snapshot or checkpoint that has a description: its step, directory and description.
-fn newest(parameters: &RunParameters) -> Result<Option<(u64, PathBuf, Value)>, Error> {
-    let read = |directory: &Path| {
-        let said = described::read(&directory.join(DESCRIPTION));
-        said.map_err(|error| resume(directory, format!("{error}; or remove the snapshot")))
-    };
-    let mut newest = None;
-    // Those of all runs that were made here, whenever these wrote some.
-    for step in snapshots_in(&parameters.out)?.into_iter().rev() {
-        let directory = directory(parameters, step);
-        if let Some(said) = read(&directory)? {
-            newest = Some((step, directory, said));
-            break;
-        }
-    }
-    let directory = checkpoint(parameters);
-    if let Some(said) = read(&directory)? {
-        let step = said["step"].as_u64();
-        let step = step.ok_or_else(|| resume(&directory, format!("{DESCRIPTION} has no step; remove it")))?;
-        if newest.as_ref().is_none_or(|(snapshot, ..)| *snapshot < step) {
-            newest = Some((step, directory, said));
-        }
-    }
-    Ok(newest)
+    Ok(Some(Last { step, state, log: Log { lines, frames: kept_frames } }))
 }
 
 /// The steps that directories of snapshots are named after, ascending.
-fn snapshots_in(out: &Path) -> Result<Vec<u64>, Error> {
-    let failed = |error: std::io::Error| resume(out, format!("its snapshots cannot be listed: {error}"));
-    let mut steps = Vec::new();
-    for entry in fs::read_dir(out).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        let step = name.to_str().and_then(|name| name.strip_prefix("snapshot_")?.parse::<u64>().ok());
+fn steps_of(states: &States) -> Result<Vec<u64>, Error> {
+    let step = |directory: PathBuf| {
+        let step = directory.file_name()?.to_str()?.rsplit('_').next()?.parse::<u64>().ok()?;
         // As this program writes it: no plus sign, no zeros before it.
-        steps.extend(step.filter(|step| name.to_str() == Some(&format!("snapshot_{step}"))));
-    }
+        (states.snapshot(step) == directory).then_some(step)
+    };
+    let mut steps: Vec<u64> = states.directories()?.into_iter().filter_map(step).collect();
     steps.sort_unstable();
     Ok(steps)
 }

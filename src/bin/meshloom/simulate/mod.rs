@@ -17,14 +17,16 @@ use meshloom::comm::Op;
 use meshloom::fft::Speeds;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
-use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation, SimulationError};
+use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
-use crate::checked_files::{check_directories, check_files};
+use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::failure::Failure;
 use crate::phases::Phases;
+use crate::resumable::asked_to_stop;
+use crate::run_directory::{self, check_command};
 use crate::terminal;
 use halos::Halos;
 use memory::Forecast;
@@ -48,7 +50,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
     let outputs = Outputs::paths(arguments.out());
     let files = check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
-    check_directories(snapshots::directories(&parameters))?;
+    outputs::states(&parameters.out).check_places(parameters.snapshots.iter().map(|epoch| &epoch.0))?;
+    check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
     let report = common.launch_together(&files, |context| simulate(context, &parameters, common))?;
     common.print(report)
@@ -89,8 +92,7 @@ fn simulate(
     let stop = StopRequests::new();
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
-    let directory = if context.comm.rank() == 0 { Some(Outputs::create(&parameters.out)?) } else { None };
-    context.comm.barrier()?;
+    let directory = outputs::states(&parameters.out).take_directory(&context.comm)?;
     let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
@@ -113,7 +115,7 @@ fn simulate(
             snapshots::write(&outputs, context, simulation, light_cone.as_ref(), moment)?;
             phases.done("output");
         }
-        if let Some(signal) = asked_to_stop(&stop, context)? {
+        if let Some(signal) = asked_to_stop(&stop, &context.comm)? {
             let state = simulation.phase_space(context)?;
             let state = state.each_ref();
             snapshots::write_checkpoint(&outputs, context, simulation, state, light_cone.as_ref(), reached)?;
@@ -163,7 +165,7 @@ fn finish(
         snapshots::write_checkpoint(outputs, context, simulation, state.each_ref(), light_cone, end)
     };
     let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
-        let check = |context: &Context, simulation: &Simulation| match asked_to_stop(stop, context)? {
+        let check = |context: &Context, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
             Some(signal) => Err(Ended::stopped(signal, simulation, end)),
             None => Ok(()),
         };
@@ -171,7 +173,7 @@ fn finish(
     };
     let report = snapshots::keeping(&mut (&mut *context, simulation), others, keep, write)?;
     if context.comm.rank() == 0 {
-        snapshots::remove_checkpoint(outputs);
+        outputs.states.remove_checkpoint();
     }
     Ok(report)
 }
@@ -214,7 +216,7 @@ fn write_results(
     check(context, simulation)?;
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs.publish(&comm, &outputs.path("run.json"), &report, files)?;
+    outputs.publish(&comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
     Ok(report)
 }
 
@@ -234,13 +236,6 @@ fn begin(
     };
     let light_cone = cone.zip(crossed).map(|(cone, crossed)| LightCone::resume(&config, cone, crossed)).transpose()?;
     Ok((Simulation::resume(context, config, step, &state)?, light_cone, Some(step)))
-}
-
-/// The signal that asks the run to stop at this moment, if one does on any rank. All ranks call it.
-fn asked_to_stop(stop: &StopRequests, context: &Context) -> Result<Option<u8>, Ended> {
-    let mut signal = [stop.signal() as u64];
-    context.comm.all_reduce(&mut signal, Op::Max).map_err(SimulationError::from)?;
-    Ok(Some(signal[0] as u8).filter(|signal| *signal > 0))
 }
 
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
@@ -275,7 +270,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
     context.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut object = json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "command": "simulate", "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
         "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
         "warnings": parameters.warnings,
@@ -285,7 +280,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
-        "bytes": { "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
     parameters.evolution.describe(&mut object);

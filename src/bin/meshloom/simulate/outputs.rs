@@ -1,30 +1,33 @@
 //! The files of a run.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Halofit, peculiar_velocity};
-use meshloom::io::{Column, IoError, OutputDir, Sealed, cleanup, csv_text, density_png_bytes, seal_whole};
-use meshloom::pm::{Config, Simulation, fingerprint};
+use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
+use meshloom::pm::{Config, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
 use super::options::Epoch;
 use super::parameters::{Hdf5, RunParameters, Velocities};
 use crate::described;
+use crate::resumable::{self, States};
+use crate::run_directory;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
     pub parameters: &'a RunParameters,
     /// [`RunParameters::object`].
     pub run: Value,
+    pub states: States,
 }
 
 /// Files that every run writes.
-const ALWAYS: [&str; 5] = ["run.json", "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
+const ALWAYS: [&str; 5] =
+    [run_directory::DESCRIPTION, "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
 
-/// Files that only some runs write, besides those of [`part`].
+/// Files that only some runs write, besides those of [`part`] and [`sphere_table`].
 const OPTIONAL: [&str; 11] = [
     "density.npy",
     "halos.npz",
@@ -50,8 +53,24 @@ fn sphere_table(name: &str) -> bool {
     name.starts_with("mass_function_") && name.ends_with(".csv")
 }
 
-/// The directory of the state of a run that was stopped between snapshots.
-pub const CHECKPOINT: &str = "checkpoint";
+/// Displacements of a state.
+pub const DISPLACEMENTS: &str = "displacements.npy";
+
+/// Whether a file of this name in the directory of a state is one that runs write there.
+pub fn of_state(name: &str) -> bool {
+    let written = ALWAYS[1..].iter().chain(&OPTIONAL).chain([&DISPLACEMENTS, &resumable::DESCRIPTION]);
+    written.into_iter().any(|written| *written == name) || part(name) || sphere_table(name)
+}
+
+/// The states of runs in `out`.
+pub fn states(out: &Path) -> States {
+    States::new(out, of_state, |why| SimulationError::Resume { why }.into())
+}
+
+/// Whether what a description says of its run is that of a simulation.
+fn is_ours(run: &Value) -> bool {
+    run["particles"].is_u64() && run["scheme"].is_string()
+}
 
 impl<'a> Outputs<'a> {
     /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
@@ -67,24 +86,12 @@ impl<'a> Outputs<'a> {
             let rows = config.rows(comm.size(), comm.rank())?;
             noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
         }
-        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint) })
+        Ok(Outputs { parameters, run: parameters.object(noise_fingerprint), states: states(&parameters.out) })
     }
 
     /// The paths of a run's files in `out`.
     pub fn paths(out: &Path) -> Vec<PathBuf> {
         ALWAYS.iter().chain(&OPTIONAL).map(|name| out.join(name)).collect()
-    }
-
-    /// Creates the directory of a run, and removes what killed runs have left there and in directories of snapshots.
-    pub fn create(out: &Path) -> Result<OutputDir, IoError> {
-        let directory = OutputDir::create(out)?;
-        for entry in fs::read_dir(directory.path()).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if name.as_encoded_bytes().starts_with(b"snapshot_") || name == CHECKPOINT {
-                cleanup::clear_leftovers(entry.path());
-            }
-        }
-        Ok(directory)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -96,16 +103,16 @@ impl<'a> Outputs<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// [`described::publish`] of this run's files, without those of other runs beside them.
+    /// Publishes files of this run with their description at `path`, without those of other runs beside them. All ranks call it.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        described::publish(comm, path, whole, files, |unfinished| self.clear(path, unfinished))
+        let is_other = |state: &Value| is_ours(&state["run"]) && state["run"] != self.run;
+        self.states.publish(comm, path, whole, files, is_other, |unfinished| self.clear(path, unfinished))
     }
 
     /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
     /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing.
     /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
-        let is_ours = |older: &Value| older["particles"].is_u64() && older["scheme"].is_string();
         let older = described::read(path).ok().flatten();
         let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
         let runs: Vec<&Value> = runs.filter(|run| is_ours(run)).collect();
@@ -123,15 +130,7 @@ impl<'a> Outputs<'a> {
                 || halos && of_halos
         };
         described::remove(path)?;
-        let Some(directory) = path.parent() else { return Ok(()) };
-        let failed = |source| IoError::Read { path: directory.into(), source };
-        for entry in fs::read_dir(directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.file_name().to_str().is_some_and(outdated) {
-                described::remove(&entry.path())?;
-            }
-        }
-        Ok(())
+        path.parent().map_or(Ok(()), |directory| described::remove_files(directory, outdated))
     }
 
     /// Writes the particles in HDF5, with `--hdf5`.

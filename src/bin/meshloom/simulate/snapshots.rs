@@ -1,19 +1,18 @@
 //! Snapshots of a run, the checkpoint of one that was stopped, and resuming from the last of them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirEntry};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::io::{IoError, NpyFile, OutputDir, Sealed, printable_path};
+use meshloom::io::{NpyFile, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::halos::Halos;
-use super::outputs::{CHECKPOINT, Outputs};
-use super::parameters::{RunParameters, Velocities};
-use crate::described::{self, difference};
+use super::outputs::{DISPLACEMENTS, Outputs};
+use super::parameters::Velocities;
+use crate::described::difference;
+use crate::resumable::DESCRIPTION;
 
 /// Displacements and momenta by axis.
 pub type State = [[Vec<f32>; 3]; 2];
@@ -24,14 +23,11 @@ type StateOf<'a> = [&'a [Vec<f32>; 3]; 2];
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
-    ["displacements.npy", if peculiar { "momenta.npy" } else { "velocities.npy" }]
+    [DISPLACEMENTS, if peculiar { "momenta.npy" } else { "velocities.npy" }]
 }
 
 /// The particles that have crossed the light cone so far, where the run has one.
 const CROSSED: &str = "light_cone.npy";
-
-/// The description of a snapshot, which is written last: a snapshot that has it is whole.
-const DESCRIPTION: &str = "snapshot.json";
 
 fn resume(why: String) -> Error {
     SimulationError::Resume { why }.into()
@@ -76,7 +72,7 @@ pub fn write(
     if resumed {
         // All ranks must agree, since they write together: rank 0 decides.
         let mut there: Vec<u64> =
-            names.iter().map(|name| u64::from(directory(outputs, name).join(DESCRIPTION).exists())).collect();
+            names.iter().map(|name| u64::from(outputs.states.snapshot(name).join(DESCRIPTION).exists())).collect();
         context.comm.broadcast(0, &mut there)?;
         let mut there = there.into_iter();
         names.retain(|_| there.next() == Some(0));
@@ -99,10 +95,10 @@ pub fn write(
     }
     let comm = context.comm.clone();
     for name in names {
-        let directory = directory(outputs, name);
+        let directory = outputs.states.snapshot(name);
         let place =
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
-        let made = place.create(context)?;
+        let made = outputs.states.make(&comm, &directory)?;
         let spectrum = outputs.spectrum(context, simulation, &directory)?;
         place.write(context, simulation, state.each_ref(), |files| {
             files.push(simulation.seal_points(&directory.join("positions.npy"), &positions)?);
@@ -131,9 +127,9 @@ pub fn write_checkpoint(
     reached: Reached,
 ) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
-    let directory = outputs.path(CHECKPOINT);
+    let directory = outputs.states.checkpoint();
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
-    let made = place.create(context)?;
+    let made = outputs.states.make(&context.comm, &directory)?;
     place.write(context, simulation, state, |_| Ok(()))?;
     drop(made);
     Ok(())
@@ -157,16 +153,6 @@ pub fn keeping<C, T, E: From<Error>>(
     })
 }
 
-/// Removes the checkpoint of a run that has ended, as far as it can be removed.
-pub fn remove_checkpoint(outputs: &Outputs) {
-    let directory = outputs.path(CHECKPOINT);
-    // The description first: what is left without it is no checkpoint.
-    for name in [DESCRIPTION].into_iter().chain(state_files(outputs)).chain([CROSSED]) {
-        let _ = fs::remove_file(directory.join(name));
-    }
-    let _ = fs::remove_dir(directory);
-}
-
 /// Where a state is written, and of which moment.
 struct StatePlace<'a> {
     outputs: &'a Outputs<'a>,
@@ -177,13 +163,6 @@ struct StatePlace<'a> {
 }
 
 impl StatePlace<'_> {
-    /// Makes the directory, which stays where something is in it when rank 0 drops what it gets. All ranks call it.
-    fn create(&self, context: &Context) -> Result<Option<OutputDir>, Error> {
-        let made = if context.comm.rank() == 0 { Some(OutputDir::create(self.directory)?) } else { None };
-        context.comm.barrier()?;
-        Ok(made)
-    }
-
     /// Writes the state with its description, and the files that `more` adds. All ranks call it.
     fn write(
         &self,
@@ -207,21 +186,6 @@ impl StatePlace<'_> {
     }
 }
 
-fn directory(outputs: &Outputs, name: &str) -> PathBuf {
-    outputs.path(&in_out(name))
-}
-
-/// The name of the directory of a snapshot.
-fn in_out(name: &str) -> String {
-    format!("snapshot_{name}")
-}
-
-/// The directories that a run may write its state to.
-pub fn directories(parameters: &RunParameters) -> impl Iterator<Item = PathBuf> {
-    let snapshots = parameters.snapshots.iter().map(|epoch| in_out(&epoch.0));
-    snapshots.chain([CHECKPOINT.into()]).map(|name| parameters.out.join(name))
-}
-
 /// What a run is resumed from.
 pub struct LastWhole {
     pub step: usize,
@@ -235,17 +199,15 @@ pub struct LastWhole {
 /// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
 /// run would overwrite good files.
 pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<LastWhole>, Error> {
-    let found = newest(outputs)?;
-    let at = [found.as_ref().map_or(0.0, |(a, ..)| *a).to_bits()];
-    let all = context.comm.all_gather(&at)?;
-    if let Some(other) = all.iter().position(|there| *there != all[0]) {
-        let out = outputs.path("");
-        let why = format!("rank {other} finds another last snapshot than rank 0; all ranks must see the same files");
-        return Err(resume(format!("{}: {why}", printable_path(&out))));
-    }
-    let Some((a, directory, mut said)) = found else {
+    let mut epochs: Vec<_> = outputs.epochs().collect();
+    epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    // The bits of positive numbers grow as these do.
+    let snapshots = epochs.into_iter().map(|epoch| (epoch.value().to_bits(), outputs.states.snapshot(&epoch.0)));
+    let found = outputs.states.newest(&context.comm, snapshots, ("a", |a| a.as_f64().map(f64::to_bits)))?;
+    let Some(mut found) = found else {
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
-        return match any_snapshot(&outputs.path(""))? {
+        let whole = |directory: &PathBuf| directory.join(DESCRIPTION).is_file();
+        return match outputs.states.directories()?.into_iter().find(whole) {
             Some(other) => Err(resume(format!(
                 "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
                 printable_path(&other)
@@ -253,84 +215,38 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
             None => Ok(None),
         };
     };
-    let bad = |why: String| resume(format!("{}: {why}", printable_path(&directory)));
-    let marks = said["fingerprints"].take();
+    let a = f64::from_bits(found.moment);
+    let marks = found.said["fingerprints"].take();
     // The linking length may be another now.
-    said["halos"].take();
-    let step = config.step_at(a)?.ok_or_else(|| bad("this run has no step there".into()))?;
+    found.said["halos"].take();
+    let step = config.step_at(a)?.ok_or_else(|| found.bad("this run has no step there"))?;
     let mut wanted = describe(outputs, a, step);
     (wanted["fingerprints"], wanted["halos"]) = (Value::Null, Value::Null);
-    if let Some((name, theirs, ours)) = difference(&said["run"], &wanted["run"])
-        && !name.is_empty()
-    {
-        return Err(bad(format!(
-            "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
-        )));
-    }
-    if let Some((name, theirs, ours)) = difference(&said, &wanted) {
-        return Err(bad(format!(
+    found.check_run(&found.said["run"], &wanted["run"])?;
+    if let Some((name, theirs, ours)) = difference(&found.said, &wanted) {
+        return Err(found.bad(format!(
             "{DESCRIPTION} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
         )));
     }
     let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
-        let file = NpyFile::open(directory.join(name))?;
+        let file = NpyFile::open(found.directory.join(name))?;
         Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
     };
-    let read = |name: &str| read(name).map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")));
+    let read = |name: &str| read(name).map_err(|error| found.damaged(error));
     let [displacements, momenta] = state_files(outputs);
     let state = [read(displacements)?, read(momenta)?];
     let crossed = match outputs.parameters.light_cone {
         Some(_) => Some(
-            ConeParticles::read(&context.comm, &directory.join(CROSSED))
-                .map_err(|e| bad(format!("it is damaged; remove the snapshot ({e})")))?,
+            ConeParticles::read(&context.comm, &found.directory.join(CROSSED)).map_err(|error| found.damaged(error))?,
         ),
         None => None,
     };
     let have = fingerprints(context, outputs, config, state.each_ref(), crossed.as_ref())?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
-        return Err(bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
+        return Err(found.bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));
     }
     Ok(Some(LastWhole { step, state, crossed }))
-}
-
-/// A whole snapshot in the directory of a run, whatever its moment: the first by name.
-fn any_snapshot(out: &Path) -> Result<Option<PathBuf>, Error> {
-    let entries = match out.read_dir() {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(IoError::Read { path: out.into(), source }.into()),
-    };
-    let is_snapshot = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(&in_out(""));
-    let directories = entries.filter_map(Result::ok).filter(is_snapshot).map(|entry| entry.path());
-    Ok(directories.filter(|directory| directory.join(DESCRIPTION).is_file()).min())
-}
-
-/// The latest snapshot or checkpoint that has a description: its scale factor, directory and description.
-fn newest(outputs: &Outputs) -> Result<Option<(f64, PathBuf, Value)>, Error> {
-    let read = |directory: &Path| {
-        let said = described::read(&directory.join(DESCRIPTION));
-        said.map_err(|error| resume(format!("{error}; or remove the snapshot")))
-    };
-    let mut epochs: Vec<_> = outputs.epochs().collect();
-    epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
-    let mut newest = None;
-    for epoch in epochs {
-        let directory = directory(outputs, &epoch.0);
-        if let Some(said) = read(&directory)? {
-            newest = Some((epoch.value(), directory, said));
-            break;
-        }
-    }
-    let directory = outputs.path(CHECKPOINT);
-    if let Some(said) = read(&directory)? {
-        let why = || resume(format!("{}: {DESCRIPTION} has no scale factor a; remove it", printable_path(&directory)));
-        let a = said["a"].as_f64().ok_or_else(why)?;
-        if newest.as_ref().is_none_or(|(snapshot, ..)| *snapshot < a) {
-            newest = Some((a, directory, said));
-        }
-    }
-    Ok(newest)
 }
 
 #[cfg(test)]

@@ -1,0 +1,234 @@
+//! States that a run is resumed from: snapshots and a checkpoint, each a directory in the run's own, and whole when it has its description.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use meshloom::Error;
+use meshloom::comm::{Communicator, Op};
+use meshloom::io::cleanup::{self, StopRequests};
+use meshloom::io::{IoError, OutputDir, Sealed, printable_path};
+use serde_json::Value;
+
+use crate::described::{self, difference};
+use crate::run_directory;
+
+/// The description of a state, which is written last.
+pub const DESCRIPTION: &str = "snapshot.json";
+
+/// The directory of the state of a run that was stopped between snapshots.
+const CHECKPOINT: &str = "checkpoint";
+
+/// What the names of directories of snapshots begin with.
+const SNAPSHOT: &str = "snapshot_";
+
+/// The states of a run.
+pub struct States {
+    out: PathBuf,
+    /// Files that the command writes into their directories, by name.
+    is_file: fn(&str) -> bool,
+    /// The error of a run that cannot be resumed.
+    refuse: fn(String) -> Error,
+    /// Whether those of other runs are gone.
+    cleared: Cell<bool>,
+}
+
+impl States {
+    /// In the output directory `out`.
+    pub fn new(out: &Path, is_file: fn(&str) -> bool, refuse: fn(String) -> Error) -> Self {
+        States { out: out.into(), is_file, refuse, cleared: Cell::new(false) }
+    }
+
+    /// The directory of a snapshot by its name.
+    pub fn snapshot(&self, name: impl Display) -> PathBuf {
+        self.out.join(format!("{SNAPSHOT}{name}"))
+    }
+
+    /// The directory of the checkpoint.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.out.join(CHECKPOINT)
+    }
+
+    /// Checks, before a run with these snapshots, that nothing else has the name of a directory of theirs or of the checkpoint, and no directory that of a file
+    /// there or in the run's own.
+    ///
+    /// # Errors
+    /// [`IoError::NotADirectory`] and [`IoError::NotAFile`].
+    pub fn check_places(&self, snapshots: impl Iterator<Item = impl Display>) -> Result<(), IoError> {
+        let states = snapshots.map(|name| self.snapshot(name)).chain([self.checkpoint()]);
+        for path in states.chain([self.out.clone()]).filter(|path| path.exists()) {
+            if !path.is_dir() {
+                return Err(IoError::NotADirectory { path });
+            }
+            // What cannot be listed is left to whoever writes there.
+            for entry in path.read_dir().into_iter().flatten().flatten() {
+                if entry.file_name().to_str().is_some_and(self.is_file) && entry.path().is_dir() {
+                    return Err(IoError::NotAFile { path: entry.path() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the run's directory ([`run_directory::take`]), and removes what killed runs have left there and in directories of states. All ranks call it.
+    pub fn take_directory(&self, comm: &Communicator) -> Result<Option<OutputDir>, Error> {
+        let taken = run_directory::take(comm, &self.out)?;
+        if taken.is_some() {
+            self.directories()?.iter().for_each(cleanup::clear_leftovers);
+        }
+        Ok(taken)
+    }
+
+    /// Makes the directory of a state, which stays where something is in it when rank 0 drops what it gets. All ranks call it.
+    pub fn make(&self, comm: &Communicator, directory: &Path) -> Result<Option<OutputDir>, Error> {
+        let made = if comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
+        comm.barrier()?;
+        Ok(made)
+    }
+
+    /// Directories of states, whole ones and others, by name.
+    pub fn directories(&self) -> Result<Vec<PathBuf>, IoError> {
+        let failed = |source| IoError::Read { path: self.out.clone(), source };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.out).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let is_state = name == CHECKPOINT || name.as_encoded_bytes().starts_with(SNAPSHOT.as_bytes());
+            if is_state && entry.path().is_dir() {
+                found.push(entry.path());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The last state by the moment that it is of, a number that grows: the first of `snapshots`, which come latest first, that has a description, or the
+    /// checkpoint where that is later, by what its description has as `key`. All ranks call it and must find the same.
+    pub fn newest(
+        &self,
+        comm: &Communicator,
+        snapshots: impl IntoIterator<Item = (u64, PathBuf)>,
+        (key, moment): (&str, fn(&Value) -> Option<u64>),
+    ) -> Result<Option<Found>, Error> {
+        let read = |moment: u64, directory: PathBuf| -> Result<Option<Found>, Error> {
+            let said = described::read(&directory.join(DESCRIPTION));
+            let said = said.map_err(|error| (self.refuse)(format!("{error}; or remove the snapshot")))?;
+            Ok(said.map(|said| Found { moment, directory, said, refuse: self.refuse }))
+        };
+        let mut newest = None;
+        for (moment, directory) in snapshots {
+            newest = read(moment, directory)?;
+            if newest.is_some() {
+                break;
+            }
+        }
+        if let Some(mut checkpoint) = read(0, self.checkpoint())? {
+            let said = moment(&checkpoint.said[key]);
+            checkpoint.moment = said.ok_or_else(|| checkpoint.bad(format!("{DESCRIPTION} has no {key}; remove it")))?;
+            if newest.as_ref().is_none_or(|snapshot| snapshot.moment < checkpoint.moment) {
+                newest = Some(checkpoint);
+            }
+        }
+        match comm.first_to_differ(newest.as_ref().map_or(u64::MAX, |found| found.moment))? {
+            Some(other) => Err((self.refuse)(format!(
+                "{}: rank {other} finds another last snapshot than rank 0; all ranks must see the same files",
+                printable_path(&self.out)
+            ))),
+            None => Ok(newest),
+        }
+    }
+
+    /// [`described::publish`] of files with their description at `path`. Before this run's first the states of others go, as `is_other` tells by their
+    /// descriptions, and `clear` removes what is not to stand beside these files. All ranks call it.
+    pub fn publish(
+        &self,
+        comm: &Communicator,
+        path: &Path,
+        whole: &Value,
+        files: Vec<Sealed>,
+        is_other: impl Fn(&Value) -> bool,
+        clear: impl FnOnce(bool) -> Result<(), IoError>,
+    ) -> Result<(), Error> {
+        described::publish(comm, path, whole, files, |unfinished| {
+            if !self.cleared.replace(true) {
+                self.clear(path.parent(), is_other)?;
+            }
+            clear(unfinished)
+        })
+    }
+
+    /// Removes states of other runs, and those that a killed run has not finished, but for the one in `kept`, which is being written: they would pass for this
+    /// run's, and `--resume` would find them in place of its own. What is not one of `is_file` stays, with its directory.
+    fn clear(&self, kept: Option<&Path>, is_other: impl Fn(&Value) -> bool) -> Result<(), IoError> {
+        for directory in self.directories()?.into_iter().filter(|directory| Some(directory.as_path()) != kept) {
+            let path = directory.join(DESCRIPTION);
+            let said = described::read(&path).ok().flatten().unwrap_or_default();
+            if is_other(&said) || described::is_unfinished(&path) {
+                self.remove(&directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the checkpoint of a run that has ended, as far as it can be removed.
+    pub fn remove_checkpoint(&self) {
+        let checkpoint = self.checkpoint();
+        if checkpoint.is_dir()
+            && let Err(error) = self.remove(&checkpoint)
+        {
+            tracing::debug!(%error, "a checkpoint stays");
+        }
+    }
+
+    /// Removes the files of a state, and its directory where nothing else is in it.
+    fn remove(&self, directory: &Path) -> Result<(), IoError> {
+        // The description first: what is left without it is no state.
+        let path = directory.join(DESCRIPTION);
+        described::remove(&path)?;
+        described::remove_files(directory, self.is_file)?;
+        described::remove(&described::mark(&path))?;
+        // Unless something of the user's is in it.
+        let _ = fs::remove_dir(directory);
+        Ok(())
+    }
+}
+
+/// A state that was found.
+pub struct Found {
+    /// The moment that it is of.
+    pub moment: u64,
+    pub directory: PathBuf,
+    /// Its description.
+    pub said: Value,
+    refuse: fn(String) -> Error,
+}
+
+impl Found {
+    /// The error of a run that cannot be resumed from it.
+    pub fn bad(&self, why: impl Display) -> Error {
+        (self.refuse)(format!("{}: {why}", printable_path(&self.directory)))
+    }
+
+    /// The error where it is not what was written.
+    pub fn damaged(&self, why: impl Display) -> Error {
+        self.bad(format!("it is damaged; remove the snapshot ({why})"))
+    }
+
+    /// Checks that what its description says of its run, `theirs`, is what this run says.
+    pub fn check_run(&self, theirs: &Value, ours: &Value) -> Result<(), Error> {
+        match difference(theirs, ours) {
+            Some((name, theirs, ours)) if !name.is_empty() => Err(self.bad(format!(
+                "it belongs to a run with {name} = {theirs}, but this one has {ours}; use the same parameters or another --out"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The signal that asks a run to stop at this moment, if one does on any rank. All ranks call it.
+pub fn asked_to_stop(stop: &StopRequests, comm: &Communicator) -> Result<Option<u8>, Error> {
+    let mut signal = [stop.signal() as u64];
+    comm.all_reduce(&mut signal, Op::Max)?;
+    Ok(Some(signal[0] as u8).filter(|signal| *signal > 0))
+}
