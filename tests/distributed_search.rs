@@ -280,7 +280,7 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
 }
 
 /// Ghosts of one point a rank, with radii and domains of each rank's own: what all ranks say.
-fn ghosts_within(radii: [f32; 2], sides: [f32; 2]) -> Vec<String> {
+fn ghosts_within(radii: [f32; 2], sides: [f64; 2]) -> Vec<String> {
     let errors = run_threads(2, |comm| {
         let rank = comm.rank();
         let mut context = Context::new(comm, Gpu::open(&Options::from_env()?, 0)?)?;

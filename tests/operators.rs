@@ -761,12 +761,8 @@ fn random_fields_are_the_same_on_all_grids() {
             }
             let [_, rows, columns] = layout.shape();
             for (i, j, k) in places(&layout.own) {
-                let own = [i, j, k]
-                    .iter()
-                    .zip(&layout.own)
-                    .zip(layout.ghosts)
-                    .map(|((at, own), [below, _])| at - own.start + below);
-                let own: Vec<u64> = own.collect();
+                let global = [i, j, k];
+                let own = [0, 1, 2].map(|a| global[a] - layout.own[a].start + layout.ghosts[a][0]);
                 let at = (own[0] * rows + own[1]) * columns + own[2];
                 fields[1][((i * 5 + j) * 6 + k) as usize] = all[1][at as usize];
             }
