@@ -10,7 +10,7 @@
 //! ```
 
 use meshloom::exchange::GridComms;
-use meshloom::exchange::ghost_cells::{Cells, GhostCells};
+use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::{Kernel, KernelSource, Options};
 use meshloom::grid::{GhostPlan, Grid, extent};
 use meshloom::{Error, Launch, launch};
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
         // This rank's cells, with ghost cells one wide on all sides: copies of its neighbours'.
         let (rank, grid) = (context.comm.rank(), Grid::auto(shape, context.comm.size()));
-        let plan = GhostPlan::new(shape, grid, rank, [[1, 1], [1, 1], [0, 0]], [true; 3]);
+        let plan = GhostPlan::new(shape, grid, rank, [[1, 1], [1, 1], [0, 0]], [true; 3])?;
         let (ghosts, mut comms) = (GhostCells::new(plan), GridComms::new(&context.comm, grid)?);
         let (layout, [rows, columns, _]) = (ghosts.layout(), extent(&ghosts.layout().own));
         let (first, row, field) = (layout.offset(), layout.strides()[0], layout.len());
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let [cells, columns, first, row, field] = [rows * columns, columns, first, row, field].map(|n| n as u32);
         let params = GrayScott { cells, columns, first, row, field };
         for _ in 0..steps {
-            ghosts.exchange(&mut context.recorder, &mut comms, &now, Cells::Float)?;
+            ghosts.exchange(&mut context.recorder, &mut comms, &now)?;
             context.recorder.each(&step, &[now.raw(), next.raw()], &params, cells.into())?;
             std::mem::swap(&mut now, &mut next);
         }

@@ -99,6 +99,7 @@ impl From<TransformError> for Error {
 impl From<MeshError> for Error {
     fn from(error: MeshError) -> Self {
         match error {
+            MeshError::Layout(error) => Error::Layout(error),
             MeshError::Device(error) => Error::Device(error),
             MeshError::Comm(error) => Error::Comm(error),
             error => Error::Mesh(error),

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use meshloom::comm::{CommError, Communicator, Op, mpi_launched, run_mpi};
+use meshloom::exchange::{Exchange, ExchangeError};
+use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::grid::{Transfer, Transfers};
 use mpi::ffi;
 use mpi::topology::Communicator as _;
 
@@ -111,6 +114,19 @@ const CASES: &[Case] = &[
         inner: Inner::Run(|comm| if comm.rank() == 2 { comm.barrier() } else { comm.all_reduce(&mut [0f32], Op::Sum) }),
         outcome: Outcome::Fails("but rank 2 called barrier"),
     },
+    // Of as many bytes, copied behind what the exchange is and following it.
+    Case {
+        name: "a_short_exchange_of_something_else",
+        ranks: &[2],
+        inner: Inner::Run(|comm| other_exchanges(comm, 5)),
+        outcome: Outcome::Fails("rank 1 called exchange of f32"),
+    },
+    Case {
+        name: "a_long_exchange_of_something_else",
+        ranks: &[2],
+        inner: Inner::Run(|comm| other_exchanges(comm, 50_000)),
+        outcome: Outcome::Fails("rank 1 called exchange of f32"),
+    },
     // The longer message is cut off by MPI; its head must be there all the same.
     Case {
         name: "a_mismatch_of_lengths",
@@ -204,6 +220,25 @@ const CASES: &[Case] = &[
     Case { name: "run_in_a_callers_mpi", ranks: &[2], inner: Inner::Raw(runs_in_callers), outcome: Outcome::Passes },
     Case { name: "without_mpi", ranks: &[1], inner: Inner::Raw(without_mpi), outcome: Outcome::Passes },
 ];
+
+/// Rank 0 exchanges whole numbers where rank 1 exchanges floats.
+fn other_exchanges(comm: &Communicator, len: u64) -> Result<(), CommError> {
+    let run = || -> Result<(), ExchangeError> {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
+        let (from, to) = (gpu.array::<u32>("from", len)?, gpu.array::<u32>("to", len)?);
+        let part = Transfer { peer: 1 - comm.rank(), start: 0, len };
+        let transfers = Transfers { send: vec![part], receive: vec![part] };
+        match comm.rank() {
+            0 => exchange.run(&mut recorder, &transfers, &from, &to),
+            _ => exchange.run(&mut recorder, &transfers, &from.cast::<f32>()?, &to.cast::<f32>()?),
+        }
+    };
+    run().map_err(|error| match error {
+        ExchangeError::Comm(error) => error,
+        error => panic!("{error}"),
+    })
+}
 
 fn all_collectives(comm: &Communicator) -> Result<(), CommError> {
     assert_eq!(mpi_launched(), comm.size() > 1);

@@ -13,7 +13,7 @@ use meshloom::points::neighbors::{
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
-use meshloom::points::{Cloud, Curve, Domain};
+use meshloom::points::{Cloud, Curve, Domain, Frame};
 use meshloom::{Context, Error};
 
 /// How the input is shared out.
@@ -277,4 +277,35 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
         Ok::<_, Error>(())
     })
     .unwrap();
+}
+
+/// Ghosts of one point a rank, with radii and domains of each rank's own: what all ranks say.
+fn ghosts_within(radii: [f32; 2], sides: [f64; 2]) -> Vec<String> {
+    let errors = run_threads(2, |comm| {
+        let rank = comm.rank();
+        let mut context = Context::new(comm, Gpu::open(&Options::from_env()?, 0)?)?;
+        let domain = Domain::new(&[sides[rank]; 2])?;
+        let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 2])?;
+        let frame = Frame::new(&domain, None);
+        let tree = Builder::new(&context.gpu).build(&mut context.recorder, &cloud, &frame)?;
+        let found = Ghosts::within(&mut context, &tree, radii[rank]);
+        Ok::<_, Error>(found.err().map_or(String::new(), |error| error.to_string()))
+    });
+    errors.unwrap()
+}
+
+#[test]
+fn ranks_ask_for_ghosts_within_one_radius_of_one_domain() {
+    assert!(ghosts_within([0.5, 0.5], [1.0; 2]).iter().all(String::is_empty));
+    for bad in [f32::NAN, -0.1, f32::INFINITY] {
+        for text in ghosts_within([0.5, bad], [1.0; 2]) {
+            assert!(text.contains(&format!("the radius {bad} of rank 1")), "{text}");
+        }
+    }
+    for text in ghosts_within([0.5, 0.25], [1.0; 2]) {
+        assert!(text.contains("called Ghosts::within 0.5") && text.contains("called Ghosts::within 0.25"), "{text}");
+    }
+    for text in ghosts_within([0.5; 2], [1.0, 2.0]) {
+        assert!(text.matches("Ghosts::within 0.5 in a domain and frame of number").count() == 2, "{text}");
+    }
 }

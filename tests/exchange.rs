@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use meshloom::comm::{Communicator, Failure, run_threads};
+use meshloom::comm::{CommError, Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
@@ -164,6 +164,56 @@ fn an_error_on_one_rank_is_typed_and_ends_all() {
                     matches!(error.failure, Failure::Error(ExchangeError::Device(DeviceError::Misuse { .. }))),
                     "{error}"
                 );
+            }
+        }
+    }
+}
+
+/// Of as many bytes, copied behind what the exchange is and following it: elements of another type, chunks and forms of values.
+#[test]
+fn ranks_that_start_other_exchanges_are_told_what_both_are() {
+    for options in devices() {
+        for len in [5, 50_000] {
+            let outcome =
+                |start: &(
+                      dyn Fn(Exchange, usize, &mut Recorder, &Transfers, [&Array<u32>; 2]) -> Result<(), ExchangeError>
+                          + Sync
+                  )| {
+                    let errors = Mutex::new(Vec::new());
+                    let failed = run_threads(2, |comm| {
+                        let mut recorder = Recorder::new(&Gpu::open(&options, 0)?)?;
+                        let arrays = MAPPED.map(|memory| recorder.gpu().array_in::<u32>("array", len, memory));
+                        let [outgoing, incoming] = arrays;
+                        let part = Transfer { peer: 1 - comm.rank(), start: 0, len };
+                        let transfers = Transfers { send: vec![part], receive: vec![part] };
+                        let arrays = [&outgoing?, &incoming?];
+                        let found = start(Exchange::new(comm.clone()), comm.rank(), &mut recorder, &transfers, arrays);
+                        let text = found.as_ref().expect_err("ranks start other exchanges").to_string();
+                        errors.lock().unwrap().push(text);
+                        found
+                    });
+                    let Failure::Error(ExchangeError::Comm(CommError::Mismatch { .. })) = failed.unwrap_err().failure
+                    else {
+                        panic!("{errors:?}")
+                    };
+                    errors.into_inner().unwrap()
+                };
+            let said = outcome(&|mut exchange, rank, recorder, transfers, [from, to]| match rank {
+                0 => exchange.run(recorder, transfers, from, to),
+                _ => exchange.run(recorder, transfers, &from.cast::<f32>()?, &to.cast::<f32>()?),
+            });
+            for text in said {
+                assert!(text.contains("called exchange of u32") && text.contains("called exchange of f32"), "{text}");
+            }
+            for text in outcome(&|exchange, rank, recorder, transfers, [from, to]| {
+                exchange.with_chunks([1 << 20, 1 << 21][rank], 2).run(recorder, transfers, from, to)
+            }) {
+                assert!(text.matches("exchange of u32 with settings").count() == 2, "{text}");
+            }
+            for text in outcome(&|exchange, rank, recorder, transfers, [from, to]| {
+                exchange.with_wire([Wire::Exact, Wire::Block16][rank]).run(recorder, transfers, from, to)
+            }) {
+                assert!(text.matches("exchange of u32 with settings").count() == 2, "{text}");
             }
         }
     }

@@ -9,7 +9,8 @@ mod fourier;
 use std::f64::consts::PI;
 
 use fourier::*;
-use meshloom::comm::Communicator;
+use meshloom::Error;
+use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
     FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Value,
@@ -121,6 +122,34 @@ fn every_grid_gives_the_same_bits() {
         same_as_alone::<[f32; 2]>(&complex(shape), &setups[..8], "complex");
         same_as_alone::<[f32; 2]>(&complex(shape), &[ghosts], "complex with ghosts");
     }
+}
+
+/// On two slabs, between which as much is exchanged whatever they do.
+#[test]
+fn ranks_that_transform_in_another_direction_or_order_are_told() {
+    let spec = complex([8; 3]);
+    let said = |specs: [&Spec; 2], inverse: [bool; 2]| {
+        let error = run_threads(2, |comm| {
+            let (rank, gpu) = (comm.rank(), Gpu::open(&Options::from_env()?, 0)?);
+            let mut comms = GridComms::new(&comm, Grid::new([2, 1], 2)?)?;
+            let (tuning, callbacks) = (TransformTuning::of(&gpu), TransformCallbacks::default());
+            let transform = Transform::<[f32; 2]>::with(&gpu, specs[rank], comms.grid(), rank, &tuning, &callbacks)?;
+            let (mut recorder, layout) = (Recorder::new(&gpu)?, transform.field_layout());
+            let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
+            match inverse[rank] {
+                true => transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?,
+                false => transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?,
+            }
+            Ok::<_, Error>(())
+        });
+        error.expect_err("ranks do other things").to_string()
+    };
+    let text = said([&spec; 2], [false, true]);
+    for direction in ["called Transform::forward of 8x8x8 Complex", "called Transform::inverse of 8x8x8 Complex"] {
+        assert!(text.contains(direction), "{text}");
+    }
+    let text = said([&spec, &spec.clone().norm(Norm::Ortho)], [true, true]);
+    assert_eq!(text.matches("Transform::inverse of 8x8x8 Complex Single with settings").count(), 2, "{text}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! GhostCells exchange and reduction on devices, over ranks that are threads: exact values, poisoned ghosts, adjointness.
 
+use std::fmt::Debug;
+
 use meshloom::comm::run_threads;
-use meshloom::exchange::ghost_cells::{Cells, GhostCells};
+use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::exchange::{ExchangeError, GridComms};
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{DeviceElement, DeviceError, Element, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, GhostPlan, Grid};
 
 /// Cells of a layout with the mesh cell that each stands for, unwrapped.
@@ -63,7 +65,8 @@ fn on_ranks(
                 let grid = Grid::new(case.parts, ranks).unwrap();
                 let mut recorder = Recorder::new(&gpu)?;
                 let mut lines = GridComms::new(&comm, grid)?.with_chunks(case.chunk, 3);
-                let halo = GhostCells::new(GhostPlan::new(case.shape, grid, comm.rank(), case.halo, [true; 3]));
+                let halo =
+                    GhostCells::new(GhostPlan::new(case.shape, grid, comm.rank(), case.halo, [true; 3]).unwrap());
                 body(case, &mut recorder, &mut lines, &halo, comm.rank())
             });
             check(case, results.unwrap());
@@ -71,22 +74,91 @@ fn on_ranks(
     }
 }
 
+/// A cell of some type, made of a whole number below 2^16.
+trait Cell: DeviceElement + PartialEq + Debug {
+    fn of(n: u64) -> Self;
+}
+
+macro_rules! cells {
+    ($($cell:ty: $n:ident $value:expr;)*) => {$(
+        impl Cell for $cell {
+            fn of($n: u64) -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+cells! {
+    f32: n n as f32;
+    u32: n n as u32;
+    i32: n -(n as i32);
+    [f32; 2]: n [n as f32, -2.0 * n as f32];
+    f64: n n as f64 * (1.0 + 2f64.powi(-30));
+    [f64; 2]: n [n as f64, n as f64 * (1.0 + 2f64.powi(-30))];
+}
+
+/// Whether a device can add such elements.
+fn adds<T: Cell>(recorder: &Recorder) -> bool {
+    recorder.gpu().capabilities().f64 || ![Element::F64, Element::Complex64].contains(&T::ELEMENT)
+}
+
+/// Exchanges two fields, of whose ghosts nothing is known, and adds two, whatever a cell is.
+fn both_ways<T: Cell>(
+    case: &Case,
+    recorder: &mut Recorder,
+    lines: &mut GridComms,
+    halo: &GhostCells,
+) -> Result<(), ExchangeError> {
+    let (layout, ranks) = (halo.layout(), case.parts[0] * case.parts[1]);
+    let at = cells(layout);
+    let field = |recorder: &mut Recorder, cell: &dyn Fn([i64; 3], u64) -> T| {
+        let values: Vec<T> =
+            (0..2).flat_map(|n| at.iter().map(move |&at| (at, n))).map(|(at, n)| cell(at, n)).collect();
+        let field = recorder.gpu().array::<T>("field", values.len() as u64)?;
+        recorder.upload(&field, 0, &values)?;
+        Ok::<_, ExchangeError>(field)
+    };
+    let number = |at: [i64; 3], field: u64| 1 + 1000 * field + index(case.shape, at);
+    let start = field(recorder, &|at, n| if owned(layout, at) { T::of(number(at, n)) } else { T::of(50_000) })?;
+    halo.exchange(recorder, lines, &start)?;
+    let after = recorder.download(&start, 0, start.len())?;
+    for (place, got) in after.into_iter().enumerate() {
+        assert_eq!(got, T::of(number(at[place % at.len()], (place / at.len()) as u64)), "{:?} {place}", T::ELEMENT);
+    }
+
+    let given = field(recorder, &|at, n| T::of(number(at, n)))?;
+    let added = halo.reduce(recorder, lines, &given);
+    if !adds::<T>(recorder) {
+        assert!(matches!(added, Err(ExchangeError::Device(DeviceError::Misuse { .. }))), "{added:?}");
+        return Ok(());
+    }
+    added?;
+    let after = recorder.download(&given, 0, given.len())?;
+    let grid = Grid::new(case.parts, ranks).unwrap();
+    let all = (0..ranks).flat_map(|rank| cells(&FieldLayout::new(grid.part(case.shape, rank), case.halo)));
+    let mut copies = vec![0; case.shape.iter().product::<u64>() as usize];
+    all.for_each(|at| copies[index(case.shape, at) as usize] += 1);
+    for (place, got) in after.into_iter().enumerate() {
+        let (at, n) = (at[place % at.len()], (place / at.len()) as u64);
+        if owned(layout, at) {
+            let want = number(at, n) * copies[index(case.shape, at) as usize];
+            assert_eq!(got, T::of(want), "{:?} at {at:?}", T::ELEMENT);
+        }
+    }
+    Ok(())
+}
+
 #[test]
-fn ghosts_take_the_values_of_their_cells() {
+fn cells_of_all_types_are_moved_and_added() {
     on_ranks(
         |case, recorder, lines, halo, _| {
-            let at = cells(halo.layout());
-            let start: Vec<u32> = at
-                .iter()
-                .map(|&at| if owned(halo.layout(), at) { index(case.shape, at) as u32 } else { u32::MAX })
-                .collect();
-            let field = recorder.gpu().array::<u32>("field", start.len() as u64)?;
-            recorder.upload(&field, 0, &start)?;
-            halo.exchange(recorder, lines, &field, Cells::Float)?;
-            let after = recorder.download(&field, 0, field.len())?;
-            for (at, got) in at.iter().zip(after) {
-                assert_eq!(u64::from(got), index(case.shape, *at), "{at:?}");
-            }
+            both_ways::<f32>(case, recorder, lines, halo)?;
+            both_ways::<u32>(case, recorder, lines, halo)?;
+            both_ways::<i32>(case, recorder, lines, halo)?;
+            both_ways::<[f32; 2]>(case, recorder, lines, halo)?;
+            both_ways::<f64>(case, recorder, lines, halo)?;
+            both_ways::<[f64; 2]>(case, recorder, lines, halo)?;
             Ok(Vec::new())
         },
         |_, _| {},
@@ -103,7 +175,7 @@ fn reduction_of_wide_cells_is_exact() {
                 .collect();
             let field = recorder.gpu().array::<u32>("field", start.len() as u64)?;
             recorder.upload(&field, 0, &start)?;
-            halo.reduce(recorder, lines, &field, Cells::Wide)?;
+            halo.reduce_wide(recorder, lines, &field)?;
             let after = recorder.download(&field, 0, field.len())?;
             Ok(after.chunks(2).map(|w| u64::from(w[0]) | u64::from(w[1]) << 32).collect())
         },
@@ -141,8 +213,8 @@ fn exchange_and_reduce_are_adjoint() {
             let (ex, ry) = (recorder.gpu().array::<f32>("x", n as u64)?, recorder.gpu().array::<f32>("y", n as u64)?);
             recorder.upload(&ex, 0, &x)?;
             recorder.upload(&ry, 0, &y)?;
-            halo.exchange(recorder, lines, &ex, Cells::Float)?;
-            halo.reduce(recorder, lines, &ry, Cells::Float)?;
+            halo.exchange(recorder, lines, &ex)?;
+            halo.reduce(recorder, lines, &ry)?;
             let (ex, ry) = (recorder.download(&ex, 0, n as u64)?, recorder.download(&ry, 0, n as u64)?);
             let left: f32 = ex.iter().zip(&y).map(|(a, b)| a * b).sum();
             let right: f32 = (0..n).filter(|&i| own[i]).map(|i| x[i] * ry[i]).sum();
@@ -154,4 +226,68 @@ fn exchange_and_reduce_are_adjoint() {
             assert_ne!(sum(0), 0, "a dot product that tests something");
         },
     );
+}
+
+/// Two ranks that do not do the same, each its own.
+fn on_two_ranks(body: impl Fn(&mut Recorder, &mut GridComms, usize) -> Result<(), ExchangeError> + Sync) -> String {
+    let error = run_threads(2, |comm| {
+        let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut comms = GridComms::new(&comm, Grid::new([2, 1], 2).unwrap())?;
+        body(&mut recorder, &mut comms, comm.rank())
+    });
+    error.expect_err("ranks do other things").to_string()
+}
+
+fn plan(shape: [u64; 3], parts: [usize; 2], rank: usize, below_and_above: [u64; 2]) -> GhostCells {
+    let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+    GhostCells::new(GhostPlan::new(shape, grid, rank, [below_and_above, [0; 2], [0; 2]], [true; 3]).unwrap())
+}
+
+#[test]
+fn ranks_that_do_other_things_with_as_many_cells_are_told() {
+    let said = on_two_ranks(|recorder, comms, rank| {
+        let (halo, field) = (plan([4, 3, 5], [2, 1], rank, [1, 1]), recorder.gpu().array::<f32>("field", 4 * 15)?);
+        if rank == 0 { halo.exchange(recorder, comms, &field) } else { halo.reduce(recorder, comms, &field) }
+    });
+    assert!(said.contains("exchange of 4x3x5 f32") && said.contains("sum of 4x3x5 f32"), "{said}");
+    // As many cells each way, and others.
+    let said = on_two_ranks(|recorder, comms, rank| {
+        let halo = plan([4, 3, 5], [2, 1], rank, [[1, 2], [2, 1]][rank]);
+        let field = recorder.gpu().array::<f32>("field", 5 * 15)?;
+        halo.exchange(recorder, comms, &field)
+    });
+    assert!(said.matches("exchange of 4x3x5 f32 with settings").count() == 2, "{said}");
+    let said = on_two_ranks(|recorder, comms, rank| {
+        let halo = plan([4, 3, 5], [2, 1], rank, [1, 1]);
+        if rank == 0 {
+            halo.exchange(recorder, comms, &recorder.gpu().array::<f32>("field", 2 * 4 * 15)?)
+        } else {
+            halo.exchange(recorder, comms, &recorder.gpu().array::<[f32; 2]>("field", 4 * 15)?)
+        }
+    });
+    assert!(said.contains("exchange of 4x3x5 f32") && said.contains("exchange of 4x3x5 vec2<f32>"), "{said}");
+}
+
+#[test]
+fn plans_and_comms_of_other_grids_are_refused() {
+    let said = on_two_ranks(|recorder, comms, rank| {
+        let halo = plan([4, 4, 5], [1, 2], rank, [1, 1]);
+        halo.exchange(recorder, comms, &recorder.gpu().array::<f32>("field", 6 * 2 * 5)?)
+    });
+    assert!(said.contains("of 2x1 in the comms") && said.contains("of 1x2 in the plan"), "{said}");
+    let made = |parts: [[usize; 2]; 2]| -> Vec<String> {
+        let errors = run_threads(2, |comm| {
+            let parts = parts[comm.rank()];
+            let error = GridComms::new(&comm, Grid::new(parts, parts[0] * parts[1]).unwrap()).err();
+            Ok::<_, ExchangeError>(error.expect("grids that do not fit").to_string())
+        });
+        errors.unwrap()
+    };
+    for said in made([[2, 1], [3, 1]]) {
+        assert!(said.contains("rank 1 gives a grid of 3x1 for 2 ranks"), "{said}");
+    }
+    let said = made([[2, 1], [1, 2]]);
+    let [first, second] = &said[..] else { panic!("{said:?}") };
+    assert!(first.contains("2x1, but rank 1 called GridComms::new of a grid of 1x2"), "{first}");
+    assert!(second.contains("1x2, but rank 0 called GridComms::new of a grid of 2x1"), "{second}");
 }

@@ -75,7 +75,7 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
     let [density, painted] = [9, 10].map(|seed| numbers(4096, seed));
     let recorder = &mut bench.recorder;
     let mut comms = GridComms::new(&Communicator::solo(), alone()).unwrap();
-    let ghosts = GhostCells::new(GhostPlan::new([16; 3], alone(), 0, mesh.layout.ghosts, [true; 3]));
+    let ghosts = GhostCells::new(GhostPlan::new([16; 3], alone(), 0, mesh.layout.ghosts, [true; 3]).unwrap());
     let [x, y, z] = &displacement;
     let particles = Particles::Displaced { lattice: &lattice, displacement: [x, y, z] };
     let sites = (&lattice, &displacement);

@@ -17,8 +17,8 @@ use meshloom::grid::Grid;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
-    OperatorCost, OperatorError, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers, Worker,
-    check_adjoint, check_derivative, check_finite, random_field,
+    OperatorCost, OperatorError, PointNumbers, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers,
+    Worker, check_adjoint, check_derivative, check_finite, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -723,4 +723,71 @@ fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
     });
     assert_eq!(found[0], found[1]);
     assert!(found[1].chunks(2).all(|pair| pair[0] == pair[1] && pair[0].iter().all(|sum| *sum > 0.0)), "{found:?}");
+}
+
+/// By global place, of leaves of all kinds.
+#[test]
+fn random_fields_are_the_same_on_all_grids() {
+    let shape = [4, 5, 6];
+    let whole = |parts: [usize; 2]| {
+        let found = on_grid(parts, &Options::from_env().unwrap(), |worker| {
+            let regular = regular(worker, shape);
+            let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
+            let given = |rank: usize| if ranks == 1 { 6 } else { [3, 1, 2][rank % 3] };
+            let numbers: Vec<u64> = cells(&regular).iter().map(|cell| 1000 + cell).collect();
+            let numbers = PointNumbers::new(&mut worker.context.recorder, numbers)?;
+            let leaves = [
+                ("cells", Leaf::cells(&regular).components(2)),
+                ("ghosts", Leaf::cells(&regular).ghosts([[1, 2], [0, 1], [0, 0]])),
+                ("modes", Leaf::half_spectrum(&regular)),
+                ("numbered", Leaf::numbered_points(numbers, 120)),
+                ("points", Leaf::points(given(rank), (0..ranks).map(given).sum())),
+            ];
+            let mut all = Vec::new();
+            for (name, leaf) in leaves {
+                let space = Space::of(name, leaf)?;
+                let field = random_field(worker, &space, 5)?;
+                all.push(field.get(&mut worker.context.recorder, name)?);
+            }
+            let (layout, modes) = (regular.layout([[1, 2], [0, 1], [0, 0]]), regular.modes(true));
+            Ok((cells(&regular), layout, modes, all))
+        });
+        let mut fields = [vec![0.0; 240], vec![0.0; 120], vec![0.0; 2 * 80], vec![0.0; 120], Vec::new()];
+        for (cells, layout, [x, y, z], all) in found {
+            for (at, &cell) in cells.iter().enumerate() {
+                let cell = cell as usize;
+                (fields[0][cell], fields[0][120 + cell]) = (all[0][at], all[0][cells.len() + at]);
+                fields[3][cell] = all[3][at];
+            }
+            let [_, rows, columns] = layout.shape();
+            for (i, j, k) in places(&layout.own) {
+                let global = [i, j, k];
+                let own = [0, 1, 2].map(|a| global[a] - layout.own[a].start + layout.ghosts[a][0]);
+                let at = (own[0] * rows + own[1]) * columns + own[2];
+                fields[1][((i * 5 + j) * 6 + k) as usize] = all[1][at as usize];
+            }
+            for (at, (i, j, k)) in places(&[x, y, z]).into_iter().enumerate() {
+                let mode = 2 * ((i * 5 + j) * 4 + k) as usize;
+                fields[2][mode..mode + 2].copy_from_slice(&all[2][2 * at..2 * at + 2]);
+            }
+            fields[4].extend(&all[4]);
+        }
+        fields
+    };
+    let alone = whole([1, 1]);
+    for parts in [[2, 1], [2, 2], [1, 3]] {
+        let parted = whole(parts);
+        assert_eq!(alone[..4], parted[..4], "{parts:?}");
+        let points = parted[4].len().min(6);
+        assert_eq!(alone[4][..points], parted[4][..points], "{parts:?}");
+    }
+    let mut all = alone.concat();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    assert_eq!(all.len(), 240 + 120 + 160 + 120 + 6, "no number comes twice");
+}
+
+fn places([x, y, z]: &[std::ops::Range<u64>; 3]) -> Vec<(u64, u64, u64)> {
+    let row = |i: u64, j: u64| z.clone().map(move |k| (i, j, k));
+    x.clone().flat_map(|i| y.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
 }

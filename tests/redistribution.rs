@@ -272,3 +272,18 @@ fn misuse_is_an_error() {
         right.run(&mut bench.recorder, &mut bench.exchange, &long, &out)
     });
 }
+
+#[test]
+fn ranks_that_redistribute_otherwise_are_told() {
+    let shape = [4, 4, 4];
+    let boxes = [bricks(shape, [2, 1, 1]), bricks(shape, [1, 2, 1])];
+    let error = run_threads(2, |comm| {
+        let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+        let there = Reshape::new(Redistribution::new(shape, &boxes[0], &boxes[1], comm.rank()).unwrap(), 1);
+        let reshape = if comm.rank() == 0 { there } else { there.reversed() };
+        let [from, to] = ["from", "to"].map(|name| recorder.gpu().array::<f32>(name, 32));
+        reshape.run(&mut recorder, &mut Exchange::new(comm.clone()), &from?, &to?)
+    });
+    let text = error.expect_err("one moves them there, the other back").to_string();
+    assert_eq!(text.matches("redistribution of 1 meshes of f32 with settings").count(), 2, "{text}");
+}

@@ -247,10 +247,38 @@ fn routes_refuse_what_does_not_fit() {
         let order = upload(&mut context.recorder, &[1u32, 0]);
         assert!(Route::new(&comm, order.clone(), vec![3], vec![3], None).is_err());
         assert!(Route::new(&comm, order.clone(), vec![2, 0], vec![2, 0], None).is_err());
+        assert!(Route::new(&comm, order.clone(), vec![u64::MAX; 1], vec![u64::MAX; 1], None).is_err());
         let route = Route::new(&comm, order, vec![2], vec![2], None)?;
         let rows = upload(&mut context.recorder, &[1.0f32, 2.0, 3.0]);
         assert!(route.forward(&mut context, &rows, 1).is_err());
+        assert!(route.forward(&mut context, &rows, u64::MAX).is_err());
+        let mut cloud = Cloud::from_host(&mut context.recorder, &cube(1.0, 2), &[0.5; 4])?;
+        assert!(cloud.set("mass", rows, u64::MAX).is_err());
         Ok::<_, Error>(())
     })
     .unwrap();
+    assert!(
+        run_threads(2, |comm| {
+            let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+            let order = upload(&mut context.recorder, &[0u32]);
+            Route::new(&comm, order, vec![u64::MAX, 2], vec![u64::MAX, 2], None)?;
+            Ok::<_, Error>(())
+        })
+        .is_err()
+    );
+}
+
+#[test]
+fn ranks_that_move_rows_the_other_way_are_told() {
+    let error = run_threads(2, |comm| {
+        let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+        let order = upload(&mut context.recorder, &[0u32, 1]);
+        let route = Route::new(&comm, order, vec![1; 2], vec![1; 2], None)?;
+        let rows = upload(&mut context.recorder, &[1.0f32, 2.0]);
+        let moved =
+            if comm.rank() == 0 { route.forward(&mut context, &rows, 1) } else { route.back(&mut context, &rows, 1) };
+        moved.map(drop)
+    });
+    let text = error.expect_err("one moves them there, the other back").to_string();
+    assert!(text.contains("called Route::forward, 1 u32 each") && text.contains("called Route::back"), "{text}");
 }

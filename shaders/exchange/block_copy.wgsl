@@ -1,7 +1,7 @@
 // Copies a block of elements with four axes from one array to another, or adds it to what is there.
 //
 // Layout: in each array the block has a first element (`starts`: in `from`, in `to`) and strides. Elements of any type (Cell) are copied;
-// with `add_float` words are added as f32; with `add_wide` pairs of words as 64-bit integers, low word first, where extent, starts
+// with `add` they are added; with `add_wide` pairs of words are as 64-bit integers, low word first, where extent, starts
 // and strides count pairs.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
@@ -18,9 +18,9 @@ fn transfer(source: u32, destination: u32) {
     store_to(2u * destination + 1u, load_to(2u * destination + 1u) + load_from(2u * source + 1u) + carry);
 }
 #else
-#if add_float
+#if add
 fn transfer(source: u32, destination: u32) {
-    store_to(destination, bitcast<u32>(bitcast<f32>(load_to(destination)) + bitcast<f32>(load_from(source))));
+    store_to(destination, load_to(destination) + load_from(source));
 }
 #else
 fn transfer(source: u32, destination: u32) {

@@ -19,7 +19,7 @@ pub enum CommError {
         /// Its error, or what it did.
         message: String,
     },
-    /// The ranks of a communicator did not call the same collective with the same shape.
+    /// The ranks of a communicator did not call the same collective with the same shape, or not the same exchange of device data.
     #[error(
         "rank {rank} called {called}, but rank {other} {other_called}; \
          every rank must call the same collectives in the same order with shapes that agree"

@@ -65,7 +65,7 @@ impl Span {
 mod tests {
     use std::cell::UnsafeCell;
 
-    use super::super::{CommError, run_threads};
+    use super::super::{CommError, Subject, run_threads};
     use super::*;
 
     /// Memory of this process.
@@ -96,31 +96,31 @@ mod tests {
                 if comm.rank() == 0 {
                     let data = span((0..10).collect()).part(1, 8);
                     comm.barrier()?;
-                    assert!(comm.send_from(1, 0, &data)?.is_done()?, "the receiver has asked for it before");
-                    let mut sending = comm.send_from(1, 1, &data)?;
+                    assert!(comm.send_from(1, 0, &data, None)?.is_done()?, "the receiver has asked for it before");
+                    let mut sending = comm.send_from(1, 1, &data, None)?;
                     assert!(!sending.is_done()?, "it lies where it is until the receiver asks for it");
                     comm.barrier()?;
                     comm.barrier()?;
                     assert!(sending.is_done()?);
                     // A vector arrives in memory, and memory in a vector.
                     drop(comm.send(1, 2, vec![3; 8])?);
-                    drop(comm.send_from(1, 3, &data)?);
-                    drop(comm.send_from(1, 4, &data)?);
+                    drop(comm.send_from(1, 3, &data, None)?);
+                    drop(comm.send_from(1, 4, &data, None)?);
                     return comm.barrier();
                 }
                 let places = [span(vec![0; 8]), span(vec![0; 8]), span(vec![0; 8])];
-                let first = comm.receive_into(0, 0, &places[0])?;
-                drop(comm.receive_into(0, 1, &span(vec![0; 8]))?);
+                let first = comm.receive_into(0, 0, &places[0], None)?;
+                drop(comm.receive_into(0, 1, &span(vec![0; 8]), None)?);
                 comm.barrier()?;
                 first.wait()?;
                 comm.barrier()?;
-                assert!(comm.receive_into(0, 1, &places[1])?.wait()?.is_empty());
+                assert!(comm.receive_into(0, 1, &places[1], None)?.wait()?.is_empty());
                 comm.barrier()?;
-                comm.receive_into(0, 2, &places[2])?.wait()?;
+                comm.receive_into(0, 2, &places[2], None)?.wait()?;
                 let data = [1, 2, 3, 4, 5, 6, 7, 8];
                 assert_eq!(places.each_ref().map(Span::sent), [&data, &data, &[3; 8]]);
                 assert_eq!(comm.receive(0, 3, 8)?.wait()?, data);
-                let error = comm.receive_into(0, 4, &span(vec![0; 7]))?.wait().expect_err("it has eight bytes");
+                let error = comm.receive_into(0, 4, &span(vec![0; 7]), None)?.wait().expect_err("it has eight bytes");
                 assert!(matches!(error, CommError::MessageSize { expected: 7, got: 8.., .. }), "{error}");
                 comm.barrier()
             })
@@ -128,10 +128,46 @@ mod tests {
         }
     }
 
+    /// Messages that are copied behind their subject, and those that follow it, in one piece and in several.
+    #[test]
+    fn a_message_of_another_subject_is_refused_whatever_its_length() {
+        let [one, other] = ["one thing", "another thing"].map(Subject::new);
+        let data = |bytes: usize| (0..bytes).map(|n| n as u8).collect::<Vec<_>>();
+        for (most, sent, asked) in
+            [(1 << 20, 8, 8), (4, 8, 8), (1 << 20, 40_000, 40_000), (1 << 20, 40_000, 8), (1 << 20, 8, 40_000)]
+        {
+            run_threads(2, |comm| {
+                let comm = comm.with_max_message(most);
+                if comm.rank() == 0 {
+                    let sending = [(0, one), (1, one), (2, other)]
+                        .map(|(tag, subject)| comm.send_from(1, tag, &span(data(sent)), Some(&subject)));
+                    comm.barrier()?;
+                    return sending.into_iter().try_for_each(|sending| sending.map(drop));
+                }
+                let place = span(vec![0; asked]);
+                let first = comm.receive_into(0, 0, &place, Some(&one))?.wait();
+                if sent == asked {
+                    assert!(first?.is_empty() && place.sent() == data(sent));
+                } else {
+                    assert!(matches!(first, Err(CommError::MessageSize { .. })), "{first:?}");
+                }
+                for (tag, mine, other_called) in [(1, other, "called one thing"), (2, one, "called another thing")] {
+                    let error = comm.receive_into(0, tag, &span(vec![0; asked]), Some(&mine))?.wait();
+                    let Err(CommError::Mismatch { rank: 1, other: 0, other_called: found, .. }) = error else {
+                        panic!("{error:?}")
+                    };
+                    assert_eq!(found, other_called);
+                }
+                comm.barrier()
+            })
+            .unwrap_or_else(|error| panic!("pieces of {most}, {sent} bytes for {asked}: {error}"));
+        }
+    }
+
     #[test]
     fn a_sender_whose_memory_is_not_wanted_hears_of_it() {
         let error = run_threads(2, |comm| match comm.rank() {
-            0 => comm.send_from(1, 0, &span(vec![1; 8]))?.wait().map(drop),
+            0 => comm.send_from(1, 0, &span(vec![1; 8]), None)?.wait().map(drop),
             _ => Ok(()),
         });
         let text = error.expect_err("rank 1 leaves").to_string();

@@ -2,7 +2,8 @@
 //!
 //! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly empty. The short piece
 //! marks the end, so a receive of another size is an error and never gets a piece of the next message.
-//! The header of a message of a collective travels with the first piece and does not count.
+//! The header of a message of a collective travels with the first piece and does not count; so does the subject of a message of a layer above, or,
+//! where the message is long, as a piece of its own before it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,9 +16,13 @@ use super::communicator::{Communicator, Core};
 use super::lane::{Lane, MAX_TAG, RESERVED_TAGS};
 use super::memory::Span;
 use super::mismatch::{Did, Mismatch};
+use super::subject::{SUBJECT_BYTES, Subject};
 use super::sync::locked;
 use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
+
+/// Bytes up to which a message from memory of others is copied behind its subject. To copy more would take longer than another message.
+const SHORT: usize = 1 << 14;
 
 /// The pieces of a message under way, in order.
 struct Pieces(VecDeque<Box<dyn Pending>>);
@@ -99,8 +104,45 @@ pub struct Receiving {
     max_piece: usize,
     rank: usize,
     from: usize,
-    /// Of a collective: the call that the message must begin with, and where to say that it does not.
-    head: Option<(Call, Arc<Core>)>,
+    head: Option<Head>,
+}
+
+/// What the first piece of a message must begin with.
+enum Head {
+    /// Of a collective: its call, and where to say that it is another.
+    Call(Call, Arc<Core>),
+    /// The subject, and where the rest of the message goes, if it is short: otherwise the subject is a piece by itself.
+    Subject(Subject, Option<Span>),
+}
+
+impl Head {
+    fn bytes(&self) -> usize {
+        match self {
+            Head::Call(..) => HEADER_BYTES,
+            Head::Subject(..) => SUBJECT_BYTES,
+        }
+    }
+
+    /// Whether no data comes with it.
+    fn is_alone(&self) -> bool {
+        matches!(self, Head::Subject(_, None))
+    }
+
+    /// Checks that a message for `rank` from rank `from` begins with it.
+    fn check(&self, rank: usize, from: usize, data: &[u8]) -> Result<()> {
+        match self {
+            Head::Call(call, core) => {
+                let theirs = data.get(..HEADER_BYTES).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
+                if theirs == *call {
+                    return Ok(());
+                }
+                let found = Mismatch { rank, call: *call, other: from, did: Did::Called(theirs) };
+                core.transport.announce(&found);
+                Err(found.error())
+            }
+            Head::Subject(subject, _) => subject.check(rank, from, data),
+        }
+    }
 }
 
 impl fmt::Debug for Receiving {
@@ -135,27 +177,26 @@ impl Receiving {
     /// Checks the next piece and appends it.
     fn append(&mut self, Arrived { data, bytes, more }: Arrived) -> Result<()> {
         let (rank, from, before) = (self.rank, self.from, self.came.unwrap_or(0));
-        let head = self.head.as_ref().filter(|_| self.came.is_none());
-        let header = if head.is_some() { HEADER_BYTES } else { 0 };
-        if let Some((call, core)) = head {
-            let theirs = data.get(..HEADER_BYTES).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
-            if theirs != *call {
-                let found = Mismatch { rank, call: *call, other: from, did: Did::Called(theirs) };
-                core.transport.announce(&found);
-                return Err(found.error());
-            }
+        let head = if self.came.is_none() { self.head.take() } else { None };
+        let (mut header, mut most) = (0, self.max_piece);
+        if let Some(head) = &head {
+            head.check(rank, from, &data)?;
+            (header, most) = (head.bytes(), if head.is_alone() { 0 } else { most });
         }
-        if more || bytes != header + self.max_piece.min(self.bytes - before) {
+        if more || bytes != header + most.min(self.bytes - before) {
             let got = if more { self.bytes + 1 } else { before + bytes - header };
             return Err(CommError::MessageSize { rank, from, expected: self.bytes as u64, got: got as u64 });
         }
-        if self.came.is_none() {
-            self.buffer = data; // a message in one piece is not copied
-            if !self.pieces.0.is_empty() && !self.buffer.is_empty() {
-                self.buffer.reserve_exact(header + self.bytes - self.buffer.len());
+        match head {
+            Some(Head::Subject(_, Some(span))) => span.receive(&data[header..]),
+            Some(Head::Subject(_, None)) => {}
+            _ if self.came.is_none() => {
+                self.buffer = data; // a message in one piece is not copied
+                if !self.pieces.0.is_empty() && !self.buffer.is_empty() {
+                    self.buffer.reserve_exact(header + self.bytes - self.buffer.len());
+                }
             }
-        } else {
-            self.buffer.extend_from_slice(&data);
+            _ => self.buffer.extend_from_slice(&data),
         }
         self.came = Some(before + bytes - header);
         Ok(())
@@ -231,31 +272,62 @@ impl Communicator {
             pieces.push_back(self.core.transport.receive(from, lane, Target::Bytes(size))?);
         }
         let (pieces, rank) = (Pieces(pieces), self.rank());
-        let head = call.map(|call| (call, self.core.clone()));
+        let head = call.map(|call| Head::Call(call, self.core.clone()));
         Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
     }
 
-    /// [`send`](Self::send) with any tag straight from memory of others, which must not be written until it is done. The wait returns an empty
-    /// vector.
-    pub(crate) fn send_from(&self, to: usize, tag: u32, span: &Span) -> Result<Sending> {
+    /// [`send`](Self::send) with any tag straight from memory of others, which must not be written until it is done; `subject` goes ahead of it. The
+    /// wait returns an empty vector.
+    pub(crate) fn send_from(&self, to: usize, tag: u32, span: &Span, subject: Option<&Subject>) -> Result<Sending> {
         self.valid_rank("the receiver of send", to)?;
         let lane = self.any_lane(tag)?;
         let _posting = locked(&self.core.posting);
-        let send = |piece| self.core.transport.send(to, lane, Payload::Span(piece));
-        let pieces = self.pieces(span).map(send).collect::<Result<_>>()?;
+        let send = |payload| self.core.transport.send(to, lane, payload);
+        let mut pieces = VecDeque::new();
+        let short = subject.is_some() && self.is_short(span);
+        if let Some(subject) = subject {
+            let data = if short { span.sent() } else { &[] };
+            pieces.push_back(send(Payload::Bytes([bytemuck::bytes_of(subject), data].concat()))?);
+        }
+        if !short {
+            self.pieces(span).try_for_each(|piece| send(Payload::Span(piece)).map(|piece| pieces.push_back(piece)))?;
+        }
         Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
     }
 
-    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. The
-    /// wait returns an empty vector.
-    pub(crate) fn receive_into(&self, from: usize, tag: u32, span: &Span) -> Result<Receiving> {
+    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. A message that
+    /// `subject` does not go ahead of is refused, where there is one. The wait returns an empty vector.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`] for another subject.
+    pub(crate) fn receive_into(
+        &self,
+        from: usize,
+        tag: u32,
+        span: &Span,
+        subject: Option<&Subject>,
+    ) -> Result<Receiving> {
         self.valid_rank("the sender of receive", from)?;
         let lane = self.any_lane(tag)?;
         let _posting = locked(&self.core.posting);
-        let receive = |piece| self.core.transport.receive(from, lane, Target::Span(piece));
-        let pieces = Pieces(self.pieces(span).map(receive).collect::<Result<_>>()?);
+        let receive = |target| self.core.transport.receive(from, lane, target);
+        let mut pieces = VecDeque::new();
+        let head = subject.map(|subject| Head::Subject(*subject, self.is_short(span).then(|| span.clone())));
+        if let Some(head) = &head {
+            let data = if head.is_alone() { 0 } else { span.bytes() };
+            pieces.push_back(receive(Target::Bytes(SUBJECT_BYTES + data))?);
+        }
+        if head.as_ref().is_none_or(Head::is_alone) {
+            self.pieces(span)
+                .try_for_each(|piece| receive(Target::Span(piece)).map(|piece| pieces.push_back(piece)))?;
+        }
         let (max_piece, rank, bytes) = (self.max_piece, self.rank(), span.bytes());
-        Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head: None })
+        Ok(Receiving { pieces: Pieces(pieces), buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
+    }
+
+    /// Whether a message travels in one piece with its subject; the same at both ends.
+    fn is_short(&self, span: &Span) -> bool {
+        span.bytes() <= SHORT.min(self.max_piece - 1)
     }
 
     /// The pieces that a message of these bytes travels in.

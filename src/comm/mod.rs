@@ -51,6 +51,7 @@ mod run_mpi;
 mod scatter;
 mod solo;
 mod split;
+mod subject;
 mod sync;
 mod threads;
 mod transport;
@@ -68,6 +69,7 @@ pub use op::{Op, Reducible};
 pub use run::{mpi_launched, mpi_ranks, run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};
+pub(crate) use subject::Subject;
 pub(crate) use sync::Backoff;
 
 /// What a communication returns.

@@ -9,8 +9,8 @@ use crate::grid::Block;
 pub(super) enum CopyAction {
     /// They are replaced.
     Replace,
-    /// Words, as `f32`, are added to them.
-    AddFloat,
+    /// They are added to.
+    Add,
     /// Pairs of words, as 64-bit integers, are added to them; the kernel then counts pairs.
     AddWide,
 }
@@ -57,17 +57,17 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel for such elements; the actions that add know [`Element::U32`] only.
+/// The kernel for such elements; [`CopyAction::AddWide`] knows [`Element::U32`] only.
 pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
     KernelSource::new("exchange::block_copy", include_str!("../../shaders/exchange/block_copy.wgsl"))
         .params::<BlockCopyParams>()
         .element("Cell", element)
-        .flag("add_float", action == CopyAction::AddFloat)
+        .flag("add", action == CopyAction::Add)
         .flag("add_wide", action == CopyAction::AddWide)
 }
 
 impl BlockCopy {
-    /// Copies elements of this type; the actions that add know [`Element::U32`] only.
+    /// Copies elements of this type; [`CopyAction::AddWide`] knows [`Element::U32`] only.
     pub fn new(element: Element, action: CopyAction) -> Self {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::comm::{Communicator, Span};
+use crate::comm::{CommError, Communicator, Receiving, Sending, Span, Subject};
 use crate::gpu::{RawArray, StagedCopy, Staging};
 use crate::grid::Transfer;
 
@@ -11,6 +11,8 @@ use crate::grid::Transfer;
 pub(super) struct Message {
     pub part: Transfer,
     pub at: u64,
+    /// Whether it begins what one rank sends to another: it says what that is.
+    pub first: bool,
 }
 
 /// What one staging buffer holds. Short parts of several peers share one: a buffer costs the device a submission, and the host a mapping, however
@@ -24,14 +26,13 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// A chunk of parts, none of them empty.
-    fn new(parts: &[Transfer]) -> Chunk {
-        let mut messages: Vec<Message> = parts.iter().map(|&part| Message { part, at: 0 }).collect();
-        let mut along: Vec<usize> = (0..parts.len()).collect();
-        along.sort_by_key(|&i| parts[i].start);
+    /// A chunk of messages, none of them empty, whose places it finds.
+    fn new(mut messages: Vec<Message>) -> Chunk {
+        let mut along: Vec<usize> = (0..messages.len()).collect();
+        along.sort_by_key(|&i| messages[i].part.start);
         let (mut at, mut ranges): (u64, Vec<(u64, u64)>) = (0, Vec::new());
         for i in along {
-            let Transfer { start, len, .. } = parts[i];
+            let Transfer { start, len, .. } = messages[i].part;
             messages[i].at = at;
             at += len;
             match ranges.last_mut() {
@@ -78,20 +79,19 @@ impl ChunkedArray {
     }
 }
 
-/// Parts of up to `per` elements in chunks of as many, in their order.
-fn packed(parts: impl Iterator<Item = Transfer>, per: u64) -> VecDeque<Chunk> {
+/// Messages of up to `per` elements in chunks of as many, in their order.
+fn packed(messages: impl Iterator<Item = Message>, per: u64) -> VecDeque<Chunk> {
     let (mut chunks, mut open, mut len) = (VecDeque::new(), Vec::new(), 0);
-    for part in parts {
-        if len + part.len > per && !open.is_empty() {
-            chunks.push_back(Chunk::new(&open));
-            open.clear();
+    for message in messages {
+        if len + message.part.len > per && !open.is_empty() {
+            chunks.push_back(Chunk::new(std::mem::take(&mut open)));
             len = 0;
         }
-        len += part.len;
-        open.push(part);
+        len += message.part.len;
+        open.push(message);
     }
     if !open.is_empty() {
-        chunks.push_back(Chunk::new(&open));
+        chunks.push_back(Chunk::new(open));
     }
     chunks
 }
@@ -108,8 +108,11 @@ fn in_order(parts: &[Transfer], order: &[usize]) -> impl Iterator<Item = Transfe
 }
 
 /// A part as messages of up to `per` elements.
-fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item = Transfer> {
-    (0..len).step_by(per as usize).map(move |at| Transfer { peer, start: start + at, len: (len - at).min(per) })
+fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item = Message> {
+    (0..len).step_by(per as usize).map(move |at| {
+        let part = Transfer { peer, start: start + at, len: (len - at).min(per) };
+        Message { part, at: 0, first: at == 0 }
+    })
 }
 
 /// What carries the chunks of one exchange.
@@ -117,8 +120,22 @@ fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item 
 pub(super) struct Channel {
     pub comm: Communicator,
     pub tag: u32,
+    /// What the exchange is.
+    pub subject: Subject,
     /// Chunks in flight each way.
     pub depth: usize,
+}
+
+impl Channel {
+    /// Starts to send a message that lies there.
+    pub fn send(&self, message: &Message, span: &Span) -> Result<Sending, CommError> {
+        self.comm.send_from(message.part.peer, self.tag, span, message.first.then_some(&self.subject))
+    }
+
+    /// Starts to receive a message to there.
+    pub fn receive(&self, message: &Message, span: &Span) -> Result<Receiving, CommError> {
+        self.comm.receive_into(message.part.peer, self.tag, span, message.first.then_some(&self.subject))
+    }
 }
 
 #[cfg(test)]
@@ -148,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_part_is_cut_into_messages() {
-        let messages = |len| cut(Transfer { peer: 1, start: 10, len }, 4).map(|part| (part.start, part.len));
-        assert!(messages(9).eq([(10, 4), (14, 4), (18, 1)]) && messages(0).next().is_none());
+        let messages = |len| cut(Transfer { peer: 1, start: 10, len }, 4).map(|m| (m.part.start, m.part.len, m.first));
+        assert!(messages(9).eq([(10, 4, true), (14, 4, false), (18, 1, false)]) && messages(0).next().is_none());
     }
 
     /// Parts of 3 elements in chunks of 8: two share one, in the order of the array, and what lies next to each other there is one range.
@@ -157,7 +174,7 @@ mod tests {
     fn short_parts_of_several_peers_share_a_chunk() {
         let part = |peer, start, len| Transfer { peer, start, len };
         let parts = [part(4, 23, 3), part(3, 20, 3), part(1, 0, 8), part(0, 40, 3), part(2, 30, 3)];
-        let chunks = packed(parts.into_iter(), 8);
+        let chunks = packed(parts.into_iter().flat_map(|part| cut(part, 8)), 8);
         let messages: Vec<Vec<(usize, u64)>> =
             chunks.iter().map(|chunk| chunk.messages.iter().map(|m| (m.part.peer, m.at)).collect()).collect();
         assert_eq!(messages, [vec![(4, 3), (3, 0)], vec![(1, 0)], vec![(0, 3), (2, 0)]]);

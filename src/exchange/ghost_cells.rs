@@ -9,53 +9,44 @@
 //! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
 //! [`GhostPlan`] says which cells go where: in a sweep along each axis, blocks for each peer. This module packs the blocks, exchanges
 //! the messages and unpacks them.
+//!
+//! A cell is one element of the array, of any type: cells are moved as words, exactly, and added as what they are. Integers of 64 bits, which devices need not
+//! have, are two `u32` ([`GhostCells::reduce_wide`]).
 
+use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
 use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
 
-/// What a field's cells hold, and so how ghosts are added to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cells {
-    /// One `f32` per cell.
-    Float,
-    /// One 64-bit integer per cell, as two `u32`, low word first: sums are exact in any order.
-    Wide,
-}
-
-impl Cells {
-    fn words(self) -> u64 {
-        match self {
-            Cells::Float => 1,
-            Cells::Wide => 2,
-        }
-    }
-}
+/// Elements that are added.
+pub(super) const ADDED: [Element; 6] =
+    [Element::F32, Element::U32, Element::I32, Element::Complex32, Element::F64, Element::Complex64];
 
 /// Moves the ghost cells of fields between ranks.
 pub struct GhostCells {
     plan: GhostPlan,
     copy: BlockCopy,
-    add_float: BlockCopy,
+    /// By element.
+    add: [BlockCopy; ADDED.len()],
     add_wide: BlockCopy,
 }
 
-/// Where cells move in a sweep.
-#[derive(Clone, Copy, PartialEq)]
-enum GhostDirection {
-    /// From own cells to ghosts.
+/// Where cells move in a sweep, and what becomes of those that they move to.
+#[derive(Clone, Copy)]
+enum Move<'a> {
+    /// From own cells to ghosts, which take their values.
     Exchange,
     /// From ghosts to own cells, to which they are added.
-    Reduce,
+    Reduce(&'a BlockCopy),
 }
 
 impl GhostCells {
     /// Ghost cells as planned.
     pub fn new(plan: GhostPlan) -> Self {
-        let copy = |action| BlockCopy::new(Element::U32, action);
-        let (add_float, add_wide) = (copy(CopyAction::AddFloat), copy(CopyAction::AddWide));
-        GhostCells { plan, copy: copy(CopyAction::Replace), add_float, add_wide }
+        let [copy, add_wide] =
+            [CopyAction::Replace, CopyAction::AddWide].map(|action| BlockCopy::new(Element::U32, action));
+        GhostCells { plan, copy, add: ADDED.map(|element| BlockCopy::new(element, CopyAction::Add)), add_wide }
     }
 
     /// Takes another plan; kernels stay compiled.
@@ -74,10 +65,10 @@ impl GhostCells {
     }
 
     /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array holds several, one after
-    /// the other. All ranks of `comms` call it; see [`Exchange::run`] on what is submitted.
+    /// the other. All ranks of `comms`, which are those of the plan's grid, call it; see [`Exchange::run`] on what is submitted.
     ///
     /// # Errors
-    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields.
+    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields, or `comms` are of another grid.
     ///
     /// [`Exchange::run`]: crate::exchange::Exchange::run
     pub fn exchange<T: DeviceElement>(
@@ -85,95 +76,155 @@ impl GhostCells {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         field: &Array<T>,
-        cells: Cells,
     ) -> Result<(), ExchangeError> {
-        let fields = self.fields(field.cast()?, cells)?;
-        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Exchange))
+        let subject = self.subject("exchange", T::ELEMENT.wgsl());
+        let fields = self.fields("GhostCells::exchange", comms, field, 1, subject)?;
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Exchange))
     }
 
-    /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what they held. All ranks
+    /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what they held. Whole numbers wrap around. All ranks
     /// call it.
     ///
     /// # Errors
-    /// As [`GhostCells::exchange`].
+    /// As [`GhostCells::exchange`]; [`DeviceError::Misuse`] for double precision on a device without it.
     pub fn reduce<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         field: &Array<T>,
-        cells: Cells,
     ) -> Result<(), ExchangeError> {
-        let fields = self.fields(field.cast()?, cells)?;
-        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, GhostDirection::Reduce))
+        const WHAT: &str = "GhostCells::reduce";
+        let gpu = recorder.gpu();
+        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
+            return Err(misuse(WHAT, format!("`{}` has no double precision", gpu.info().name)).into());
+        }
+        let Some(kind) = ADDED.iter().position(|added| *added == T::ELEMENT) else {
+            return Err(misuse(WHAT, format!("no kernel adds {:?}", T::ELEMENT)).into());
+        };
+        let fields = self.fields(WHAT, comms, field, 1, self.subject("sum", T::ELEMENT.wgsl()))?;
+        self.reduce_with(recorder, comms, &fields, &self.add[kind])
     }
 
-    fn fields(&self, array: Array<u32>, cells: Cells) -> Result<Fields<'_>, DeviceError> {
-        let (stride, words) = (self.plan.layout.len(), cells.words());
-        let field_words = stride.saturating_mul(words);
-        let number = if stride == 0 { 1 } else { array.len() / field_words };
-        if array.len() != number.saturating_mul(field_words) {
-            let why = format!("fields of {} words, the layout has {stride} cells of {words}", array.len());
-            return Err(DeviceError::Misuse { what: "GhostCells".into(), why });
+    /// As [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word first. Sums are exact in any order.
+    ///
+    /// # Errors
+    /// As [`GhostCells::exchange`].
+    pub fn reduce_wide(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        field: &Array<u32>,
+    ) -> Result<(), ExchangeError> {
+        let fields = self.fields("GhostCells::reduce_wide", comms, field, 2, self.subject("sum", "64-bit integers"))?;
+        self.reduce_with(recorder, comms, &fields, &self.add_wide)
+    }
+
+    fn reduce_with<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        fields: &Fields<'_, T>,
+        add: &BlockCopy,
+    ) -> Result<(), ExchangeError> {
+        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Reduce(add)))
+    }
+
+    /// What ranks must agree on, but for what each sweep adds.
+    fn subject(&self, operation: &str, cells: &str) -> Subject {
+        let [i, j, k] = self.plan.shape;
+        Subject::new(&format!("ghost cells' {operation} of {i}x{j}x{k} {cells}"))
+    }
+
+    /// The fields of an array whose cells are so many elements each.
+    fn fields<T: DeviceElement>(
+        &self,
+        what: &str,
+        comms: &GridComms,
+        field: &Array<T>,
+        elements: u64,
+        subject: Subject,
+    ) -> Result<Fields<'_, T>, DeviceError> {
+        let GhostPlan { layout, grid, rank, .. } = &self.plan;
+        if (comms.grid(), comms.rank()) != (*grid, *rank) {
+            let why = format!("rank {} of {} in the comms, {rank} of {grid} in the plan", comms.rank(), comms.grid());
+            return Err(misuse(what, why));
         }
-        Ok(Fields { ghosts: self, array, cells, number, stride })
+        let (stride, each) = (layout.len(), layout.len().saturating_mul(elements));
+        let number = field.len().checked_div(each).unwrap_or(0);
+        if field.len() != number.saturating_mul(each) {
+            let why = format!("fields of {} elements, the layout has {stride} cells of {elements}", field.len());
+            return Err(misuse(what, why));
+        }
+        let words = elements * T::ELEMENT.bytes() / 4;
+        let subject = subject.with(&[number, words]);
+        Ok(Fields { ghosts: self, array: field.clone(), as_words: field.cast()?, number, words, stride, subject })
     }
 }
 
 /// The fields that an array holds.
-struct Fields<'a> {
+struct Fields<'a, T: DeviceElement> {
     ghosts: &'a GhostCells,
-    array: Array<u32>,
-    cells: Cells,
+    array: Array<T>,
+    as_words: Array<u32>,
     number: u64,
+    /// Words of a cell.
+    words: u64,
     /// Cells from one field to the next.
     stride: u64,
+    subject: Subject,
 }
 
-impl Fields<'_> {
+impl<T: DeviceElement> Fields<'_, T> {
     fn sweep(
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         sweep: &Sweep,
-        direction: GhostDirection,
+        how: Move<'_>,
     ) -> Result<(), ExchangeError> {
-        let (send, receive) = match direction {
-            GhostDirection::Exchange => (&sweep.owned, &sweep.ghosts),
-            GhostDirection::Reduce => (&sweep.ghosts, &sweep.owned),
+        let (send, receive) = match how {
+            Move::Exchange => (&sweep.owned, &sweep.ghosts),
+            Move::Reduce(_) => (&sweep.ghosts, &sweep.owned),
         };
-        let (gpu, words) = (recorder.gpu().clone(), self.number * self.cells.words());
+        let (gpu, copy, words) = (recorder.gpu().clone(), &self.ghosts.copy, self.number * self.words);
         let len = |links: &[Link]| words * links.iter().map(|link| link.block.len()).sum::<u64>();
         let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(send), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(receive), MemoryKind::Incoming)?;
-        let copy = &self.ghosts.copy;
-        for (block, message) in self.messages(send, &outgoing) {
-            copy.record(recorder, [self.number, self.cells.words()], &block, &message)?;
+        for (block, message) in self.messages(send, &self.as_words, &outgoing) {
+            copy.record(recorder, [self.number, self.words], &block, &message)?;
         }
         let transfers = Transfers { send: parts(send, words), receive: parts(receive, words) };
-        comms.along(sweep.axis).run(recorder, &transfers, &outgoing, &incoming)?;
-        let (unpack, words) = match (direction, self.cells) {
-            (GhostDirection::Exchange, _) => (copy, self.cells.words()),
-            (GhostDirection::Reduce, Cells::Float) => (&self.ghosts.add_float, 1),
-            // The kernel counts pairs of words.
-            (GhostDirection::Reduce, Cells::Wide) => (&self.ghosts.add_wide, 1),
-        };
-        for (block, message) in self.messages(receive, &incoming) {
-            unpack.record(recorder, [self.number, words], &message, &block)?;
+        let subject = self.subject.with(&[sweep.alike]);
+        comms.along(sweep.axis).run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
+        match how {
+            Move::Exchange => {
+                for (block, message) in self.messages(receive, &self.as_words, &incoming) {
+                    copy.record(recorder, [self.number, self.words], &message, &block)?;
+                }
+            }
+            // The kernel counts cells, also of two elements.
+            Move::Reduce(add) => {
+                let incoming = incoming.cast::<T>()?;
+                for (block, message) in self.messages(receive, &self.array, &incoming) {
+                    add.record(recorder, [self.number, 1], &message, &block)?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// The block of each link in the fields, and in the messages that `packed` holds one behind the other.
-    fn messages<'a>(
+    /// The block of each link in the fields of `array`, and in the messages that `packed` holds one behind the other.
+    fn messages<'a, E: DeviceElement>(
         &'a self,
         links: &'a [Link],
-        packed: &'a Array<u32>,
-    ) -> impl Iterator<Item = (FieldBlocks<'a, u32>, FieldBlocks<'a, u32>)> {
+        array: &'a Array<E>,
+        packed: &'a Array<E>,
+    ) -> impl Iterator<Item = (FieldBlocks<'a, E>, FieldBlocks<'a, E>)> {
         let mut start = 0;
         links.iter().map(move |Link { block, .. }| {
             let message = FieldBlocks::packed(packed, start, *block);
             start += self.number * block.len();
-            (FieldBlocks { array: &self.array, block: *block, stride: self.stride }, message)
+            (FieldBlocks { array, block: *block, stride: self.stride }, message)
         })
     }
 }
@@ -190,4 +241,8 @@ fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
         at += len;
     }
     parts
+}
+
+fn misuse(what: &str, why: String) -> DeviceError {
+    DeviceError::Misuse { what: what.into(), why }
 }

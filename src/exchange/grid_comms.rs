@@ -1,7 +1,8 @@
 //! The exchanges of a process grid: one along each axis.
 
 use super::{Exchange, ExchangeError, Wire};
-use crate::comm::Communicator;
+use crate::comm::{CommError, Communicator};
+use crate::gpu::DeviceError;
 use crate::grid::{Cost, Grid};
 
 /// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from it along that axis only.
@@ -17,11 +18,25 @@ pub struct GridComms {
 }
 
 impl GridComms {
-    /// Splits `comm` along `grid`. All ranks call it.
+    /// Splits `comm` along `grid`, which has as many ranks. All ranks call it with the same grid.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the communicator cannot be split.
+    /// [`ExchangeError`] when the communicator cannot be split; on all ranks [`DeviceError::Misuse`] when the grid of one has another number of ranks, or
+    /// [`CommError::Mismatch`] when grids differ.
     pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
+        let all = comm.all_gather(&[grid.parts().map(|n| n as u64)])?;
+        if let Some(rank) = all.iter().position(|[i, j]| i.checked_mul(*j) != Some(comm.size() as u64)) {
+            let [i, j] = all[rank];
+            let why =
+                format!("rank {rank} gives a grid of {i}x{j} for {} ranks; their numbers must be equal", comm.size());
+            return Err(DeviceError::Misuse { what: "GridComms::new".into(), why }.into());
+        }
+        let rank = comm.rank();
+        if let Some(other) = all.iter().position(|parts| *parts != all[rank]) {
+            let called = |[i, j]: [u64; 2]| format!("GridComms::new of a grid of {i}x{j}");
+            let (called, other_called) = (called(all[rank]), format!("called {}", called(all[other])));
+            return Err(CommError::Mismatch { rank, called, other, other_called }.into());
+        }
         let [i, j] = grid.at(comm.rank());
         let along = |color: usize, key: usize| {
             let split = comm.split(Some(color as u32), key as u64)?;

@@ -16,8 +16,8 @@
 //! a time, between them and the arrays. The buffers are the recorder's, which keeps them for the next exchange; one exchange
 //! has at most [`depth`](Exchange::depth) each way, also where a rank only receives ([`Exchange::staging_bytes`]). Where device memory is
 //! host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers, integrated GPUs), there are none: messages are
-//! sent from and received into the arrays themselves, which are mapped for as long. Between ranks that are threads each byte is
-//! copied once then, if the receiver has asked for it before it is sent.
+//! sent from and received into the arrays themselves, which are mapped for as long. Between ranks that are threads each byte of a
+//! message that is not short is copied once then, if the receiver has asked for it before it is sent.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
@@ -27,6 +27,10 @@
 //!
 //! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
 //! ranks data can be rounded: [`Wire`].
+//!
+//! The first message to each peer begins with what the exchange is, 64 bytes: the operation with what ranks must have alike for it, the elements, the chunks, the
+//! form of values. A rank that receives one of another exchange fails with [`CommError::Mismatch`](crate::comm::CommError::Mismatch), which names both, and
+//! nothing of its data is used. Up to 16 KiB a message is copied behind these bytes; a longer one follows them.
 
 mod block_copy;
 mod channel;
@@ -63,19 +67,20 @@ pub use several_sums::{SeveralSums, Summed};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
-use crate::comm::{Communicator, RESERVED_TAGS};
+use crate::comm::{Communicator, RESERVED_TAGS, Subject};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// The kernels of the room in all forms that any device compiles; those for double precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
-    let double = |element: &Element| matches!(element, Element::F64 | Element::Complex64);
-    let copies = block_copy::COPIED.into_iter().filter(|element| !double(element));
-    let copies = copies.map(|element| kernel(element, CopyAction::Replace));
-    let sums = [CopyAction::AddFloat, CopyAction::AddWide].map(|action| kernel(Element::U32, action));
+    let single =
+        |elements: &[Element]| elements.iter().copied().filter(|element| !element.is_double()).collect::<Vec<_>>();
+    let copies = single(&block_copy::COPIED).into_iter().map(|element| kernel(element, CopyAction::Replace));
+    let sums = single(&ghost_cells::ADDED).into_iter().map(|element| kernel(element, CopyAction::Add));
     copies
         .chain(sums)
+        .chain([kernel(Element::U32, CopyAction::AddWide)])
         .chain(wire::kernels())
         .chain(exact_sum::kernels())
         .chain(several_sums::kernels())
@@ -173,7 +178,7 @@ impl Exchange {
     /// [`finish`](PendingExchange::finish).
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails, or a part does not lie in its array.
+    /// As [`start`](Self::start) and [`finish`](PendingExchange::finish).
     pub fn run<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -184,6 +189,18 @@ impl Exchange {
         self.start(recorder, transfers, outgoing, incoming)?.finish(recorder)
     }
 
+    /// [`run`](Self::run) for what `subject` says.
+    pub(crate) fn run_for<T: DeviceElement>(
+        &mut self,
+        subject: Subject,
+        recorder: &mut Recorder,
+        transfers: &Transfers,
+        outgoing: &Array<T>,
+        incoming: &Array<T>,
+    ) -> Result<(), ExchangeError> {
+        self.start_for(subject, recorder, transfers, outgoing, incoming)?.finish(recorder)
+    }
+
     /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays. Does not wait.
     ///
     /// - Submits what was recorded before, together with the copy of the rank's own part; where nothing travels between
@@ -191,11 +208,12 @@ impl Exchange {
     /// - The two arrays belong to the pending exchange until it is done: work that is recorded with them is refused when it is
     ///   submitted ([`DeviceError::Misuse`]), on every device, and their memory is kept even if all other handles are dropped. With a
     ///   [`Wire`] that is not exact, coded copies of them are the exchange's own; what is written to `incoming` meanwhile is lost.
-    /// - Any number of exchanges can be in flight. All ranks start them in the same order.
+    /// - Any number of exchanges can be in flight. All ranks start them in the same order; of what it is for this one only says that its elements are `T`.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when a part does not lie in its array, the
-    /// two are one array, or one is of another device or in flight already.
+    /// two are one array, or one is of another device or in flight already;
+    /// [`CommError::Mismatch`](crate::comm::CommError::Mismatch) when another rank has started another exchange.
     pub fn start<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -203,8 +221,20 @@ impl Exchange {
         outgoing: &Array<T>,
         incoming: &Array<T>,
     ) -> Result<PendingExchange, ExchangeError> {
+        self.start_for(unnamed::<T>(), recorder, transfers, outgoing, incoming)
+    }
+
+    /// [`start`](Self::start) for what `subject` says, with all that ranks must have alike for it.
+    pub(crate) fn start_for<T: DeviceElement>(
+        &mut self,
+        subject: Subject,
+        recorder: &mut Recorder,
+        transfers: &Transfers,
+        outgoing: &Array<T>,
+        incoming: &Array<T>,
+    ) -> Result<PendingExchange, ExchangeError> {
         let tag = self.next_tag();
-        self.start_as(tag, recorder, transfers, outgoing, incoming)
+        self.start_as((tag, subject), recorder, transfers, outgoing, incoming)
     }
 
     /// The tag of the next exchange: all ranks take them in the same order.
@@ -212,11 +242,11 @@ impl Exchange {
         TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS.len() as u32
     }
 
-    /// [`start`](Self::start) with a tag that was taken before: of exchanges that begin when others are done, which may be in another order
+    /// [`start_for`](Self::start_for) with a tag that was taken before: of exchanges that begin when others are done, which may be in another order
     /// on each rank.
     fn start_as<T: DeviceElement>(
         &mut self,
-        tag: u32,
+        (tag, subject): (u32, Subject),
         recorder: &mut Recorder,
         transfers: &Transfers,
         outgoing: &Array<T>,
@@ -238,15 +268,17 @@ impl Exchange {
             (None, None) => {}
             _ => return Err(misuse("a rank sends itself another number of elements than it receives".into())),
         }
+        let subject = subject.with(&[T::ELEMENT as u64, self.chunk_bytes, u64::from(self.codec.is_some())]);
+        let channel = Channel { comm: self.comm.clone(), tag, subject, depth: self.depth };
         match self.codec.clone().filter(|_| Codec::takes(T::ELEMENT)) {
             Some(codec) => {
                 let (outgoing, incoming) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
                 let words = T::ELEMENT.bytes() / 4;
                 let Coded { transfers, outgoing, incoming, decoding } =
                     codec.encode(recorder, transfers, me, words, [&outgoing, &incoming])?;
-                self.begin(recorder, tag, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
+                self.begin(recorder, &channel, &transfers, outgoing.raw(), incoming.raw(), Some(decoding))
             }
-            None => self.begin(recorder, tag, transfers, outgoing.raw(), incoming.raw(), None),
+            None => self.begin(recorder, &channel, transfers, outgoing.raw(), incoming.raw(), None),
         }
     }
 
@@ -254,7 +286,7 @@ impl Exchange {
     fn begin(
         &mut self,
         recorder: &mut Recorder,
-        tag: u32,
+        channel: &Channel,
         transfers: &Transfers,
         outgoing: &RawArray,
         incoming: &RawArray,
@@ -269,8 +301,7 @@ impl Exchange {
             recorder.submit()?;
         }
         self.count(transfers, element);
-        let channel = Channel { comm: self.comm.clone(), tag, depth: self.depth };
-        PendingExchange::new(recorder, &channel, outgoing, incoming, decoding)
+        PendingExchange::new(recorder, channel, outgoing, incoming, decoding)
     }
 
     /// Adds what an exchange of elements of so many bytes costs to what all have.
@@ -291,6 +322,11 @@ impl Exchange {
         }
         Ok(parts.iter().find(|part| part.peer == self.comm.rank() && part.len > 0).copied())
     }
+}
+
+/// An exchange that its caller says nothing of.
+fn unnamed<T: DeviceElement>() -> Subject {
+    Subject::new(&format!("exchange of {}", T::ELEMENT.wgsl()))
 }
 
 fn misuse(why: String) -> ExchangeError {

@@ -77,7 +77,7 @@ impl PendingExchange {
     /// Does what can be done without waiting; true if something moved.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; drop the pending exchange then.
+    /// [`ExchangeError`] when the device or another rank fails, or has started another exchange; drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         if self.sender.awaits_device() || self.receiver.awaits_device() {
             recorder.poll()?;
@@ -103,7 +103,7 @@ impl PendingExchange {
     /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails.
+    /// As [`progress`](Self::progress).
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let mut backoff = Backoff::default();
         while !self.is_done() {
@@ -121,7 +121,7 @@ impl PendingExchange {
     /// as [`finish`](Self::finish).
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails.
+    /// As [`progress`](Self::progress).
     pub fn finish_first(
         in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,

@@ -89,22 +89,20 @@ impl Receiver {
 
     /// Asks for chunks, as many as may be in flight and have a place.
     fn ask(&mut self, recorder: &Recorder) -> Result<(), ExchangeError> {
-        let (Channel { comm, tag, depth }, array, arriving) = (&self.channel, &self.array, &mut self.arriving);
+        let (channel, array, arriving) = (&self.channel, &self.array, &mut self.arriving);
         match &mut self.target {
             Target::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(()) };
-                while arriving.len() < *depth {
+                while arriving.len() < channel.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let receive = |Message { part, .. }: &Message| {
-                        comm.receive_into(part.peer, *tag, &part_of(array, part, whole))
-                    };
+                    let receive = |message: &Message| channel.receive(message, &part_of(array, &message.part, whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
                     arriving.push_back(Arriving { chunk, messages, staging: None });
                 }
             }
             Target::Staged { empty, .. } => {
                 let direction = StagingDirection::ToDevice;
-                while empty.len() + arriving.len() < *depth {
+                while empty.len() + arriving.len() < channel.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let bytes = chunk.len() * array.element_bytes();
                     let staging = recorder.staging_buffer(direction, bytes)?;
@@ -115,9 +113,7 @@ impl Receiver {
                     let Some(EmptyBuffer { chunk, map, staging }) = empty.pop_front() else { break };
                     let staging = Arc::new(staging);
                     let (whole, bytes) = (span(map, staging.clone())?, array.element_bytes());
-                    let receive = |message: &Message| {
-                        comm.receive_into(message.part.peer, *tag, &message.in_chunk(bytes, &whole))
-                    };
+                    let receive = |message: &Message| channel.receive(message, &message.in_chunk(bytes, &whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
                     arriving.push_back(Arriving { chunk, messages, staging: Some(staging) });
                 }

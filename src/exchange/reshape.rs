@@ -9,8 +9,9 @@
 //! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
+use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopies, FieldBlocks};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
@@ -91,7 +92,9 @@ impl Reshape {
                 FieldBlocks::packed(&outgoing, copy.start * fields, copy.block),
             )?;
         }
-        exchange.run(recorder, &transfers, &outgoing, &incoming)?;
+        let subject = Subject::new(&format!("redistribution of {fields} meshes of {}", T::ELEMENT.wgsl()));
+        let subject = subject.with(&self.plan.alike()).with(&[fields]);
+        exchange.run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
         for copy in self.plan.unpack() {
             self.copies.record(
                 recorder,
@@ -120,7 +123,7 @@ impl Reshape {
             let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
             return misuse(why);
         }
-        if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !gpu.capabilities().f64 {
+        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
             return misuse(format!("`{}` has no double precision", gpu.info().name));
         }
         Ok(())

@@ -96,15 +96,15 @@ impl Sender {
 
     /// Sends chunks, as many as may be under way.
     fn advance(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (Channel { comm, tag, depth }, array, sending) = (&self.channel, &self.array, &mut self.sending);
+        let (channel, array, sending) = (&self.channel, &self.array, &mut self.sending);
+        let depth = channel.depth;
         let before = sending.len();
         match &mut self.source {
             Source::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(false) };
-                while sending.len() < *depth {
+                while sending.len() < depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let send =
-                        |Message { part, .. }: &Message| comm.send_from(part.peer, *tag, &part_of(array, part, whole));
+                    let send = |message: &Message| channel.send(message, &part_of(array, &message.part, whole));
                     sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }
@@ -118,8 +118,7 @@ impl Sender {
                 while copied.front().map_or(Ok(false), |first| first.map.is_ready())? {
                     let Some(StagedChunk { chunk, map, staging }) = copied.pop_front() else { break };
                     let (whole, bytes) = (span(map, staging)?, array.element_bytes());
-                    let send =
-                        |message: &Message| comm.send_from(message.part.peer, *tag, &message.in_chunk(bytes, &whole));
+                    let send = |message: &Message| channel.send(message, &message.in_chunk(bytes, &whole));
                     sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }

@@ -9,10 +9,12 @@
 //! Lengths without such factors are a circular convolution of good length (Bluestein 1970), whose two transforms are four-step ones.
 //! Twiddles are multiplied and transposes are addressed as a pass stores: neither is a pass of its own.
 
+use std::iter::successors;
+
 use super::core::{Core, Limits, MOST_LANES};
 use super::line::{FourStep, LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
 use super::precision::Precision;
-use super::size::is_good_size;
+use super::size::{good_size, is_good_size};
 use super::tables::{Section, Table};
 
 /// One pass along an axis.
@@ -89,8 +91,7 @@ pub(super) fn passes(
 /// The passes of a convolution with the chirp: two transforms of a good length, with multiplications as they load and store.
 fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     let LineKernel { n, precision, work, .. } = kernel;
-    let (padded, lengths) = (2 * n - 1..)
-        .filter(|&m| is_good_size(m))
+    let (padded, lengths) = successors(Some(good_size(2 * n - 1)), |m| Some(good_size(m + 1)))
         .take(64)
         .find_map(|m| factors_of_good_size(m, limits, precision).map(|lengths| (m, lengths)))?;
     let conjugate = work == Work::Backward;

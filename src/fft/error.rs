@@ -2,7 +2,7 @@
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
-use crate::gpu::DeviceError;
+use crate::gpu::{DeviceError, LONGEST};
 use crate::grid::LayoutError;
 
 /// An error of a transform: which length, why, and what would do.
@@ -28,6 +28,16 @@ pub enum FftError {
         points: u64,
         /// Modes that are kept.
         modes: u64,
+    },
+    /// An axis of more points than kernels index.
+    #[error(
+        "axis {axis} has {points} points, and a line of a transform {LONGEST} at most; use a shorter axis, or leave it out of the transform"
+    )]
+    Line {
+        /// The axis.
+        axis: usize,
+        /// Points of the transform along it.
+        points: u64,
     },
     /// A real transform that leaves out the last axis.
     #[error("a real transform halves the last axis, so it must be among those that are transformed; use a complex one")]

@@ -176,18 +176,22 @@ impl<T: Value> Filter<T> {
             return misuse("field and output are one array".into());
         }
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
+        let subject = |what: &str| self.plan.subject(what).with(&[self.results.into()]);
         let (field, output) = (UserArray::field(field, layout), UserArray::field(output, output_layout));
         match &self.kind {
             Kind::Fused(route) => {
-                Run::<T::Mode>::new(route, field, output, forward_factor * inverse_factor).run(recorder, comms)
+                let factor = forward_factor * inverse_factor;
+                Run::<T::Mode>::new(subject("filter"), route, [field, output], factor).run(recorder, comms)
             }
             Kind::Apart { forward, inverse } => {
                 let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
                 let modes = UserArray::spectrum(&modes);
-                Run::<T::Mode>::new(forward, field, modes, forward_factor).run(recorder, comms)?;
+                let there = subject("filter, to modes,");
+                Run::<T::Mode>::new(there, forward, [field, modes], forward_factor).run(recorder, comms)?;
                 let results = u64::from(self.results);
                 (0..results).zip(inverse).try_for_each(|(r, route)| {
-                    let run = Run::<T::Mode>::new(route, modes, output, inverse_factor);
+                    let back = subject("filter, to cells,").with(&[r]);
+                    let run = Run::<T::Mode>::new(back, route, [modes, output], inverse_factor);
                     Run { result: [r, results], ..run }.run(recorder, comms)
                 })
             }

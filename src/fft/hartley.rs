@@ -61,7 +61,7 @@ impl Hartley {
         modes: &Array<f32>,
     ) -> Result<(), ExchangeError> {
         let parts = [&self.plan.field, &self.plan.spectrum];
-        self.run(&self.to_modes, (recorder, comms), [cells, modes], parts)
+        self.run("Hartley transform to modes", &self.to_modes, (recorder, comms), [cells, modes], parts)
     }
 
     /// Records the transpose of [`to_modes`](Self::to_modes): cells of `modes`. All ranks call it.
@@ -76,19 +76,19 @@ impl Hartley {
         cells: &Array<f32>,
     ) -> Result<(), ExchangeError> {
         let parts = [&self.plan.spectrum, &self.plan.field];
-        self.run(&self.to_cells, (recorder, comms), [modes, cells], parts)
+        self.run("Hartley transform to cells", &self.to_cells, (recorder, comms), [modes, cells], parts)
     }
 
     fn run(
         &self,
+        what: &str,
         ready: &ReadyRoute,
         (recorder, comms): (&mut Recorder, &mut GridComms),
         [from, to]: [&Array<f32>; 2],
         parts: [&Box3; 2],
     ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "Hartley transform";
-        check_rank(WHAT, &self.plan, comms)?;
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+        check_rank(what, &self.plan, comms)?;
+        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why }.into());
         for (array, part) in [from, to].into_iter().zip(parts) {
             let needed = volume(part) * self.plan.spec.fields;
             if array.len() < needed {
@@ -100,7 +100,7 @@ impl Hartley {
         }
         let [before, after] = parts.map(|part| FieldLayout::new(part.clone(), [[0; 2]; 3]));
         let (from, to) = (UserArray::field(from, &before), UserArray::field(to, &after));
-        Run::<[f32; 2]>::new(ready, from, to, 1.0).run(recorder, comms)
+        Run::<[f32; 2]>::new(self.plan.subject(what), ready, [from, to], 1.0).run(recorder, comms)
     }
 }
 

@@ -13,6 +13,7 @@ use super::line::Work;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
 use super::reach::PassArrays;
+use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
 use crate::grid::{Box3, FieldLayout};
@@ -64,6 +65,8 @@ pub(super) struct Run<'a, C> {
     pub ready: &'a ReadyRoute,
     pub input: UserArray<'a>,
     pub output: UserArray<'a>,
+    /// What all ranks must do.
+    pub subject: Subject,
     /// The factor of the result.
     pub scale: f64,
     /// The factor of modes that stand for two.
@@ -88,9 +91,10 @@ impl<'a> UserArray<'a> {
 }
 
 impl<'a, C: DeviceElement> Run<'a, C> {
-    /// A run with the factor `scale`, of the only result, with the callbacks that the route has.
-    pub fn new(ready: &'a ReadyRoute, input: UserArray<'a>, output: UserArray<'a>, scale: f64) -> Self {
-        Run { ready, input, output, scale, interior: 1.0, result: [0, 1], operator: None, element: PhantomData }
+    /// A run of what `subject` says with the factor `scale`, of the only result, with the callbacks that the route has.
+    pub fn new(subject: Subject, ready: &'a ReadyRoute, [input, output]: [UserArray<'a>; 2], scale: f64) -> Self {
+        let (interior, result, operator, element) = (1.0, [0, 1], None, PhantomData);
+        Run { ready, input, output, subject, scale, interior, result, operator, element }
     }
 
     /// Records and exchanges everything.
@@ -306,8 +310,10 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let incoming =
             recorder.gpu().array_in::<C>("fft::incoming", transpose.elements(piece)[1], MemoryKind::Incoming)?;
         let outgoing = Array::<C>::new(view.array.clone());
-        let exchange = self.comms.along(transpose.grid_axis);
-        pieces.pending.push_back(exchange.start(recorder, &transpose.transfers(piece), &outgoing, &incoming)?);
+        let [axis, from, to] = [transpose.grid_axis, transpose.from_axis, transpose.to_axis].map(|axis| axis as u64);
+        let subject = self.run.subject.with(&[axis, from, to, piece as u64, transpose.pieces.len() as u64]);
+        let (exchange, transfers) = (self.comms.along(transpose.grid_axis), transpose.transfers(piece));
+        pieces.pending.push_back(exchange.start_for(subject, recorder, &transfers, &outgoing, &incoming)?);
         let mut extent = stage.after;
         extent[transpose.from_axis] = transpose.share();
         extent[transpose.to_axis] = transpose.whole();

@@ -1,5 +1,7 @@
 //! Lengths and their factors.
 
+use std::iter::successors;
+
 /// Primes that have a butterfly of their own; lengths made of them are transformed directly.
 pub const RADICES: [u64; 11] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
 
@@ -8,14 +10,21 @@ pub fn is_good_size(n: u64) -> bool {
     n > 0 && [2, 3, 5, 7].into_iter().fold(n, strip) == 1
 }
 
-/// The smallest good size that is at least `n`.
+/// The smallest good size that is at least `n`; `n` itself where none is that has 64 bits.
 ///
 /// ```
 /// use meshloom::fft::good_size;
 /// assert_eq!([good_size(0), good_size(11), good_size(101), good_size(128)], [1, 12, 105, 128]);
 /// ```
 pub fn good_size(n: u64) -> u64 {
-    (n.max(1)..).find(|&n| is_good_size(n)).unwrap_or(n)
+    // Good sizes are far between where they are large: each product of odd primes is doubled until it is long enough. None needs to be twice as long.
+    let most = n.saturating_mul(2);
+    let powers = move |from: u64, factor: u64| {
+        successors(Some(from), move |power| power.checked_mul(factor).filter(|&power| power < most))
+    };
+    let odd = powers(1, 7).flat_map(move |size| powers(size, 5)).flat_map(move |size| powers(size, 3));
+    let doubled = odd.filter_map(|size| size.checked_mul(n.div_ceil(size).checked_next_power_of_two()?));
+    doubled.min().unwrap_or(n)
 }
 
 /// Whether `n` is a product of [`RADICES`].
@@ -58,6 +67,15 @@ mod tests {
         assert_eq!(factorizations(1, 16), [Vec::<u64>::new()]);
         assert!(factorizations(34, 16).is_empty(), "17 is too large");
         assert!(factorizations(8192, 64).iter().all(|f| f.iter().product::<u64>() == 8192));
+    }
+
+    #[test]
+    fn good_sizes_are_found_however_far_they_are() {
+        for n in 0..3000 {
+            assert_eq!(good_size(n), (n.max(1)..).find(|&n| is_good_size(n)).unwrap(), "{n}");
+        }
+        assert_eq!(good_size((1 << 63) + 1), 9_223_681_600_000_000_000, "no other is nearer");
+        assert_eq!(good_size(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::error::FftError;
 use super::precision::Precision;
+use crate::gpu::LONGEST;
 use crate::grid::{Box3, volume};
 
 /// What the cells of a field hold.
@@ -181,7 +182,7 @@ impl Spec {
     /// Checks that cells, points, modes and axes go together.
     ///
     /// # Errors
-    /// [`FftError::Empty`], [`FftError::Order`], [`FftError::RealAxis`].
+    /// [`FftError::Empty`], [`FftError::Order`], [`FftError::Line`], [`FftError::RealAxis`].
     pub fn check(&self) -> Result<(), FftError> {
         if self.cells.contains(&0) || self.modes.contains(&0) || self.fields == 0 {
             return Err(FftError::Empty);
@@ -192,6 +193,10 @@ impl Spec {
                 if self.axes[axis] { cells <= points && modes <= points } else { cells == points && modes == points };
             if !fits {
                 return Err(FftError::Order { axis, cells, points, modes });
+            }
+            // A line is whole on one rank.
+            if self.axes[axis] && points > LONGEST {
+                return Err(FftError::Line { axis, points });
             }
         }
         if self.values == Values::Real && !self.axes[2] {
@@ -247,5 +252,33 @@ impl SpectrumLayout {
     pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
         let count = self.part[axis].end - self.part[axis].start;
         (0..count).map(|i| self.mode(axis, i) as f64 / length).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fft::{Limits, Plan};
+    use crate::grid::Grid;
+
+    /// None of them takes time.
+    #[test]
+    fn lengths_and_numbers_beyond_all_devices_are_refused() {
+        let limits =
+            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+        let plan = |spec: &Spec| Plan::new(spec, Grid::new([1, 1], 1).unwrap(), 0, limits, 4).map(drop);
+        for points in [LONGEST + 1, (1 << 32) + 1, (1 << 61) - 1, 1 << 63, u64::MAX] {
+            let spec = Spec::new(Values::Complex, [1, 1, points]);
+            assert_eq!(plan(&spec), Err(FftError::Line { axis: 2, points }));
+        }
+        // A prime, and a product of two that have no pass.
+        for points in [4_294_836_197, 65_521 * 65_521] {
+            let found = plan(&Spec::new(Values::Complex, [1, 1, points]));
+            assert!(matches!(found, Err(FftError::TooLarge { .. } | FftError::TooLong { .. })), "{found:?}");
+        }
+        let spec = Spec::new(Values::Complex, [u64::MAX, u64::MAX, 8]).axes([false, false, true]);
+        for spec in [spec.clone(), spec.fields(u64::MAX), Spec::new(Values::Real, [8; 3]).fields(u64::MAX)] {
+            assert!(matches!(plan(&spec), Err(FftError::TooLarge { .. })));
+        }
     }
 }

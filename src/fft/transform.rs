@@ -210,8 +210,9 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward", comms, field, layout, spectrum)?;
-        self.to_spectrum(UserArray::field(field, layout), UserArray::spectrum(spectrum)).run(recorder, comms)
+        const WHAT: &str = "Transform::forward";
+        self.check(WHAT, comms, field, layout, spectrum)?;
+        self.to_spectrum(WHAT, UserArray::field(field, layout), UserArray::spectrum(spectrum)).run(recorder, comms)
     }
 
     /// The field of `spectrum`, multiplied by the first operator of `operator` on the way if there is one. All ranks call
@@ -229,10 +230,11 @@ impl<T: Value> Transform<T> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse", comms, field, layout, spectrum)?;
-        let run = self.to_field(UserArray::spectrum(spectrum), UserArray::field(field, layout));
+        const WHAT: &str = "Transform::inverse";
+        self.check(WHAT, comms, field, layout, spectrum)?;
+        let run = self.to_field(WHAT, UserArray::spectrum(spectrum), UserArray::field(field, layout));
         let Some(operator) = operator else { return run.run(recorder, comms) };
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform::inverse".into(), why }.into());
+        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         if *operator.part() != self.plan.spectrum {
             return misuse(format!(
                 "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
@@ -260,12 +262,12 @@ impl<T: Value> Transform<T> {
         ReadyRoute::new(self.plan.inverse.clone(), &callbacks, &mut tables)
     }
 
-    fn to_spectrum<'a>(&'a self, field: UserArray<'a>, spectrum: UserArray<'a>) -> Run<'a, T::Mode> {
-        Run::new(&self.forward, field, spectrum, self.plan.spec.factors()[0])
+    fn to_spectrum<'a>(&'a self, what: &str, field: UserArray<'a>, spectrum: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(what), &self.forward, [field, spectrum], self.plan.spec.factors()[0])
     }
 
-    fn to_field<'a>(&'a self, spectrum: UserArray<'a>, field: UserArray<'a>) -> Run<'a, T::Mode> {
-        Run::new(&self.inverse, spectrum, field, self.plan.spec.factors()[1])
+    fn to_field<'a>(&'a self, what: &str, spectrum: UserArray<'a>, field: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(what), &self.inverse, [spectrum, field], self.plan.spec.factors()[1])
     }
 
     /// The adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the sum of the products of real
@@ -283,9 +285,10 @@ impl<T: Value> Transform<T> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::forward_adjoint", comms, field, layout, spectrum)?;
-        self.without_callbacks("Transform::forward_adjoint")?;
-        let run = self.to_field(UserArray::spectrum(spectrum), UserArray::field(field, layout));
+        const WHAT: &str = "Transform::forward_adjoint";
+        self.check(WHAT, comms, field, layout, spectrum)?;
+        self.without_callbacks(WHAT)?;
+        let run = self.to_field(WHAT, UserArray::spectrum(spectrum), UserArray::field(field, layout));
         Run { scale: self.plan.spec.factors()[0], interior: 0.5, ..run }.run(recorder, comms)
     }
 
@@ -301,9 +304,10 @@ impl<T: Value> Transform<T> {
         layout: &FieldLayout,
         spectrum: &Array<T::Mode>,
     ) -> Result<(), ExchangeError> {
-        self.check("Transform::inverse_adjoint", comms, field, layout, spectrum)?;
-        self.without_callbacks("Transform::inverse_adjoint")?;
-        let run = self.to_spectrum(UserArray::field(field, layout), UserArray::spectrum(spectrum));
+        const WHAT: &str = "Transform::inverse_adjoint";
+        self.check(WHAT, comms, field, layout, spectrum)?;
+        self.without_callbacks(WHAT)?;
+        let run = self.to_spectrum(WHAT, UserArray::field(field, layout), UserArray::spectrum(spectrum));
         Run { scale: self.plan.spec.factors()[1], interior: 2.0, ..run }.run(recorder, comms)
     }
 
@@ -354,7 +358,7 @@ impl<T: Value> Transform<T> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let field = UserArray { array: &field, layout: Some(&layout) };
-        self.to_spectrum(field, UserArray::spectrum(array)).run(recorder, comms)
+        self.to_spectrum("Transform::forward", field, UserArray::spectrum(array)).run(recorder, comms)
     }
 
     /// The field of the spectrum in `array`, in its place. All ranks call it.
@@ -370,7 +374,7 @@ impl<T: Value> Transform<T> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
         let field = UserArray { array: &field, layout: Some(&layout) };
-        self.to_field(UserArray::spectrum(array), field).run(recorder, comms)
+        self.to_field("Transform::inverse", UserArray::spectrum(array), field).run(recorder, comms)
     }
 
     fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {

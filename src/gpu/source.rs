@@ -81,6 +81,11 @@ impl Element {
         }
     }
 
+    /// Whether it is of double precision, which only some devices have.
+    pub(crate) const fn is_double(self) -> bool {
+        matches!(self, Element::F64 | Element::Complex64)
+    }
+
     fn of(wgsl: &str) -> Option<Self> {
         use Element::{Complex32, Complex64, F32, F64, I32, U32, U64};
         [F32, U32, I32, Complex32, F64, Complex64, U64].into_iter().find(|element| element.wgsl() == wgsl)

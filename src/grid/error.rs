@@ -1,6 +1,8 @@
 //! Errors of layouts.
 
 use super::boxes::Box3;
+use super::ghost_plan::MOST_TURNS;
+use super::process_grid::Grid;
 
 /// An error of a layout: what is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,6 +15,46 @@ pub enum LayoutError {
         parts: [usize; 2],
         /// The ranks there are.
         ranks: usize,
+    },
+    /// A rank that a process grid does not have.
+    #[error("rank {rank} is not in a process grid of {grid}; ranks are 0 to {}", grid.ranks() - 1)]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// The grid.
+        grid: Grid,
+    },
+    /// Ghost cells that go round an axis too often.
+    #[error(
+        "{width} ghost cells on a side of axis {axis} of {cells} cells; at most {} times as many are possible",
+        MOST_TURNS
+    )]
+    Ghosts {
+        /// The axis.
+        axis: usize,
+        /// Cells of the mesh along it.
+        cells: u64,
+        /// Ghost cells of some rank, below or above.
+        width: u64,
+    },
+    /// An array that is longer than can be counted.
+    #[error(
+        "an array of {} x {} x {} cells, ghost cells included, is longer than any can be; use a smaller mesh or more ranks",
+        shape[0], shape[1], shape[2]
+    )]
+    TooLarge {
+        /// Cells along each axis.
+        shape: [u64; 3],
+    },
+    /// Widths of ghost cells of another rank, or another process grid.
+    #[error(
+        "widths of ghost cells as another rank than {rank} of {grid} sees them; make them for the rank and grid of the plan"
+    )]
+    Widths {
+        /// The rank of the plan.
+        rank: usize,
+        /// The grid of the plan.
+        grid: Grid,
     },
     /// An axis without cells.
     #[error("a mesh of {} x {} x {} has an axis of length 0; every axis needs one cell at least", shape[0], shape[1], shape[2])]

@@ -9,11 +9,16 @@
 
 use std::ops::Range;
 
-use super::boxes::extent;
+use super::boxes::{extent, product};
+use super::error::LayoutError;
 use super::field::FieldLayout;
 use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
 use super::split::{owner, split};
+use crate::hash::{START, fnv1a};
+
+/// How often ghost cells may go round an axis: each turn is planned by itself.
+pub(super) const MOST_TURNS: u64 = 1 << 10;
 
 /// A block of cells in an array: first index, extents and the array's strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +70,19 @@ pub struct Sweep {
     pub owned: Vec<Link>,
     /// Ghost cells, by the peer that owns them.
     pub ghosts: Vec<Link>,
+    /// A number of all that the ranks along the axis must have alike: the mesh, how it is cut, widths, which axes close on themselves.
+    pub(crate) alike: u64,
 }
 
 /// The ghost cells of one rank: its layout and its sweeps, in the order of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GhostPlan {
+    /// Cells along each axis of the mesh.
+    pub shape: [u64; 3],
+    /// How it is cut over ranks.
+    pub grid: Grid,
+    /// This rank.
+    pub rank: usize,
     /// This rank's array.
     pub layout: FieldLayout,
     /// One sweep for each axis that has ghosts.
@@ -89,21 +102,18 @@ struct Run {
 /// The ghosts of part number `part` of `parts` of an axis of `n` cells.
 fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: bool) -> Vec<Run> {
     let own = split(n, parts as u64, part as u64);
-    let mut runs: Vec<Run> = Vec::new();
+    let (mut runs, parts) = (Vec::new(), parts as u64);
     let mut add = |cells: Range<i128>, first: u64| {
-        let start = cells.start;
-        for cell in cells {
-            if !periodic && !(0..i128::from(n)).contains(&cell) {
-                continue;
-            }
-            let to = first + (cell - start) as u64;
-            let cell = cell.rem_euclid(i128::from(n)) as u64;
-            let rank = owner(n, parts as u64, cell) as usize;
-            let from = cell - split(n, parts as u64, rank as u64).start;
-            match runs.last_mut() {
-                Some(run) if run.owner == rank && run.from + run.len == from && run.to + run.len == to => run.len += 1,
-                _ => runs.push(Run { owner: rank, from, to, len: 1 }),
-            }
+        let inside = if periodic { cells.clone() } else { cells.start.max(0)..cells.end.min(n.into()) };
+        let mut at = inside.start;
+        while at < inside.end {
+            let cell = at.rem_euclid(n.into()) as u64;
+            let owner = owner(n, parts, cell);
+            let theirs = split(n, parts, owner);
+            let len = (theirs.end - cell).min((inside.end - at) as u64);
+            let to = first + (at - cells.start) as u64;
+            runs.push(Run { owner: owner as usize, from: cell - theirs.start, to, len });
+            at += i128::from(len);
         }
     };
     let (start, end) = (i128::from(own.start), i128::from(own.end));
@@ -115,15 +125,52 @@ fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: b
 impl GhostPlan {
     /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells along axis `a`, the same on
     /// every rank. Beyond the ends of an axis that is not `periodic` ghost cells have no owner and are not moved.
-    pub fn new(shape: [u64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3], periodic: [bool; 3]) -> Self {
-        Self::of_widths(shape, grid, rank, &GhostWidths::new(grid, rank, ghosts), periodic)
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`], [`LayoutError::Empty`], [`LayoutError::Ghosts`], [`LayoutError::TooLarge`].
+    pub fn new(
+        shape: [u64; 3],
+        grid: Grid,
+        rank: usize,
+        ghosts: [[u64; 2]; 3],
+        periodic: [bool; 3],
+    ) -> Result<Self, LayoutError> {
+        Self::of_widths(shape, grid, rank, &GhostWidths::new(grid, rank, ghosts)?, periodic)
     }
 
     /// As [`new`](Self::new), with ghost cells as wide as each rank wants them.
-    pub fn of_widths(shape: [u64; 3], grid: Grid, rank: usize, widths: &GhostWidths, periodic: [bool; 3]) -> Self {
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`LayoutError::Widths`].
+    pub fn of_widths(
+        shape: [u64; 3],
+        grid: Grid,
+        rank: usize,
+        widths: &GhostWidths,
+        periodic: [bool; 3],
+    ) -> Result<Self, LayoutError> {
+        if rank >= grid.ranks() {
+            return Err(LayoutError::Rank { rank, grid });
+        }
+        if shape.contains(&0) {
+            return Err(LayoutError::Empty { shape });
+        }
+        if !widths.are_of(grid, rank) {
+            return Err(LayoutError::Widths { rank, grid });
+        }
+        for axis in 0..3 {
+            let (cells, all) = (shape[axis], widths.along(axis).as_flattened());
+            if let Some(&width) = all.iter().find(|&&width| width > cells.saturating_mul(MOST_TURNS)) {
+                return Err(LayoutError::Ghosts { axis, cells, width });
+            }
+        }
         let ghosts = widths.own();
         let layout = FieldLayout::new(grid.part(shape, rank), ghosts);
         let (own, all, strides) = (extent(&layout.own), layout.shape(), layout.strides());
+        // Also where an axis is empty, since strides count the others.
+        if product(all.map(|n| n.max(1))) == u64::MAX {
+            return Err(LayoutError::TooLarge { shape: all });
+        }
         let sweep = |axis: usize| {
             let parts = grid.along(axis);
             let (me, wide) = (widths.position(axis), widths.along(axis));
@@ -147,11 +194,14 @@ impl GhostPlan {
                 .filter(|(_, run)| run.owner == me)
                 .map(|(peer, run)| Link { peer, block: block(ghosts[axis][0] + run.from, run.len) })
                 .collect();
-            Sweep { axis, owned, ghosts: incoming }
+            let along = wide.as_flattened().iter().chain(&shape).copied();
+            let cut = [axis as u64, grid.along(0) as u64, grid.along(1) as u64];
+            let alike: Vec<u64> = along.chain(cut).chain(periodic.map(u64::from)).collect();
+            Sweep { axis, owned, ghosts: incoming, alike: fnv1a(START, bytemuck::cast_slice(&alike)) }
         };
         let sweeps =
             (0..3).filter(|&axis| widths.along(axis).iter().any(|width| *width != [0, 0])).map(sweep).collect();
-        GhostPlan { layout, sweeps }
+        Ok(GhostPlan { shape, grid, rank, layout, sweeps })
     }
 }
 
@@ -162,7 +212,7 @@ mod tests {
     /// Runs an exchange of all ranks on the host, with the same ghost cells on each.
     fn exchange(shape: [u64; 3], parts: [usize; 2], ghosts: [[u64; 2]; 3], periodic: [bool; 3]) {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic));
+        exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic).unwrap());
     }
 
     /// Runs an exchange of all ranks on the host with arrays of global indices.
@@ -234,13 +284,13 @@ mod tests {
             let width = |axis: u64, i: u64, j: u64| [(3 * i + 5 * j + axis) % 7, (5 * i + 3 * j + 4 * axis) % 6];
             let plan = |rank: usize| {
                 let [i, j] = grid.at(rank).map(|at| at as u64);
-                let mut widths = GhostWidths::new(grid, rank, [[0; 2]; 3]);
+                let mut widths = GhostWidths::new(grid, rank, [[0; 2]; 3]).unwrap();
                 let x: Vec<_> = (0..parts[0] as u64).map(|i| width(0, i, 0)).collect();
                 let y: Vec<_> = (0..parts[1] as u64).map(|j| width(1, i, j)).collect();
                 widths.widen(0, &x, 0);
                 widths.widen(1, &y, 0);
                 assert_eq!(widths.own(), [width(0, i, 0), width(1, i, j), [0; 2]]);
-                GhostPlan::of_widths(shape, grid, rank, &widths, [true; 3])
+                GhostPlan::of_widths(shape, grid, rank, &widths, [true; 3]).unwrap()
             };
             exchange_of(shape, grid, [true; 3], &plan);
         }
@@ -252,5 +302,21 @@ mod tests {
         exchange([3, 4, 2], [5, 1], [[1, 2], [0, 0], [0, 0]], [true; 3]); // ranks without planes
         exchange([3, 3, 2], [2, 2], [[7, 5], [4, 9], [0, 0]], [true; 3]);
         exchange([1, 1, 1], [1, 1], [[3, 3], [2, 2], [1, 1]], [true; 3]);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_refused() {
+        let [grid, other] = [[2, 1], [1, 2]].map(|parts| Grid::new(parts, 2).unwrap());
+        let plan = |shape, rank, width| GhostPlan::new(shape, grid, rank, [[0; 2], [0, width], [0; 2]], [true; 3]);
+        assert_eq!(plan([4; 3], 2, 1), Err(LayoutError::Rank { rank: 2, grid }));
+        assert_eq!(plan([4, 0, 4], 0, 1), Err(LayoutError::Empty { shape: [4, 0, 4] }));
+        assert_eq!(plan([4; 3], 0, u64::MAX), Err(LayoutError::Ghosts { axis: 1, cells: 4, width: u64::MAX }));
+        assert!(matches!(plan([u64::MAX; 3], 0, 1 << 60), Err(LayoutError::TooLarge { .. })));
+        assert_eq!(GhostWidths::new(grid, usize::MAX, [[0; 2]; 3]), Err(LayoutError::Rank { rank: usize::MAX, grid }));
+        for (of, at) in [(grid, 1), (other, 0)] {
+            let widths = GhostWidths::new(of, at, [[1; 2]; 3]).unwrap();
+            let plan = GhostPlan::of_widths([4; 3], grid, 0, &widths, [true; 3]);
+            assert_eq!(plan, Err(LayoutError::Widths { rank: 0, grid }));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! How wide the ghost cells of a rank are, and those of its peers.
 
+use super::error::LayoutError;
 use super::process_grid::Grid;
 
 /// Ghost cells below and above of each part along each axis, as the ranks of one line of a process grid know them.
@@ -12,7 +13,7 @@ use super::process_grid::Grid;
 /// use meshloom::grid::{Grid, GhostWidths};
 ///
 /// let grid = Grid::new([3, 1], 3)?;
-/// let mut widths = GhostWidths::new(grid, 1, [[1, 2], [0, 0], [0, 0]]);
+/// let mut widths = GhostWidths::new(grid, 1, [[1, 2], [0, 0], [0, 0]])?;
 /// assert!(widths.widen(0, &[[0, 0], [5, 1], [1, 1]], 2));
 /// assert_eq!(widths.along(0), [[1, 2], [7, 2], [1, 2]]);
 /// assert_eq!(widths.own(), [[7, 2], [0, 0], [0, 0]]);
@@ -26,9 +27,21 @@ pub struct GhostWidths {
 
 impl GhostWidths {
     /// The same widths `[below, above]` by axis on every rank of `grid`, as `rank` sees them.
-    pub fn new(grid: Grid, rank: usize, widths: [[u64; 2]; 3]) -> Self {
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`].
+    pub fn new(grid: Grid, rank: usize, widths: [[u64; 2]; 3]) -> Result<Self, LayoutError> {
+        if rank >= grid.ranks() {
+            return Err(LayoutError::Rank { rank, grid });
+        }
         let [i, j] = grid.at(rank);
-        GhostWidths { along: [0, 1, 2].map(|axis| vec![widths[axis]; grid.along(axis)]), at: [i, j, 0] }
+        Ok(GhostWidths { along: [0, 1, 2].map(|axis| vec![widths[axis]; grid.along(axis)]), at: [i, j, 0] })
+    }
+
+    /// Whether they are as `rank` of `grid` sees them.
+    pub(super) fn are_of(&self, grid: Grid, rank: usize) -> bool {
+        let [i, j] = grid.at(rank);
+        self.at == [i, j, 0] && (0..3).all(|axis| self.along[axis].len() == grid.along(axis))
     }
 
     /// The widths of all parts of this rank's line along an axis.

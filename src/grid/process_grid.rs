@@ -78,7 +78,7 @@ impl Grid {
         [rank / self.parts[1], rank % self.parts[1]]
     }
 
-    /// The part of a mesh of `shape` that `rank` owns.
+    /// The part of a mesh of `shape` that `rank` owns; no cells for a rank that the grid does not have.
     pub fn part(&self, shape: [u64; 3], rank: usize) -> Box3 {
         let at = self.at(rank);
         [0, 1, 2].map(|a| match a {

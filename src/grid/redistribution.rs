@@ -10,6 +10,7 @@ use super::ghost_plan::Block;
 use super::split::split;
 use super::tiling;
 use super::transfers::{Transfer, Transfers};
+use crate::hash::{START, fnv1a};
 
 /// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` has the position
 /// `[r / (p1 p2), r / p2 % p1, r % p2]`.
@@ -75,6 +76,8 @@ pub struct Redistribution {
     from: Box3,
     to: Box3,
     identity: bool,
+    /// Numbers of all ranks' boxes before and after.
+    alike: [u64; 2],
     kept: Option<Kept>,
     pack: Vec<BoxCopy>,
     unpack: Vec<BoxCopy>,
@@ -112,6 +115,7 @@ impl Redistribution {
             from: mine.clone(),
             to: target.clone(),
             identity: from.iter().zip(to).all(same),
+            alike: [number_of(from), number_of(to)],
             kept,
             pack: copies(mine, to),
             unpack: copies(target, from),
@@ -122,8 +126,9 @@ impl Redistribution {
     #[must_use]
     pub fn reversed(&self) -> Self {
         let kept = self.kept.map(|Kept { from, to }| Kept { from: to, to: from });
-        let (from, to) = (self.to.clone(), self.from.clone());
-        Redistribution { from, to, kept, pack: self.unpack.clone(), unpack: self.pack.clone(), ..*self }
+        let ((from, to), [before, after]) = ((self.to.clone(), self.from.clone()), self.alike);
+        let (pack, unpack) = (self.unpack.clone(), self.pack.clone());
+        Redistribution { from, to, kept, pack, unpack, alike: [after, before], ..*self }
     }
 
     /// This rank.
@@ -149,6 +154,11 @@ impl Redistribution {
     /// Whether *every* rank keeps its box: no messages, and the arrays before and after are the same.
     pub fn is_identity(&self) -> bool {
         self.identity
+    }
+
+    /// What all ranks must have alike: numbers of their boxes before and after.
+    pub(crate) fn alike(&self) -> [u64; 2] {
+        self.alike
     }
 
     /// The cells that this rank keeps, if there are any.
@@ -177,6 +187,11 @@ impl Redistribution {
             |copy: &BoxCopy| Transfer { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };
         Transfers { send: self.pack.iter().map(part).collect(), receive: self.unpack.iter().map(part).collect() }
     }
+}
+
+/// A number of the boxes of all ranks.
+fn number_of(boxes: &[Box3]) -> u64 {
+    boxes.iter().flatten().fold(START, |hash, range| fnv1a(hash, bytemuck::cast_slice(&[range.start, range.end])))
 }
 
 /// The cells that two boxes share, if there are any.

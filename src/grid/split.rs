@@ -3,25 +3,33 @@
 use std::ops::Range;
 
 /// Transfer `i` of `parts` of `0..n`: sizes differ by at most one, the larger parts come first. With more parts than
-/// elements the last parts are empty.
+/// elements the last parts are empty, and so is any part beyond them.
+///
+/// # Panics
+/// When there are no parts, for which the elements have no place. Numbers of parts are those of ranks, of which there is one at least.
 ///
 /// ```
 /// use meshloom::grid::split;
 /// assert_eq!([split(10, 4, 0), split(10, 4, 1), split(10, 4, 2), split(10, 4, 3)], [0..3, 3..6, 6..8, 8..10]);
-/// assert_eq!(split(2, 3, 2), 2..2);
+/// assert_eq!([split(2, 3, 2), split(u64::MAX, 3, u64::MAX)], [2..2, u64::MAX..u64::MAX]);
 /// ```
 pub fn split(n: u64, parts: u64, i: u64) -> Range<u64> {
-    let start = |i: u64| i * (n / parts) + i.min(n % parts);
-    start(i)..start(i + 1)
+    assert!(parts > 0, "elements are cut into one part at least");
+    let start = |i: u64| (i.saturating_mul(n / parts)).saturating_add(i.min(n % parts)).min(n);
+    start(i)..start(i.saturating_add(1))
 }
 
 /// The part of [`split`] that holds element `at < n`.
+///
+/// # Panics
+/// When there is no such element, or no part.
 ///
 /// ```
 /// use meshloom::grid::{owner, split};
 /// assert!((0..10).all(|at| split(10, 4, owner(10, 4, at)).contains(&at)));
 /// ```
 pub fn owner(n: u64, parts: u64, at: u64) -> u64 {
+    assert!(parts > 0 && at < n, "element {at} of {n} in {parts} parts");
     let (base, larger) = (n / parts, n % parts);
     if at < larger * (base + 1) { at / (base + 1) } else { larger + (at - larger * (base + 1)) / base }
 }

@@ -20,9 +20,11 @@
 mod same_contents;
 mod same_directory;
 
+use std::fmt::Debug;
 use std::path::Path;
 
-use crate::comm::{CommError, Communicator};
+use crate::comm::{CommError, Communicator, Op};
+use crate::hash::{START, fnv1a};
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
@@ -54,15 +56,25 @@ fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
     Ok(String::from_utf8_lossy(all.get(rank).unwrap_or_default()).into_owned())
 }
 
-/// Creates a file on rank 0, then opens it on the other ranks, with one token.
+/// Fails on all ranks where some write other types or shapes.
+fn agree<E: From<IoError> + From<CommError>>(comm: &Communicator, path: &Path, alike: impl Debug) -> Result<(), E> {
+    match comm.first_to_differ(fnv1a(START, format!("{alike:?}").as_bytes()))? {
+        Some(rank) => Err(IoError::Disagree { path: path.to_path_buf(), rank }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Creates a file of what all ranks must have `alike` on rank 0, then opens it on the other ranks, with one token.
 fn opened<W, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
+    (path, alike): (&Path, impl Debug),
     create: impl FnOnce(&str) -> Result<W, IoError>,
     open: impl FnOnce(&str) -> Result<W, IoError>,
 ) -> Result<W, E> {
     let token = shared_token(comm)?;
     let first = if comm.rank() == 0 { Some(create(&token)?) } else { None };
-    comm.barrier()?;
+    // Also the message to the other ranks that the file exists.
+    agree::<E>(comm, path, alike)?;
     let writer = match first {
         Some(writer) => writer,
         None => open(&token)?,
@@ -72,11 +84,12 @@ fn opened<W, E: From<IoError> + From<CommError>>(
     Ok(writer)
 }
 
-/// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. When this returns on any rank,
+/// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. Each element is written once, by one rank. When this returns on any rank,
 /// the file exists. Collective.
 ///
 /// # Errors
-/// Those of `write`, [`IoError`], and those of the ranks.
+/// Those of `write`, [`IoError`], and those of the ranks; on all ranks [`IoError::Disagree`] where some have another type or shape, and [`IoError::Cover`] where the parts of
+/// all are not the array.
 pub fn write_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -100,8 +113,11 @@ pub fn seal_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
     write: impl FnOnce(&NpyWriter<T>) -> Result<(), E>,
 ) -> Result<Sealed, E> {
     let create = |token: &str| NpyWriter::create(path, shape, token);
-    let writer = opened::<_, E>(comm, create, |token| NpyWriter::open(path, shape, token))?;
+    let writer = opened::<_, E>(comm, (path, (T::DESCR, shape)), create, |token| NpyWriter::open(path, shape, token))?;
     write(&writer)?;
+    let mut written = writer.written();
+    comm.all_reduce(&mut written, Op::Sum)?;
+    writer.check_written(written)?;
     let sealed = writer.seal()?;
     comm.barrier()?;
     Ok(sealed)
@@ -156,7 +172,7 @@ pub fn seal_npz<E: From<IoError> + From<CommError>>(
     write: impl FnOnce(&mut Archive) -> Result<(), E>,
 ) -> Result<Sealed, E> {
     let create = |token: &str| NpzWriter::create(path, members, token);
-    let writer = opened::<_, E>(comm, create, |token| NpzWriter::open(path, members, token))?;
+    let writer = opened::<_, E>(comm, (path, members), create, |token| NpzWriter::open(path, members, token))?;
     let mut archive = Archive { writer, parts: Vec::new() };
     write(&mut archive)?;
     let Archive { writer, parts } = archive;
@@ -215,6 +231,7 @@ pub fn seal_arrays<E: From<IoError> + From<CommError>>(
     use hdf5::ArraysWriter;
 
     let token = shared_token(comm)?;
+    agree::<E>(comm, path, members)?;
     let made = match comm.rank() {
         0 => Some(ArraysWriter::create(path, members, attributes, &token)?),
         _ => None,
@@ -231,4 +248,68 @@ pub fn seal_arrays<E: From<IoError> + From<CommError>>(
     let sealed = writer.seal()?;
     comm.barrier()?;
     Ok(sealed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::io::scratch::Scratch;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Error {
+        #[error(transparent)]
+        Io(#[from] IoError),
+        #[error(transparent)]
+        Comm(#[from] CommError),
+    }
+
+    /// What each of two ranks gets that writes its ranges of an array of its shape, of `f32` or of `u32`.
+    fn written(shapes: [&[u64]; 2], whole_numbers: [bool; 2], parts: [&[(u64, u64)]; 2]) -> Vec<Result<(), String>> {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("array.npy");
+        let results = run_threads(2, |comm| {
+            let (shape, parts) = (shapes[comm.rank()], parts[comm.rank()]);
+            let mut ranges = parts.iter().map(|&(start, end)| (start, (end - start) as usize));
+            let written = match whole_numbers[comm.rank()] {
+                true => write_npy(&comm, &path, shape, |to| {
+                    ranges.try_for_each(|(first, len)| Ok::<_, Error>(to.write(first, &vec![1u32; len])?))
+                }),
+                false => write_npy(&comm, &path, shape, |to| {
+                    ranges.try_for_each(|(first, len)| Ok::<_, Error>(to.write(first, &vec![1f32; len])?))
+                }),
+            };
+            Ok::<_, Error>(written.map_err(|error| error.to_string()))
+        });
+        let results = results.unwrap();
+        let files = fs::read_dir(scratch.path()).unwrap().count();
+        assert_eq!(files, usize::from(results.iter().all(Result::is_ok)), "{results:?}");
+        results
+    }
+
+    #[test]
+    fn an_array_is_written_by_ranks_that_agree_on_it_and_once() {
+        let (shape, halves): ([&[u64]; 2], [&[(u64, u64)]; 2]) = ([&[4, 2]; 2], [&[(0, 4)], &[(4, 8)]]);
+        assert!(written(shape, [false; 2], halves).iter().all(Result::is_ok));
+        for (shapes, whole_numbers) in [([&[4u64, 2][..], &[2, 4]], [false; 2]), (shape, [false, true])] {
+            for result in written(shapes, whole_numbers, halves) {
+                let text = result.unwrap_err();
+                assert!(text.contains("rank 1 writes other types or shapes than rank 0"), "{text}");
+            }
+        }
+        let cases: [([&[(u64, u64)]; 2], &str); 4] = [
+            ([&[(0, 4)], &[(4, 7)]], "parts of 7 elements"),
+            ([&[(0, 4)], &[]], "parts of 4 elements"),
+            ([&[(0, 5)], &[(5, 8), (2, 3)]], "parts of 9 elements"),
+            ([&[(0, 4)], &[(3, 7)]], "parts of 8 elements"),
+        ];
+        for (parts, said) in cases {
+            for result in written(shape, [false; 2], parts) {
+                let text = result.unwrap_err();
+                assert!(text.contains(said) && text.contains("the array of 8"), "{text}");
+            }
+        }
+    }
 }

@@ -279,6 +279,29 @@ pub enum IoError {
         wanted: u64,
     },
 
+    /// The parts that all ranks have written are not the array once and whole.
+    #[error(
+        "{}: parts of {written} elements in all do not make the array of {wanted}; each element must be written once, by one rank",
+        printable_path(.path)
+    )]
+    Cover {
+        /// The file.
+        path: PathBuf,
+        /// Elements that were written.
+        written: u64,
+        /// Elements of the array.
+        wanted: u64,
+    },
+
+    /// Ranks that write another array than rank 0.
+    #[error("{}: rank {rank} writes other types or shapes than rank 0; give the same on all ranks", printable_path(.path))]
+    Disagree {
+        /// The file.
+        path: PathBuf,
+        /// The first such rank.
+        rank: usize,
+    },
+
     /// Memory for the elements asked for could not be allocated.
     #[error("{}: no memory for {} of it; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {

@@ -53,6 +53,7 @@
 
 pub mod cleanup;
 pub mod collective;
+mod coverage;
 mod csv;
 #[cfg(feature = "cli")]
 mod diverging;

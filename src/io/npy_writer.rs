@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::path::Path;
 
+use super::coverage::{Coverage, is_whole};
 use super::error::tuple;
 use super::npy_header::{self, MAX_AXES};
 use super::{IoError, Sealed, SharedFile};
@@ -50,6 +51,7 @@ pub struct NpyWriter<T: NpyElement> {
     file: SharedFile,
     data_offset: u64,
     len: u64,
+    written: Coverage,
     element: PhantomData<T>,
 }
 
@@ -62,7 +64,7 @@ impl<T: NpyElement> NpyWriter<T> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::create(path, total_bytes, &header, token)?;
-        Ok(Self { file, data_offset: header.len() as u64, len, element: PhantomData })
+        Ok(Self { file, data_offset: header.len() as u64, len, written: Coverage::default(), element: PhantomData })
     }
 
     /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
@@ -77,7 +79,7 @@ impl<T: NpyElement> NpyWriter<T> {
             let wanted = format!("a shape of {} bytes in all, as rank 0 has it,", file.total_bytes());
             return Err(IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted });
         }
-        Ok(Self { file, data_offset: header.len() as u64, len, element: PhantomData })
+        Ok(Self { file, data_offset: header.len() as u64, len, written: Coverage::default(), element: PhantomData })
     }
 
     /// Number of elements of the whole array.
@@ -100,7 +102,25 @@ impl<T: NpyElement> NpyWriter<T> {
             return Err(IoError::Range { path: self.file.path().to_path_buf(), start: first, end, len: self.len });
         }
         let offset = self.data_offset + first * size_of::<T>() as u64;
-        self.file.write_at(offset, &little_endian(elements))
+        self.file.write_at(offset, &little_endian(elements))?;
+        self.written.add(first..end);
+        Ok(())
+    }
+
+    /// What this rank has written, as sums that those of other ranks are added to.
+    pub(super) fn written(&self) -> [u64; 2] {
+        self.written.sums()
+    }
+
+    /// Checks that what all ranks have written, whose sums these are, is the array once and whole.
+    ///
+    /// # Errors
+    /// [`IoError::Cover`].
+    pub(super) fn check_written(&self, sums: [u64; 2]) -> Result<(), IoError> {
+        if is_whole(sums, self.len) {
+            return Ok(());
+        }
+        Err(IoError::Cover { path: self.file.path().to_path_buf(), written: sums[0], wanted: self.len })
     }
 
     /// Flushes this rank's part to the disk; on rank 0, whose call comes last, the file then gets its name.

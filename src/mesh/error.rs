@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::grid::LayoutError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -55,6 +56,9 @@ pub enum MeshError {
         /// As many as there can be.
         most: u64,
     },
+    /// A process grid, or ghost cells.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -7,7 +7,7 @@ use super::power::{all_finite, sides};
 use super::window::Window;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
-use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{GhostPlan, Grid, owner};
 
@@ -205,8 +205,8 @@ impl PointsInCells {
         recorder.clear(&cells);
         recorder.clear(&faults);
         painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3]);
-        GhostCells::new(plan).reduce(recorder, comms, &cells, Cells::Wide)?;
+        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?;
+        GhostCells::new(plan).reduce_wide(recorder, comms, &cells)?;
         let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         painter.density(recorder, mesh, &cells, out, scale, shift)?;
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];

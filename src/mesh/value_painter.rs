@@ -3,7 +3,7 @@
 use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
 use super::window::Window;
 use crate::comm::Communicator;
-use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{extent, volume};
@@ -198,7 +198,7 @@ impl ValuePainter {
         let mut arrays = particles.arrays();
         arrays.extend([values.raw(), most.raw(), &target]);
         recorder.each::<ParticleParams>(kernel, &arrays, &geometry, particles.len())?;
-        ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
+        ghosts.reduce_wide(recorder, comms, &cells)?;
         let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
         let params = PaintedParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),

@@ -4,9 +4,13 @@ use std::fmt;
 
 use super::error::OperatorError;
 use super::field::Field;
+use super::leaf::{Leaf, Support};
 use super::operator::Model;
+use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::worker::Worker;
+use crate::comm::{Communicator, Op};
+use crate::grid::{Box3, extent};
 use crate::hash::{START, fnv1a};
 
 /// What [`check_adjoint`] found.
@@ -145,27 +149,66 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
     }
 }
 
-/// A field of pseudo-random numbers between -1 and 1, by leaf, place on the rank and rank; on leaves that every rank has, the same on all.
+/// A field of pseudo-random numbers between -1 and 1, each by its leaf, its place among those of all ranks and which of the place's numbers it is: the same
+/// field on any number of ranks, but for ghost cells, of which there are others. All ranks call it.
 ///
 /// # Errors
-/// [`OperatorError`] of the device.
+/// [`OperatorError`] of the device or of a rank.
 pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result<Field, OperatorError> {
     let mut field = Field::new(worker.gpu(), space)?;
-    let rank = worker.comm().rank() as u64;
     let names: Vec<String> = space.names().map(Into::into).collect();
     for name in names {
         let Some(leaf) = space.leaf(&name) else { continue };
-        let rank = if leaf.is_distributed() { rank } else { 0 };
-        let start = fnv1a(fnv1a(START, name.as_bytes()), &[seed.to_le_bytes(), rank.to_le_bytes()].concat());
-        let values: Vec<f64> = (0..leaf.len()).map(|place| uniform(start, place)).collect();
+        let places = places(worker.comm(), leaf)?;
+        let of_leaf = fnv1a(fnv1a(START, name.as_bytes()), &seed.to_le_bytes());
+        let mut values = Vec::with_capacity(leaf.len() as usize);
+        for number in 0..leaf.fields() {
+            let starts: Vec<u64> = (0..leaf.numbers())
+                .map(|part| fnv1a(of_leaf, &[number.to_le_bytes(), part.to_le_bytes()].concat()))
+                .collect();
+            values.extend(places.iter().flat_map(|&place| starts.iter().map(move |&start| uniform(start, place))));
+        }
         field.set(&mut worker.context.recorder, &name, &values)?;
     }
     Ok(field)
 }
 
+/// Which place among those of all ranks each place of this one is. Ghost cells come after all others, those of each rank by themselves.
+fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
+    let in_box = |[i, j, k]: Box3, shape: [u64; 3]| -> Vec<u64> {
+        let row = move |i: u64, j: u64| k.clone().map(move |k| (i * shape[1] + j) * shape[2] + k);
+        i.flat_map(|i| j.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
+    };
+    Ok(match &leaf.support {
+        Support::Cells { regular, ghosts } => {
+            let layout = regular.layout(*ghosts);
+            let first = regular.cells().wrapping_add((regular.rank as u64) << 40);
+            let mut places: Vec<u64> = (0..layout.len()).map(|ghost| first.wrapping_add(ghost)).collect();
+            let ([_, rows, columns], strides) = (extent(&layout.own), layout.strides());
+            for (at, place) in in_box(layout.own.clone(), regular.shape).into_iter().enumerate() {
+                let at = [at as u64 / (rows * columns), at as u64 / columns % rows, at as u64 % columns];
+                let at = layout.offset() + (0..3).map(|a| at[a] * strides[a]).sum::<u64>();
+                places[at as usize] = place;
+            }
+            places
+        }
+        Support::Modes { regular, half } => {
+            let [n0, n1, n2] = regular.shape;
+            in_box(regular.modes(*half), [n0, n1, if *half { n2 / 2 + 1 } else { n2 }])
+        }
+        Support::Points { order: PointOrder::Numbers(numbers), .. } => numbers.get().to_vec(),
+        Support::Points { own, order: PointOrder::Ranks, .. } => {
+            let mut first = [*own];
+            comm.scan_exclusive(&mut first, Op::Sum)?;
+            (first[0]..first[0] + own).collect()
+        }
+        Support::Vector { len } | Support::Parameters { len } => (0..*len).collect(),
+    })
+}
+
 /// A number between -1 and 1 (splitmix64).
 fn uniform(start: u64, place: u64) -> f64 {
-    let mut z = start.wrapping_add((place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut z = start.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((z ^ (z >> 31)) >> 11) as f64 * 2f64.powi(-52) - 1.0

@@ -8,7 +8,7 @@ use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
-use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
@@ -44,9 +44,16 @@ pub(crate) struct Ghosted {
 }
 
 impl Ghosted {
-    /// For `fields` fields of a grid with these widths of ghosts.
-    pub fn new(regular: &RegularGrid, widths: [[u64; 2]; 3], fields: u64) -> Self {
-        Self::of(GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]), fields)
+    /// For `fields` fields of a grid with these widths of ghosts, which `operator` needs.
+    pub fn new(
+        operator: &str,
+        regular: &RegularGrid,
+        widths: [[u64; 2]; 3],
+        fields: u64,
+    ) -> Result<Self, OperatorError> {
+        let plan = GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]);
+        let plan = plan.map_err(|error| OperatorError::invalid(operator, error.to_string()))?;
+        Ok(Self::of(plan, fields))
     }
 
     /// For `fields` fields with the ghosts of `plan`.
@@ -86,7 +93,7 @@ impl Ghosted {
     ) -> Result<(), ExchangeError> {
         let (params, count) = self.params();
         recorder.each(&self.embed[0], &[own.raw(), whole.raw()], &params, count)?;
-        self.ghosts.exchange(recorder, comms, whole, Cells::Float)
+        self.ghosts.exchange(recorder, comms, whole)
     }
 
     /// `own` = the cells of `whole`, with what ghosts of all ranks have for them. Changes `whole`.
@@ -97,7 +104,7 @@ impl Ghosted {
         whole: &Array<f32>,
         own: &Array<f32>,
     ) -> Result<(), ExchangeError> {
-        self.ghosts.reduce(recorder, comms, whole, Cells::Float)?;
+        self.ghosts.reduce(recorder, comms, whole)?;
         let (params, count) = self.params();
         Ok(recorder.each(&self.embed[1], &[whole.raw(), own.raw()], &params, count)?)
     }
@@ -136,8 +143,9 @@ impl Ghosts {
     pub fn new(worker: &Worker<'_>, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
         const NAME: &str = "ghost cells";
         let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
         let target = Space::of(name, leaf.clone().ghosts(widths))?;
-        Ok(Ghosts { ghosted: Ghosted::new(regular, widths, leaf.fields()), domain: domain.clone(), target })
+        Ok(Ghosts { ghosted, domain: domain.clone(), target })
     }
 }
 

@@ -76,7 +76,7 @@ impl Readout {
         }
         let widths = PointsInCells::ghost_widths(window, false);
         let mesh = Mesh::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
-        let ghosted = Ghosted::new(regular, mesh.layout.ghosts, leaf.fields());
+        let ghosted = Ghosted::new(NAME, regular, mesh.layout.ghosts, leaf.fields())?;
         let comm = worker.comm().clone();
         let points = PointsInCells::distribute(
             &mut worker.context.recorder,

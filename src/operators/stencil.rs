@@ -77,13 +77,13 @@ impl Stencil {
             return Err(OperatorError::invalid(NAME, why));
         }
         let cut = [0, 1, 2].map(|a| regular.grid.along(a) > 1);
-        let sides = [1, -1].map(|sign| {
+        let side = |sign: i64| -> Result<_, OperatorError> {
             // How far taps reach below and above.
             let reach = |a: usize, side: i64| {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
             };
             let widths = [0, 1, 2].map(|a| if cut[a] { [reach(a, -1) as u64, reach(a, 1) as u64] } else { [0; 2] });
-            let ghosted = Ghosted::new(regular, widths, leaf.fields());
+            let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
             let words: Vec<i32> = taps
                 .iter()
                 .flat_map(|(offset, weight)| {
@@ -91,8 +91,9 @@ impl Stencil {
                     [i, j, k, (*weight as f32).to_bits() as i32]
                 })
                 .collect();
-            (ghosted, words)
-        });
+            Ok((ghosted, words))
+        };
+        let sides = [side(1)?, side(-1)?];
         let mut params = Vec::new();
         for (ghosted, _) in &sides {
             let (layout, mesh) = (ghosted.layout(), regular.shape);

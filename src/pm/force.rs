@@ -11,7 +11,7 @@
 
 use crate::comm::Op;
 use crate::exchange::GridComms;
-use crate::exchange::ghost_cells::{Cells, GhostCells};
+use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
@@ -69,9 +69,9 @@ impl Force {
             axpby: Axpby::default(),
             transform,
             filter,
-            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])),
+            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?),
             mesh,
-            widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3]),
+            widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3])?,
             shape,
             size,
             sites: config.particles.pow(3),
@@ -130,7 +130,7 @@ impl Force {
             let (grid, rank, own) = (comms.grid(), comms.rank(), self.widths.own());
             tracing::debug!(?own, "ghost cells reach farther");
             self.mesh = Mesh::new(self.shape, self.size, grid, rank, own);
-            self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3]));
+            self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3])?);
         }
         self.reaches = true;
         Ok(())
@@ -157,7 +157,7 @@ impl Force {
         let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
         recorder.clear(&cells);
         self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
-        self.ghosts.reduce(recorder, comms, &cells, Cells::Wide)?;
+        self.ghosts.reduce_wide(recorder, comms, &cells)?;
         let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
         self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
         // The painted integers, the largest array of all, are free again for what follows.
@@ -212,7 +212,7 @@ impl Force {
     ) -> Result<Array<f32>, SimulationError> {
         let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
         self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, &self.mesh.layout)?;
-        self.ghosts.exchange(recorder, comms, &field, Cells::Float)?;
+        self.ghosts.exchange(recorder, comms, &field)?;
         Ok(field)
     }
 

@@ -354,7 +354,7 @@ impl Cloud {
     /// # Errors
     /// [`ParticleError::Shape`] unless there are as many values, and at least one per point.
     pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
-        let (values, want) = (values.into(), self.len() * width);
+        let (values, want) = (values.into(), self.len().saturating_mul(width));
         if values.len() != want || width == 0 {
             return Err(ParticleError::Shape { name: name.into(), have: values.len(), want });
         }

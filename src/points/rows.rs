@@ -1,5 +1,6 @@
 //! Rows that belong to points, on all ranks: where each rank's begin, and how they move between ranks.
 
+use crate::comm::Subject;
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers};
@@ -29,9 +30,11 @@ pub(crate) fn chained<T: DeviceElement>(
 }
 
 /// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next `sends[1]` to rank 1, and so on.
-/// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows.
+/// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
+/// exchange others.
 pub(crate) fn exchange_rows<T: DeviceElement>(
     context: &mut Context,
+    what: &str,
     outgoing: &Array<T>,
     width: u64,
     [sends, receives]: [&[u64]; 2],
@@ -39,7 +42,8 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     let transfers = Transfers { send: parts(sends, width), receive: parts(receives, width) };
     let incoming =
         context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
-    context.exchange.run(&mut context.recorder, &transfers, outgoing, &incoming)?;
+    let subject = Subject::new(&format!("{what}, {width} {} each", T::ELEMENT.wgsl()));
+    context.exchange.run_for(subject, &mut context.recorder, &transfers, outgoing, &incoming)?;
     Ok(incoming)
 }
 

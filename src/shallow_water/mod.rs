@@ -195,7 +195,7 @@ impl<T: Real> ShallowWater<T> {
 
     /// The one exchange of a step.
     fn fill_ghosts(&mut self, context: &mut Context) -> Result<(), ShallowWaterError> {
-        Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now, T::CELLS)?)
+        Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
     /// Does so many steps. All ranks call it. On one rank up to 256 steps are submitted together; on several each step submits and waits for its

@@ -66,7 +66,7 @@ impl Part {
         let width = if config.compatible { 3 } else { 2 };
         let widths = [0, 1, 2].map(|axis| if grid.along(axis) > 1 { [width; 2] } else { [0; 2] });
         let shape = config.shape();
-        let ghosts = GhostPlan::new(shape, grid, rank, widths, [false, true, false]);
+        let ghosts = GhostPlan::new(shape, grid, rank, widths, [false, true, false])?;
         let params = params(&ghosts.layout, shape);
         Ok(Part { grid, ghosts, params, position: grid.at(rank) })
     }

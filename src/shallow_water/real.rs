@@ -1,6 +1,5 @@
 //! The numbers of a run: single or double precision.
 
-use crate::exchange::ghost_cells::Cells;
 use crate::gpu::{DeviceElement, Gpu};
 use crate::io::{IoError, NpyElement, NpyFile};
 
@@ -14,8 +13,6 @@ mod sealed {
 
 /// What a run computes with: `f32`, or `f64` on devices that have it.
 pub trait Real: DeviceElement + NpyElement + Send + Sync + sealed::Sealed {
-    /// What a cell is between ranks.
-    const CELLS: Cells;
     /// Whether it is `f64`.
     const DOUBLE: bool;
 
@@ -33,7 +30,6 @@ pub trait Real: DeviceElement + NpyElement + Send + Sync + sealed::Sealed {
 }
 
 impl Real for f32 {
-    const CELLS: Cells = Cells::Float;
     const DOUBLE: bool = false;
 
     fn nearest(value: f64) -> Self {
@@ -50,7 +46,6 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    const CELLS: Cells = Cells::Wide;
     const DOUBLE: bool = true;
 
     fn nearest(value: f64) -> Self {

@@ -39,6 +39,7 @@ use super::communicator::Communicator;
 use super::error::with_rank;
 use super::lane::Lane;
 use super::mismatch::Mismatch;
+use super::subject::SUBJECT_BYTES;
 use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::{CommError, Result};
@@ -167,8 +168,8 @@ impl Transport for Mpi {
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {
                 let mut buffer = room(bytes)?;
-                // The header is read even if the message is longer than the buffer, and then MPI does not promise to write it.
-                buffer.resize(bytes.min(HEADER_BYTES), 0);
+                // What it begins with is read even if the message is longer than the buffer, and then MPI does not promise to write it.
+                buffer.resize(bytes.min(HEADER_BYTES.max(SUBJECT_BYTES)), 0);
                 let place = buffer.as_mut_ptr();
                 (Buffer::Bytes(buffer), place, bytes)
             }

@@ -38,8 +38,8 @@ pub(crate) use scan_range::ScanRange;
 
 use super::block_copy::BlockCopies;
 use crate::comm::Communicator;
-use crate::exchange::{Exchange, ExchangeError, PendingExchange};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, LONGEST, Recorder};
+use crate::exchange::{Exchange, ExchangeError, PendingExchange, unnamed};
+use crate::gpu::{Array, DeviceElement, DeviceError, LONGEST, Recorder};
 use crate::grid::{Cost, Transfers};
 
 /// Bytes up to which data always travel along trees of the host.
@@ -136,7 +136,7 @@ impl Collectives {
                 array.raw().on(recorder.gpu(), "Collectives")?;
                 array.raw().at_rest("Collectives")?;
             }
-            if matches!(T::ELEMENT, Element::F64 | Element::Complex64) && !recorder.gpu().capabilities().f64 {
+            if T::ELEMENT.is_double() && !recorder.gpu().capabilities().f64 {
                 return Err(misuse(format!("`{}` has no double precision", recorder.gpu().info().name)));
             }
             Ok(())
@@ -159,7 +159,7 @@ impl LaterExchange {
         outgoing: &Array<T>,
         incoming: &Array<T>,
     ) -> Result<PendingExchange, ExchangeError> {
-        self.exchange.start_as(self.tag, recorder, &self.transfers, outgoing, incoming)
+        self.exchange.start_as((self.tag, unnamed::<T>()), recorder, &self.transfers, outgoing, incoming)
     }
 }
 

@@ -26,7 +26,9 @@ mod transpose;
 use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
+use crate::comm::Subject;
 use crate::grid::{Box3, Grid, LayoutError, volume};
+use crate::hash::{START, fnv1a};
 pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
 pub use route::Route;
@@ -90,6 +92,14 @@ impl Plan {
         let spectrum = planner.part(&state);
         let inverse = planner.route(&mut state, &back)?;
         Ok(Plan { spec: spec.clone(), grid, rank, field, spectrum, forward, inverse })
+    }
+
+    /// What ranks must agree on where they do `what` with the plan, but for its callbacks.
+    pub(super) fn subject(&self, what: &str) -> Subject {
+        let Spec { cells: [i, j, k], values, precision, .. } = self.spec;
+        let text = format!("{what} of {i}x{j}x{k} {values:?} {precision:?}");
+        let alike = format!("{:?}", (&self.spec, self.grid));
+        Subject::new(&text).with(&[fnv1a(START, alike.as_bytes())])
     }
 
     /// Where the modes of this rank lie, and which they are.

@@ -184,7 +184,7 @@ impl Planner<'_> {
         ranks: [u64; 2],
         stored: u64,
     ) -> Result<Stage, FftError> {
-        let (before, fields) = (self.part(state), [state.fields, state.fields * results]);
+        let (before, fields) = (self.part(state), [state.fields, state.fields.saturating_mul(results)]);
         (state.lengths[axis], state.fields) = (stored, fields[1]);
         let stage = Stage {
             axis,
@@ -197,7 +197,7 @@ impl Planner<'_> {
         };
         // Indices are u32, and so are twice those of complex numbers seen as pairs.
         for (extent, fields) in [(stage.before, fields[0]), (stage.after, fields[1]), (stage.scratch(), fields[0])] {
-            let elements = extent.iter().map(|&n| u128::from(n)).product::<u128>() * u128::from(fields);
+            let elements = extent.into_iter().chain([fields]).map(u128::from).fold(1, u128::saturating_mul);
             if elements > u128::from(LONGEST) {
                 return Err(FftError::TooLarge { elements });
             }

@@ -14,7 +14,6 @@
 //! each node.
 
 use crate::exchange::GridComms;
-use crate::exchange::ghost_cells::Cells;
 use crate::fft::{Filter, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
@@ -127,7 +126,7 @@ impl ForceDerivative {
         }
         let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
         self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
-        ghosts.exchange(recorder, comms, &density, Cells::Float)?;
+        ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
         Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
     }

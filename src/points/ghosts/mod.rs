@@ -16,10 +16,12 @@ mod leaf_values;
 mod region;
 mod requests;
 
+use crate::comm::{CommError, Communicator};
 use crate::exchange::{Context, ExchangeError};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
+use crate::hash::{START, fnv1a};
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
 pub(crate) use ask::{ask, cost_of, count, with_ranks};
@@ -82,11 +84,13 @@ struct Adjoint {
 
 impl Ghosts {
     /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of some that are up to half as far again. All
-    /// ranks call it, with trees in the same frame.
+    /// ranks call it, with one radius, and with trees in the same domain and frame.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails.
+    /// [`ExchangeError`] when the device or another rank fails; on all ranks [`DeviceError::Misuse`] where the radius of one is no finite number from 0 on, and
+    /// [`CommError::Mismatch`] where radii, domains or frames differ.
     pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
+        agree(&context.comm, tree, radius + 0.0)?; // without a sign of 0
         let region = Region::of(&mut context.recorder, tree)?;
         Self::find(context, (&region, tree.order()), &region, &Reach::Same(radius))
     }
@@ -169,9 +173,10 @@ impl Ghosts {
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         self.check_length("Ghosts::refresh", values.len(), width)?;
-        let outgoing = context.gpu.array_in("ghosts::outgoing", self.rows.len() * width, MemoryKind::Outgoing)?;
+        let outgoing =
+            context.gpu.array_in("ghosts::outgoing", self.rows.len().saturating_mul(width), MemoryKind::Outgoing)?;
         self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
-        exchange_rows(context, &outgoing, width, [&self.sends, &self.receives])
+        exchange_rows(context, "Ghosts::refresh", &outgoing, width, [&self.sends, &self.receives])
     }
 
     /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of [`refresh`](Self::refresh).
@@ -188,14 +193,14 @@ impl Ghosts {
         values: &Array<f32>,
         width: u64,
     ) -> Result<(), ExchangeError> {
-        if ghosts.len() != self.len() * width {
+        if Some(ghosts.len()) != self.len().checked_mul(width) {
             let why = format!("{} values for {} ghosts of {width}", ghosts.len(), self.len());
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
         self.check_length("Ghosts::accumulate", values.len(), width)?;
         let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
-        let incoming = exchange_rows(context, &outgoing, width, [&self.receives, &self.sends])?;
+        let incoming = exchange_rows(context, "Ghosts::accumulate", &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let params = AccumulateParams { count: points.len() as u32, width: width as u32 };
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
@@ -211,6 +216,25 @@ impl Ghosts {
         let why = format!("{have} values, the points that other ranks see take {needed}");
         Err(DeviceError::Misuse { what: what.into(), why })
     }
+}
+
+/// Fails on all ranks where radii are none or differ, or trees are of other domains or frames.
+fn agree(comm: &Communicator, tree: &Tree, radius: f32) -> Result<(), ExchangeError> {
+    let frame = tree.frame();
+    let numbers = tree.domain().sides().into_iter().chain(frame.low).chain(frame.span);
+    let numbers: Vec<u32> = [frame.dims as u32].into_iter().chain(numbers.map(f32::to_bits)).collect();
+    let all = comm.all_gather(&[[radius.to_bits().into(), fnv1a(START, bytemuck::cast_slice(&numbers))]])?;
+    let radius_of = |[radius, _]: [u64; 2]| f32::from_bits(radius as u32);
+    if let Some(rank) = all.iter().position(|&own| !(radius_of(own).is_finite() && radius_of(own) >= 0.0)) {
+        let why = format!("the radius {} of rank {rank}; give a finite one from 0 on", radius_of(all[rank]));
+        return Err(DeviceError::Misuse { what: "Ghosts::within".into(), why }.into());
+    }
+    let rank = comm.rank();
+    let Some(other) = all.iter().position(|own| *own != all[rank]) else { return Ok(()) };
+    let called =
+        |own: [u64; 2]| format!("Ghosts::within {} in a domain and frame of number {:x}", radius_of(own), own[1]);
+    let (called, other_called) = (called(all[rank]), format!("called {}", called(all[other])));
+    Err(CommError::Mismatch { rank, called, other, other_called }.into())
 }
 
 /// The rows of points at these places along the curve, ascending for each rank. Waits for them.

@@ -95,8 +95,9 @@ impl GlobalLists {
         let ends = recorder.download(&ends, 0, ends.len())?;
         let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
         let receives = context.comm.all_to_all(&sends)?;
-        let index = self.index.map(|words| exchange_rows(context, words, 1, [&sends, &receives]))?;
-        let distance = exchange_rows(context, &self.distance, 1, [&sends, &receives])?;
+        let index =
+            self.index.map(|words| exchange_rows(context, "indices of neighbours", words, 1, [&sends, &receives]))?;
+        let distance = exchange_rows(context, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
         let offset = offsets_of(&mut context.recorder, &sent)?;
         Ok(GlobalLists { offset, index, distance }.reordered(&mut context.recorder, route.order())?)
     }

@@ -53,7 +53,7 @@ pub fn route_by_key(context: &mut Context, keys: [&Array<u32>; 2]) -> Result<Rou
     let (places, _) = cuts(recorder, &comm, sorted.each_ref(), total[0])?;
     let sends: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let receives = comm.all_to_all(&sends)?;
-    let [high, low] = sorted.map(|words| exchange_rows(context, &words, 1, [&sends, &receives]));
+    let [high, low] = sorted.map(|words| exchange_rows(context, "keys of a sort", &words, 1, [&sends, &receives]));
     let merge = order_of(&mut context.recorder, [&high?, &low?])?;
     Ok(Route::new(&comm, order, sends, receives, Some(merge))?)
 }

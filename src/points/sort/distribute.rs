@@ -96,7 +96,7 @@ pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<
     // Keys are computed anew from the positions received, rather than sent along.
     let dims = cloud.domain().dims() as u64;
     let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
-    let incoming = exchange_rows(context, &outgoing, dims, [&sends, &receives])?;
+    let incoming = exchange_rows(context, "positions of a sort", &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
     let Ordered { order: merge, keys } = Ordered::new(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
     let positions = gathered(&mut context.recorder, &incoming, &merge, dims, MemoryKind::Device)?;

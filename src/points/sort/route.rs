@@ -48,7 +48,8 @@ impl Route {
         receives: Vec<u64>,
         merge: Option<Array<u32>>,
     ) -> Result<Self, ExchangeError> {
-        let (given, taken) = (sends.iter().sum::<u64>(), receives.iter().sum::<u64>());
+        let [given, taken] =
+            [&sends, &receives].map(|counts| counts.iter().fold(0, |all: u64, &rows| all.saturating_add(rows)));
         if sends.len() != comm.size() || receives.len() != comm.size() {
             let why = format!("{} and {} parts for {} ranks", sends.len(), receives.len(), comm.size());
             return Err(misuse(why));
@@ -131,7 +132,7 @@ impl Route {
         if self.is_local() {
             return Ok(outgoing);
         }
-        let incoming = exchange_rows(context, &outgoing, words, [&self.sends, &self.receives])?;
+        let incoming = exchange_rows(context, "Route::forward", &outgoing, words, [&self.sends, &self.receives])?;
         let Some(merge) = &self.merge else { return Ok(incoming) };
         let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
         self.permute.gather(&mut context.recorder, &incoming, merge, &target, words, Count::All)?;
@@ -170,7 +171,7 @@ impl Route {
             Some(merge) => self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?,
             None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
         }
-        Ok(exchange_rows(context, &outgoing, words, [&self.receives, &self.sends])?.cast()?)
+        Ok(exchange_rows(context, "Route::back", &outgoing, words, [&self.receives, &self.sends])?.cast()?)
     }
 
     /// Words per row, and the array as words.
@@ -186,7 +187,7 @@ impl Route {
             let why = format!("rank {rank} of {size} in the exchange, {} of {}", self.rank, self.sends.len());
             return Err(misuse(why));
         }
-        if array.len() != rows * width {
+        if Some(array.len()) != rows.checked_mul(width) {
             return Err(misuse(format!("{} elements, not {rows} rows of {width}", array.len())));
         }
         Ok((width * T::ELEMENT.bytes() / 4, array.cast()?))

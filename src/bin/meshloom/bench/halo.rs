@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::exchange::GridComms;
-use meshloom::exchange::ghost_cells::{Cells, GhostCells};
+use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::Recorder;
 use meshloom::grid::{Block, GhostPlan, Link, Sweep, volume};
 use meshloom::{Context, Error};
@@ -93,15 +93,15 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
     let recorder = &mut context.recorder;
     let grid = settings.common.process_grid(shape, context.comm.size())?;
     let mut comms = GridComms::new(&context.comm, grid)?;
-    let plan = GhostPlan::new(shape, grid, context.comm.rank(), [[width; 2]; 3], [true; 3]);
+    let plan = GhostPlan::new(shape, grid, context.comm.rank(), [[width; 2]; 3], [true; 3])?;
     let ghosts = GhostCells::new(plan);
     let cells = ghosts.layout().len() - volume(&ghosts.layout().own);
     let field = context.gpu.array::<f32>("bench::field", ghosts.layout().len())?;
     let content = values(field.len(), context.comm.rank());
     recorder.upload(&field, 0, &content)?;
     let run = |recorder: &mut Recorder, operation: Operation, comms: &mut GridComms| match operation {
-        Operation::Exchange => ghosts.exchange(recorder, comms, &field, Cells::Float),
-        Operation::Reduce => ghosts.reduce(recorder, comms, &field, Cells::Float),
+        Operation::Exchange => ghosts.exchange(recorder, comms, &field),
+        Operation::Reduce => ghosts.reduce(recorder, comms, &field),
     };
     let mut costs = Vec::new();
     for operation in OPERATIONS {
