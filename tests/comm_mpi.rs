@@ -172,6 +172,12 @@ const CASES: &[Case] = &[
         outcome: Outcome::Fails("rank 2 called gather(root 2"),
     },
     Case {
+        name: "another_communicator_after_a_mismatch",
+        ranks: &[2, 4],
+        inner: Inner::Raw(after_a_mismatch),
+        outcome: Outcome::Passes,
+    },
+    Case {
         name: "an_early_leave",
         ranks: &[3],
         inner: Inner::Run(|comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier() }),
@@ -372,6 +378,32 @@ fn mismatch_of_others() {
         comm.abort(&error.to_string());
     }
     thread::sleep(2 * TIMEOUT);
+    drop(universe);
+}
+
+/// A communicator in which ranks were out of step stays so, and others know nothing of it: neither the notes that tell of the mismatch nor what was sent before.
+fn after_a_mismatch() {
+    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let first = of_world().expect("all ranks are here");
+    for round in 0..6 {
+        let comm = of_world().expect("all ranks are here");
+        assert!(!comm.is_out_of_step());
+        // Rank 0 finds it by a message, others by a note, while the next communicator is made already.
+        let outcome = match (comm.rank() + round) % comm.size() {
+            0 => comm.gather(comm.rank(), &[0u8]).and_then(|_| comm.barrier()),
+            _ => comm.barrier(),
+        };
+        assert!(matches!(outcome, Err(CommError::Mismatch { .. })) && comm.is_out_of_step(), "{outcome:?}");
+        drop(comm);
+        let comm = of_world().expect("all ranks are here");
+        // Others wait long enough to look for notes.
+        thread::sleep(Duration::from_millis(if comm.rank() == 0 { 50 } else { 0 }));
+        for (_, case) in collectives::CASES {
+            case(&comm).expect("all ranks do the same");
+        }
+    }
+    first.barrier().expect("it was never out of step");
+    drop(first);
     drop(universe);
 }
 

@@ -12,7 +12,7 @@ def box_sides(box, dims, name="box"):
     sides = [box] * dims if np.ndim(box) == 0 else list(box)
     if len(sides) != dims:
         raise ValueError(f"{name} has {len(sides)} sides for points of {dims} axes; give one length or one for each axis")
-    return [0.0 if side is None or side == np.inf else float(side) for side in sides]
+    return [0.0 if side is None or side == np.inf else real_number(side, name) for side in sides]
 
 
 def whole_number(value, name, least=0):
@@ -24,3 +24,15 @@ def whole_number(value, name, least=0):
     if number < least:
         raise ValueError(f"{name} is {number}; it must be at least {least}")
     return number
+
+
+def real_number(value, name):
+    """One number as a float."""
+    if np.ndim(value) > 0:
+        raise TypeError(f"{name} must be one number, not an array of the shape {np.shape(value)}")
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must be a number, not {value!r}")

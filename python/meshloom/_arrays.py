@@ -21,9 +21,19 @@ def real_array(values, name):
     return found if found.shape == array.shape else found.reshape(array.shape)
 
 
-def points_array(values, name="points"):
-    """Rows of coordinates, an array of shape ``(N, 2)`` or ``(N, 3)``: one of NumPy's, or one on a device."""
-    array = values if isinstance(values, Array) else real_array(values, name)
+def real_array_for(comm, values, name):
+    """The same, or an array of float32 that is on the device of a rank already."""
+    if not isinstance(values, Array):
+        return real_array(values, name)
+    values._native.belongs_to(comm)
+    if values.dtype != _SINGLE:
+        raise TypeError(f"{name} on a device must be float32, not {values.dtype}")
+    return values
+
+
+def points_array(comm, values, name="points"):
+    """Rows of coordinates, an array of shape ``(N, 2)`` or ``(N, 3)``: one of NumPy's, or one on the device of a rank."""
+    array = real_array_for(comm, values, name)
     if array.ndim != 2 or array.shape[1] not in (2, 3):
         raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point")
     return array

@@ -3,6 +3,7 @@
 import functools
 import pickle
 import sys
+import zlib
 
 import numpy as np
 
@@ -13,17 +14,31 @@ from ._native import Comm, Error
 _KEYVAL = None
 
 
+def _check_library(MPI):
+    """Refuses a communicator of another MPI library than this package was built for: its handles are numbers in one and addresses in the other."""
+    size, name = _native.mpi_library()
+    theirs = MPI.Get_library_version()
+    if (size, name) != (MPI._sizeof(MPI.Comm), theirs):
+        ours, theirs = (" ".join(text.split()[:3]) for text in (name, theirs))
+        raise Error(
+            f"meshloom was built for another MPI library ({ours}) than mpi4py works with ({theirs}): MPI4PY_MPIABI=mpich or openmpi chooses that of mpi4py's wheel, and "
+            "MPICC=mpicc.mpich, say, before maturin that of meshloom"
+        )
+
+
 def _of_mpi(comm):
-    """The rank of this process in a communicator of mpi4py, made once and kept with it."""
+    """The rank of this process in a communicator of mpi4py, kept with it: made once, and again after ranks were out of step, when what they have sent each other
+    is not told apart any more."""
     global _KEYVAL
     from mpi4py import MPI
 
     if not hasattr(_native, "from_mpi"):
         raise Error("this build of meshloom has no MPI; build it with: maturin build --release --features mpi")
     if _KEYVAL is None:
+        _check_library(MPI)
         _KEYVAL = MPI.Comm.Create_keyval()
     own = comm.Get_attr(_KEYVAL)
-    if own is None:
+    if own is None or own._out_of_step:
         own = _native.from_mpi(MPI._addressof(comm))
         comm.Set_attr(_KEYVAL, own)
     return own
@@ -41,9 +56,16 @@ def resolve(comm):
     raise TypeError(f"comm must be None, a meshloom.Comm or a communicator of mpi4py, not {type(comm).__name__}")
 
 
-def exchanged(comm, own):
-    """What all ranks have, in the order of the ranks. All ranks call it."""
-    return [own] if comm.size == 1 else [pickle.loads(part) for part in comm.allgather(pickle.dumps(own))]
+class _AllGroups:
+    """All ranks of the groups of samples of which a rank is in one."""
+
+    def __init__(self, comm):
+        self.size, self._number, self._allgather = comm._ranks_of_all_groups, (comm._number, "all groups"), comm._allgather_of_all_groups
+
+
+def all_groups(comm):
+    """The ranks of all groups of samples, of which `comm` is one, as `gathered` takes them."""
+    return comm if comm._ranks_of_all_groups == comm.size else _AllGroups(comm)
 
 
 def _in_words(error):
@@ -62,6 +84,8 @@ def gathered(comm, check, *arguments):
     `check` gives three things of this rank's arguments: what stays on the rank, what must be the same on all of them (a dictionary), and what all
     of them are told. Returns the first, and the third of each rank. What `check` raises on one rank is raised on all, and so is what differs: in
     what follows they would wait for each other, or find something else.
+
+    It is the one thing that ranks tell each other here, so that a rank that fails is heard wherever the others are.
     """
     if comm.size == 1:
         own, _, told = check(*arguments)
@@ -71,35 +95,89 @@ def gathered(comm, check, *arguments):
         own, alike, told = check(*arguments)
         said = pickle.dumps((None, alike, told))
     except Exception as raised:
+        if getattr(raised, "_not_to_be_told", None) == comm._number:
+            raise
         error = raised
         said = pickle.dumps((_in_words(error), {}, None))
-    failures, alike, told = zip(*map(pickle.loads, comm.allgather(said)))
-    for rank, failure in enumerate(failures):
-        if failure:
-            kind, text = failure
-            raise kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}") from error
-    for rank, theirs in enumerate(alike):
-        for name in {**alike[0], **theirs}:
-            first, other = alike[0].get(name), theirs.get(name)
-            if other != first:
-                raise ValueError(f"{name} differs: {first} on rank 0, {other} on rank {rank}; it must be the same on all ranks")
+    try:
+        parts = comm._allgather(said)
+    except Error:
+        # Ranks that are out of step cannot be told; what this one has found says why they are.
+        if error is not None:
+            raise error
+        raise
+    failures, alike, told = zip(*map(pickle.loads, parts))
+    wrong = _what_is_wrong(failures, alike)
+    if wrong is not None:
+        # All ranks have it already, also where this is a part of some work.
+        wrong._not_to_be_told = comm._number
+        raise wrong from error
     return own, list(told)
 
 
-def agreed(comm, check, *arguments):
-    """What a check of this rank's arguments gives. What it raises on one rank is raised on all. All ranks call it."""
-    return gathered(comm, lambda: (check(*arguments), {}, None))[0]
+def _what_is_wrong(failures, alike):
+    """The error of what has failed on ranks, or of what is not alike on them; None where all is well."""
+    failed = [(rank, *failure) for rank, failure in enumerate(failures) if failure]
+    if failed:
+        rank, kind, text = failed[0]
+        return kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
+    for rank, theirs in enumerate(alike):
+        for name in {**alike[0], **theirs}:
+            first, other = alike[0].get(name), theirs.get(name)
+            # A number that is none is not equal to itself.
+            if other != first and repr(other) != repr(first):
+                return ValueError(f"{name} differs: {first} on rank 0, {other} on rank {rank}; it must be the same on all ranks")
+    return None
 
 
-def same(comm, numbers, name):
-    """Refuses numbers that differ among ranks. All ranks call it."""
-    gathered(comm, lambda: (None, {name: list(numbers)}, None))
+def exchanged(comm, own):
+    """What all ranks have, in the order of the ranks. All ranks call it."""
+    return gathered(comm, lambda: (None, {}, own))[1]
+
+
+def agreed(comm, work, *arguments):
+    """What some work gives on this rank. What it raises on one rank is raised on all, but for what fails on the way (a device, memory, ranks): the others may wait
+    for this rank in the middle of the work, where they do not hear what it says here. All ranks call it."""
+
+    def done():
+        try:
+            return work(*arguments), {}, None
+        except Error as failure:
+            failure._not_to_be_told = comm._number
+            raise
+
+    return gathered(comm, done)[0]
+
+
+def together(comm, check, work):
+    """What a call of all ranks gives: `work` of what `check` has found, as `gathered` gives it. What either raises on one rank is raised on all."""
+    return agreed(comm, work, *gathered(comm, check))
+
+
+def given_or_not(value):
+    """What ranks tell each other of an argument that each has its own of, or none has."""
+    return "not given" if value is None else "given"
+
+
+def summary(array):
+    """A few words that tell an array from others: what ranks tell each other of one that must be the same on all of them."""
+    return None if array is None else f"an array of the shape {array.shape} and the sum {zlib.crc32(np.ascontiguousarray(array).tobytes()):08x}"
 
 
 def block(items, ranks, rank):
     """The items of a rank, as `numpy.array_split` has them: blocks in order, of which the first may be longer by one."""
     least, longer = divmod(items, ranks)
     return rank * least + min(rank, longer), (rank + 1) * least + min(rank + 1, longer)
+
+
+def check_parts(rows, axes=2):
+    """Refuses parts of other lengths than ranks have: an array of one axis lies on the first rank, others are cut along the first axis."""
+    whole = sum(rows)
+    for rank, have in enumerate(rows):
+        first, end = block(whole, len(rows), rank) if axes > 1 else (0, whole * (rank == 0))
+        if have != end - first:
+            how = "numpy.array_split cuts the first axis as ranks have it" if axes > 1 else "an array of one axis lies on the first rank as a whole"
+            raise ValueError(f"rank {rank} has {have} of {whole} rows, where it must have {end - first}: {how}")
 
 
 REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -109,6 +187,18 @@ def summand(array):
     """An array as `numpy.sum` adds it: truth values and small whole numbers with 64 bits, for their sum has more digits than they."""
     wide = {"b": np.int64, "i": np.int64, "u": np.uint64}.get(array.dtype.kind)
     return array if wide is None else array.astype(wide, copy=False)
+
+
+def allgather(self, data):
+    """Bytes of all ranks, of any length, in a list in the order of the ranks, who all call it.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> meshloom.ranks(2, lambda comm: comm.allgather(b"ab"[: comm.rank]))
+    [[b'', b'a'], [b'', b'a']]
+    """
+    return gathered(self, lambda: (None, {"function": "allgather"}, memoryview(data).tobytes()))[1]
 
 
 def allreduce(self, array, op="sum"):
@@ -186,7 +276,7 @@ def barrier(self):
     gathered(self, lambda: (None, {"function": "barrier"}, None))
 
 
-for _method in (allreduce, bcast, barrier):
+for _method in (allgather, allreduce, bcast, barrier):
     setattr(Comm, _method.__name__, _method)
 
 

@@ -6,7 +6,7 @@ from typing import Optional
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
 from ._arrays import real_array
 
 _OMEGA_M, _OMEGA_B, _H, _N_S, _A_S, _, _T_CMB, _W0, _WA, _RADIATION = _native.usual_cosmology()
@@ -74,18 +74,6 @@ class Cosmology:
         """The linear rms contrast in spheres of radii in Mpc/h; ``sigma(8.0)`` is sigma8."""
         a = real_number(a, "a")
         return _at(radius, "radius", lambda radius: _native.sigma(radius, a, parameters(self)))
-
-
-def real_number(value, name):
-    """One number as a float."""
-    if np.ndim(value) > 0:
-        raise TypeError(f"{name} must be one number, not an array of the shape {np.shape(value)}")
-    try:
-        if not isinstance(value, (str, bytes)):
-            return float(value)
-    except TypeError:
-        pass
-    raise TypeError(f"{name} must be a number, not {value!r}")
 
 
 def parameters(cosmology):

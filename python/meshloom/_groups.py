@@ -3,9 +3,9 @@
 import numpy as np
 
 from . import _native
-from ._arguments import box_sides, whole_number
+from ._arguments import box_sides, real_number, whole_number
 from ._arrays import column, native, points_array
-from ._comm import agreed, resolve
+from ._comm import agreed, given_or_not, resolve, together
 from ._origin import common_origin, from_origin, to_origin
 
 
@@ -67,6 +67,19 @@ def _masses(values, shape, first):
     return masses
 
 
+def _linking(linking_length, linking_parameter, sides):
+    """The name of the linking length that is given, by which one knows whether it is in mean separations, and the length."""
+    if (linking_length is None) == (linking_parameter is None):
+        raise TypeError("give either linking_length or linking_parameter")
+    name = "linking_parameter" if linking_length is None else "linking_length"
+    length = real_number(linking_parameter if linking_length is None else linking_length, name)
+    if not length >= 0:
+        raise ValueError(f"{name} is {length}; it must be a number from 0 on")
+    if name == "linking_parameter" and 0 in sides:
+        raise ValueError(f"linking_parameter is in mean separations, which need a box with a side for every axis, not {sides}; give that, or linking_length")
+    return name, length
+
+
 def fof(
     points,
     linking_length=None,
@@ -119,23 +132,30 @@ def fof(
     >>> groups.labels.tolist(), groups.count.tolist(), groups.center.tolist()
     ([0, 1, 0], [2], [[0.0, 1.0]])
     """
-    if (linking_length is None) == (linking_parameter is None):
-        raise TypeError("give either linking_length or linking_parameter")
-    in_separations = linking_length is None
-    length = float(linking_parameter if in_separations else linking_length)
     comm = resolve(comm)
-    points = agreed(comm, points_array, points)
-    (count, dims), first = points.shape, _native.sum_before_rank(comm, len(points))
-    masses = agreed(comm, _masses, masses, (count,), first)
-    velocities = agreed(comm, column, velocities, (count, dims), "velocities", first)
-    sides = box_sides(box, dims)
-    origin = common_origin(comm, points, sides)
-    columns = _native.fof(
-        comm,
-        native(from_origin(points, origin)),
-        sides,
-        (length, in_separations),
-        (whole_number(min_members, "min_members", 1), order),
-        (masses, velocities),
-    )
-    return Groups(columns, dims, origin)
+
+    def check():
+        own = points_array(comm, points)
+        sides = box_sides(box, own.shape[1])
+        name, length = _linking(linking_length, linking_parameter, sides)
+        arguments = {
+            "number of axes": own.shape[1],
+            "box": sides,
+            name: length,
+            "min_members": whole_number(min_members, "min_members", 1),
+            "order": order,
+            "masses": given_or_not(masses),
+            "velocities": given_or_not(velocities),
+        }
+        return (own, (length, name == "linking_parameter"), arguments), {"function": "fof", **arguments}, len(own)
+
+    def find(own, counts):
+        points, nearness, arguments = own
+        first, sides = sum(counts[: comm.rank]), arguments["box"]
+        attributes = agreed(comm, lambda: (_masses(masses, points.shape[:1], first), column(velocities, points.shape, "velocities", first)))
+        origin = common_origin(comm, points, sides)
+        rows = arguments["min_members"], order
+        columns = _native.fof(comm, native(from_origin(points, origin)), sides, nearness, rows, attributes)
+        return Groups(columns, points.shape[1], origin)
+
+    return together(comm, check, find)

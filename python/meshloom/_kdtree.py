@@ -3,9 +3,9 @@
 import numpy as np
 
 from . import _native
-from ._arguments import box_sides, whole_number
-from ._arrays import native, real_array, single
-from ._comm import agreed, exchanged, resolve, same
+from ._arguments import box_sides, real_number, whole_number
+from ._arrays import native, real_array, real_array_for, single
+from ._comm import agreed, exchanged, given_or_not, resolve, together
 from ._device_array import Array
 from ._origin import common_origin, from_origin
 from ._radii import joined_lists, radius_classes
@@ -29,9 +29,10 @@ def _below(bound):
     return nearest if np.float64(nearest) < bound else np.nextafter(nearest, np.float32(-np.inf))
 
 
-def _points(data):
+def _points(comm, data):
     """Points as rows, a copy of those that were given, or an array on the device, which does not change."""
-    data = data if isinstance(data, Array) else real_array(data, "data").copy()
+    data = real_array_for(comm, data, "data")
+    data = data if isinstance(data, Array) else data.copy()
     if data.ndim != 2:
         raise ValueError(f"data must be 2 dimensions, one row per point; it has the shape {data.shape}")
     if not 1 <= data.shape[1] <= 3:
@@ -41,12 +42,11 @@ def _points(data):
     return data
 
 
-def _radius(comm, r):
+def _radius(r, name="r"):
     """The radius of all ranks' rows, as distances are compared with it."""
-    radius = float(single(float(r)))
+    radius = float(single(real_number(r, name)))
     if np.isnan(radius):
-        raise ValueError("r is no number")
-    same(comm, [radius], "r")
+        raise ValueError(f"{name} is no number")
     return radius
 
 
@@ -110,18 +110,23 @@ class KDTree:
     """
 
     def __init__(self, data, leafsize=10, compact_nodes=True, copy_data=False, balanced_tree=True, boxsize=None, *, comm=None):
-        whole_number(leafsize, "leafsize", 1)
         self._comm = resolve(comm)
-        self.data = agreed(self._comm, _points, data)
-        self.m = self.data.shape[1]
-        self.leafsize = leafsize
-        self.boxsize = None if boxsize is None else np.array(box_sides(boxsize, self.m, "boxsize"))
-        sides = [0.0] * self.m if boxsize is None else self.boxsize.tolist()
-        self._first = int(_native.sum_before_rank(self._comm, len(self.data)))
-        self.n = int(_native.sum_over_ranks(self._comm, len(self.data)))
-        agreed(self._comm, self._in_box)
-        self._origin = common_origin(self._comm, self.data, sides)
-        self._search = _native.Search(self._comm, self._rows(self.data), sides + [0.0] * (self.m == 1))
+
+        def check():
+            whole_number(leafsize, "leafsize", 1)
+            own = _points(self._comm, data)
+            sides = box_sides(boxsize, own.shape[1], "boxsize")
+            return (own, sides), {"function": "KDTree", "number of axes": own.shape[1], "boxsize": sides}, len(own)
+
+        def arrange(own, counts):
+            self.data, sides = own
+            self.m, self.leafsize, self.boxsize = len(sides), leafsize, None if boxsize is None else np.array(sides)
+            self._first, self.n = sum(counts[: self._comm.rank]), sum(counts)
+            agreed(self._comm, self._in_box)
+            self._origin = common_origin(self._comm, self.data, sides)
+            self._search = _native.Search(self._comm, self._rows(self.data), sides + [0.0] * (self.m == 1))
+
+        together(self._comm, check, arrange)
 
     def _in_box(self):
         """Refuses points outside of the box, as SciPy does."""
@@ -168,7 +173,7 @@ class KDTree:
 
     def _vectors(self, x):
         """Points to search for, one or an array of them."""
-        x = x if isinstance(x, Array) else real_array(x, "x")
+        x = real_array_for(self._comm, x, "x")
         if x.ndim == 0 or x.shape[-1] != self.m:
             raise ValueError(f"x must consist of vectors of length {self.m} but has shape {x.shape}")
         return x
@@ -180,11 +185,13 @@ class KDTree:
         on_device = isinstance(x, Array) or isinstance(self.data, Array)
         return not on_device and x.shape == self.data.shape and np.array_equal(x, self.data)
 
-    def _queries(self, x):
-        """Points to search for, a row each (None: all ranks search for the tree's own), and the shape of what is found."""
-        x = agreed(self._comm, self._vectors, x)
-        own = all(exchanged(self._comm, self._is_own(x)))
-        return None if own else x.reshape(-1, self.m), x.shape[:-1]
+    def _queries(self, x, are_own):
+        """Points to search for, a row each; None where all ranks search for the tree's own."""
+        return None if all(are_own) else x.reshape(-1, self.m)
+
+    def _ranks_with(self, other):
+        """The ranks that search another tree for points of this one."""
+        return other._comm if isinstance(other, KDTree) else self._comm
 
     def _same_kind(self, other):
         if not isinstance(other, KDTree):
@@ -225,30 +232,40 @@ class KDTree:
             Of the shape of `x` without its last dimension, and with one for `k` unless that is 1. Where there are fewer, the distance is
             infinite and the index ``n``.
         """
-        if k is None:
-            raise ValueError("k must be an integer or a sequence of integers")
-        self._euclidean(p, eps)
-        several = np.ndim(k) > 0
-        alone = not several and k == 1
-        wanted = np.array([whole_number(one, "k", 1) for one in k] if several else range(1, whole_number(k, "k", 1) + 1), dtype=np.intp)
-        if wanted.size == 0:
-            raise ValueError("k must be an integer or a sequence of integers, at least one")
-        bound = float(distance_upper_bound)
-        if np.isnan(bound):
-            raise ValueError("distance_upper_bound is no number")
+
+        def check():
+            if k is None:
+                raise ValueError("k must be an integer or a sequence of integers")
+            self._euclidean(p, eps)
+            numbers = [whole_number(one, "k", 1) for one in k] if np.ndim(k) > 0 else whole_number(k, "k", 1)
+            if numbers == []:
+                raise ValueError("k must be an integer or a sequence of integers, at least one")
+            # No list is longer than there are points.
+            most = min(np.max(numbers), self.n)
+            if most > _MOST:
+                raise ValueError(f"{most} neighbours were asked for, at most {_MOST} can be; use query_ball_point for more")
+            bound = real_number(distance_upper_bound, "distance_upper_bound")
+            if np.isnan(bound):
+                raise ValueError("distance_upper_bound is no number")
+            rows = self._vectors(x)
+            alike = {"function": "KDTree.query", "k": numbers, "distance_upper_bound": bound}
+            return (rows, numbers, int(most), bound), alike, self._is_own(rows)
+
+        return together(self._comm, check, self._nearest)
+
+    def _nearest(self, own, are_own):
+        """The nearest points of rows: what `query` gives."""
+        x, numbers, most, bound = own
+        several = isinstance(numbers, list)
+        alone = not several and numbers == 1
+        wanted = np.array(numbers if several else range(1, numbers + 1), dtype=np.intp)
         within = np.inf if bound == np.inf else float(_below(bound))
-        x, shape = self._queries(x)
+        shape, x = x.shape[:-1], self._queries(x, are_own)
         count = int(np.prod(shape))
-        # No list is longer than there are points.
-        most = min(int(wanted.max()), self.n)
-        if most > _MOST:
-            raise ValueError(f"{most} neighbours were asked for, at most {_MOST} can be; use query_ball_point for more")
         distance = np.full((count, wanted.size), np.inf, np.float32)
         index = np.full((count, wanted.size), self.n, np.intp)
-        if most > 0:
-            # Also where nothing is below the bound: other ranks would wait for this one.
-            near, found = self._search.nearest(self._rows(x), most, max(within, 0.0), self.n)
         if most > 0 and within >= 0:
+            near, found = self._search.nearest(self._rows(x), most, within, self.n)
             near, found = near.reshape(count, most), found.reshape(count, most)
             if most == wanted.size and not several:
                 distance, index = found, near
@@ -332,9 +349,19 @@ class KDTree:
         -------
         list or ndarray of lists, or int or ndarray of int
         """
-        self._euclidean(p, eps)
-        x, shape = self._queries(x)
-        radius = agreed(self._comm, _radii, r, shape)
+
+        def check():
+            self._euclidean(p, eps)
+            rows = self._vectors(x)
+            own = rows, _radii(r, rows.shape[:-1]), bool(return_length)
+            return own, {"function": "KDTree.query_ball_point", "return_length": own[2]}, self._is_own(rows)
+
+        return together(self._comm, check, self._balls)
+
+    def _balls(self, own, are_own):
+        """The points within radii of rows: what `query_ball_point` gives."""
+        x, radius, return_length = own
+        shape, x = x.shape[:-1], self._queries(x, are_own)
         if return_length:
             lengths = self._lengths(x, radius)
             return int(lengths[0]) if shape == () else lengths.reshape(shape)
@@ -349,7 +376,7 @@ class KDTree:
 
     def query_ball_tree(self, other, r, p=2.0, eps=0.0):
         """For each point of this tree those of another within a distance, as `scipy.spatial.KDTree.query_ball_tree`."""
-        self._same_kind(other)
+        agreed(self._ranks_with(other), self._same_kind, other)
         return other.query_ball_point(self.data, r, p, eps).tolist()
 
     def query_pairs(self, r, p=2.0, eps=0.0, output_type="set"):
@@ -362,10 +389,15 @@ class KDTree:
         output_type : {"set", "ndarray"}
             A set of pairs ``(i, j)`` with ``i < j``, or an array of them.
         """
-        self._euclidean(p, eps)
-        if output_type not in ("set", "ndarray"):
-            raise ValueError("Invalid output type")
-        offset, index, _ = self._within(None, _radius(self._comm, r), above=True)
+
+        def check():
+            self._euclidean(p, eps)
+            if output_type not in ("set", "ndarray"):
+                raise ValueError(f'output_type is {output_type!r}, not "set" or "ndarray"')
+            radius = _radius(r)
+            return radius, {"function": "KDTree.query_pairs", "r": radius}, None
+
+        offset, index, _ = together(self._comm, check, lambda radius, _: self._within(None, radius, above=True))
         first = np.repeat(np.arange(len(offset) - 1) + self._first, np.diff(offset))
         pairs = np.stack([first, index], axis=1).astype(np.intp, copy=False)
         return pairs if output_type == "ndarray" else set(zip(first.tolist(), index.tolist()))
@@ -390,13 +422,21 @@ class KDTree:
         int or ndarray of int
             Of floats with weights.
         """
-        self._euclidean(p, 0)
-        self._same_kind(other)
-        shape, radii = np.shape(r), _radii(r, np.shape(r))
-        same(other._comm, radii.tolist(), "r")
-        if not cumulative and np.any(np.diff(radii) < 0):
-            raise ValueError("r must be non-decreasing if cumulative is False")
-        within = self._counts_within(other, radii) if weights is None else self._weights_within(other, radii, weights)
+        comm = self._ranks_with(other)
+
+        def check():
+            self._euclidean(p, 0)
+            self._same_kind(other)
+            radii = _radii(r, np.shape(r))
+            if not cumulative and np.any(np.diff(radii) < 0):
+                raise ValueError("r must be non-decreasing if cumulative is False")
+            alike = {"function": "KDTree.count_neighbors", "r": radii.tolist(), "weights": given_or_not(weights), "cumulative": bool(cumulative)}
+            return radii, alike, None
+
+        def count(radii, _):
+            return self._counts_within(other, radii) if weights is None else self._weights_within(other, radii, weights)
+
+        within, shape = together(comm, check, count), np.shape(r)
         counts = within if cumulative else np.diff(within, prepend=0)
         return counts[0].item() if shape == () else counts.reshape(shape)
 
@@ -444,11 +484,20 @@ class KDTree:
 
     def sparse_distance_matrix(self, other, max_distance, p=2.0, output_type="dok_matrix"):
         """Distances up to a limit, as `scipy.spatial.KDTree.sparse_distance_matrix`; needs SciPy for its matrices."""
-        self._euclidean(p, 0)
-        self._same_kind(other)
-        if output_type not in ("dict", "ndarray", "coo_matrix", "dok_matrix"):
-            raise ValueError("Invalid output type")
-        offset, index, distance = other._within(None if self is other else self.data, _radius(other._comm, max_distance))
+
+        def check():
+            self._euclidean(p, 0)
+            self._same_kind(other)
+            kinds = "dict", "ndarray", "coo_matrix", "dok_matrix"
+            if output_type not in kinds:
+                raise ValueError(f"output_type is {output_type!r}, not one of {kinds}")
+            radius = _radius(max_distance, "max_distance")
+            return radius, {"function": "KDTree.sparse_distance_matrix", "max_distance": radius}, None
+
+        def search(radius, _):
+            return other._within(None if self is other else self.data, radius)
+
+        offset, index, distance = together(self._ranks_with(other), check, search)
         first = np.repeat(np.arange(len(offset) - 1), np.diff(offset))
         distance = distance.astype(np.float64)
         if output_type == "dict":

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
 from ._arrays import real_array
-from ._comm import resolve
-from ._model import Model, given, long_axes, random, result, same_shape
+from ._comm import agreed, given_or_not, resolve, together
+from ._model import Model, long_axes, of_given, random, result, same_shape
 from ._space import Fields, Leaf
 
 
@@ -53,68 +53,106 @@ class Likelihood:
     def __repr__(self):
         return f"<meshloom.Likelihood of {self.name}: {dict(self.domain)}>"
 
-    def _given(self, x):
-        return given(self._native.domain, x, self._comm)
+    def _at(self, function, call, *fields):
+        return of_given(self._comm, function, [(self._native.domain, x) for x in fields], call)
 
     def amend(self, model):
         """The likelihood of what a model says, as a function of what the model takes."""
-        if not isinstance(model, Model):
-            raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
-        return Likelihood(self._native.amend(model._native), model._comm, max(self._axes, model._axes))
+
+        def amended():
+            _check_model(model)
+            return Likelihood(self._native.amend(model._native), model._comm, max(self._axes, model._axes))
+
+        return agreed(self._comm, amended)
 
     def __add__(self, other):
-        if not isinstance(other, Likelihood):
-            return NotImplemented
-        return Likelihood(self._native.plus(other._native), self._comm, max(self._axes, other._axes))
+        def added():
+            if not isinstance(other, Likelihood):
+                raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
+            return Likelihood(self._native.plus(other._native), self._comm, max(self._axes, other._axes))
+
+        return agreed(self._comm, added)
 
     def __call__(self, x):
         """The energy at `x`."""
-        return self._native.energy(self._given(x))
+        return self._at("a likelihood", self._native.energy, x)
 
     def value_and_grad(self, x):
         """The energy at `x` and its gradient, a field of its domain."""
-        energy, gradient = self._native.gradient(self._given(x))
+        energy, gradient = self._at("value_and_grad", self._native.gradient, x)
         return energy, result(self.domain, gradient)
 
     def metric(self, x, v):
         """The Fisher metric at `x` times `v`."""
-        return result(self.domain, self._native.metric(self._given(x), self._given(v)))
+        return result(self.domain, self._at("metric", self._native.metric, x, v))
 
     def report(self, x):
         """How well each data set is met at `x`: a list of `DataReport`."""
-        return [DataReport(*one) for one in self._native.report(self._given(x))]
+        return [DataReport(*one) for one in self._at("report", self._native.report, x)]
 
     def random(self, seed=0, scale=1.0):
         """Standard normal numbers times a scale, a field of its domain: where a fit may start."""
         return random(self._native.domain, self.domain, self._comm, seed, scale)
 
 
+def _check_model(model):
+    if not isinstance(model, Model):
+        raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
+
+
 class _OfData(Likelihood):
     """A likelihood of data that no model says yet: where the data are is taken from the model."""
 
-    def __init__(self, kind, data, options, components, *, name, mask, comm):
-        self._kind, self._data, self._components, self._given_comm = kind, real_array(data, "data").astype(np.float64), components, comm
+    def __init__(self, kind, data, options, components, *, name, mask, comm, each=("", None)):
+        self._kind, self._components, self._given_comm = kind, components, comm
+        self._made = None
+        given = data, options, name, mask, *each
+        if comm is None:
+            self._take(*given)
+        else:
+            agreed(resolve(comm), self._take, *given)
+
+    def _take(self, data, options, name, mask, name_of_each, each):
+        self._data = real_array(data, "data").astype(np.float64)
         if not isinstance(name, str):
             raise TypeError(f"name must be text, not {type(name).__name__}")
-        self._label, self._options = name, dict(options)
+        self._label, self._options = name, {}
+        for option, number in options.items():
+            self._options["number"] = whole_number(number, option, 2) if option == "classes" else real_number(number, option)
         if mask is not None:
             mask = np.ascontiguousarray(mask)
             if mask.dtype != bool or mask.shape != self._data.shape:
                 raise ValueError(f"mask must be of booleans, True where data count, of the shape {self._data.shape}")
             self._options["mask"] = mask.ravel()
-        self._made = None
+        # What must be the same on all ranks.
+        self._alike = {"kind of likelihood": self._kind, "name": name, "mask": given_or_not(mask), **options}
+        self._take_each(name_of_each, each)
 
-    def _each(self, name, values):
-        """Options of one number, or of one for each datum."""
+    def _take_each(self, name, values):
+        """An option of one number, or of one for each datum."""
         if values is None:
             return
         values = real_array(values, name).astype(np.float64)
         if values.ndim and values.shape != self._data.shape:
             raise ValueError(f"{name} has the shape {values.shape}; it must be a number or have the shape {self._data.shape}")
+        self._alike[name] = "one for each datum" if values.ndim else float(values)
         self._options["each"] = np.atleast_1d(values).ravel() if values.ndim or self._kind != "poisson" else np.full(self._data.size, values)
 
-    def _of(self, leaf, shape, comm):
-        """That of data where a model says something: at a leaf, of which this rank has values of a shape."""
+    def _of(self, where, comm):
+        """That of data where a model says something: `where` gives a leaf, and the shape of the values that this rank has of it."""
+
+        def check():
+            leaf, shape = where()
+            self._check_place(leaf, shape)
+            return leaf, {"function": "amend", **self._alike}, None
+
+        def make(leaf, _):
+            native = _native.NativeLikelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
+            return Likelihood(native, comm, len(leaf.shape))
+
+        return together(comm, check, make)
+
+    def _check_place(self, leaf, shape):
         if leaf.components != self._components or leaf.complex:
             what = "real" if self._components == 1 else f"{self._components} components"
             raise ValueError(f"the model says {leaf} of {leaf.components} components; a likelihood of this kind takes {what}")
@@ -123,30 +161,33 @@ class _OfData(Likelihood):
                 f"data `{self._label}` have the shape {self._data.shape}, and the model says numbers of the shape {long_axes(shape)}: they must be the same, "
                 "on several ranks those of the rank's own part"
             )
-        native = _native.NativeLikelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
-        return Likelihood(native, comm, len(leaf.shape))
 
     @property
     def _own(self):
         """That of data at the cells of a grid with their shape."""
         if self._made is None:
-            shape = self._data.shape
-            if not 1 <= len(shape) <= 3:
-                raise ValueError(f"data of the shape {shape} are amended with a model first")
-            leaf = Leaf("cells", shape, [float(n) for n in shape], False, self._components)
-            self._made = self._of(leaf, shape, resolve(self._given_comm))
+            self._made = self._of(self._cells, resolve(self._given_comm))
         return self._made
+
+    def _cells(self):
+        shape = self._data.shape
+        if not 1 <= len(shape) <= 3:
+            raise ValueError(f"data of the shape {shape} are amended with a model first")
+        return Leaf("cells", shape, [float(n) for n in shape], False, self._components), shape
 
     _native = property(lambda self: self._own._native)
     _comm = property(lambda self: self._own._comm)
     _axes = property(lambda self: self._own._axes)
 
     def amend(self, model):
-        if not isinstance(model, Model):
-            raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
-        name, leaf = model.target.space._only("a likelihood of data")
-        own = model.target[name]
-        return self._of(leaf, own[1:] if leaf.components > 1 else own, model._comm).amend(model)
+        _check_model(model)
+
+        def where():
+            name, leaf = model.target.space._only("a likelihood of data")
+            own = model.target[name]
+            return leaf, own[1:] if leaf.components > 1 else own
+
+        return self._of(where, model._comm).amend(model)
 
 
 def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
@@ -163,7 +204,7 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
     mask : array_like of bool, optional
         True where data count; others may be anything, NaN too.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Of a likelihood that is used without a model.
+        Of a likelihood that is used without a model, and the ranks that refuse together what one of them has and cannot take; without it only that one does.
 
     Returns
     -------
@@ -175,9 +216,7 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
     >>> mi.Gaussian([1.0, 3.0], noise_std=2.0)([1.0, 1.0])
     0.5
     """
-    found = _OfData("gaussian", data, {}, 1, name=name, mask=mask, comm=comm)
-    found._each("noise_std", noise_std)
-    return found
+    return _OfData("gaussian", data, {}, 1, name=name, mask=mask, comm=comm, each=("noise_std", noise_std))
 
 
 def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
@@ -189,9 +228,7 @@ def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
     >>> mi.Poissonian([0, 2])([1.0, 1.0])
     2.0
     """
-    found = _OfData("poisson", data, {}, 1, name=name, mask=mask, comm=comm)
-    found._each("exposure", exposure)
-    return found
+    return _OfData("poisson", data, {}, 1, name=name, mask=mask, comm=comm, each=("exposure", exposure))
 
 
 def StudentT(data, dof, noise_std=1.0, *, name="data", mask=None, comm=None):
@@ -200,9 +237,7 @@ def StudentT(data, dof, noise_std=1.0, *, name="data", mask=None, comm=None):
     Its residuals are NIFTy's, whose squares have the mean ``(dof + 1) / (dof + 3) * dof / (dof - 2)`` where model and noise are right: 2 for 3 degrees of freedom,
     1.25 for 5, and infinite for 2 or fewer.
     """
-    found = _OfData("student_t", data, {"number": float(dof)}, 1, name=name, mask=mask, comm=comm)
-    found._each("noise_std", noise_std)
-    return found
+    return _OfData("student_t", data, {"dof": dof}, 1, name=name, mask=mask, comm=comm, each=("noise_std", noise_std))
 
 
 def VariableCovarianceGaussian(data, *, name="data", mask=None, comm=None):
@@ -212,10 +247,9 @@ def VariableCovarianceGaussian(data, *, name="data", mask=None, comm=None):
 
 def VariableCovarianceStudentT(data, dof, *, name="data", mask=None, comm=None):
     """The same by Student's t distribution: components are the mean and the standard deviation. See `StudentT`."""
-    return _OfData("student_t_inferred", data, {"number": float(dof)}, 2, name=name, mask=mask, comm=comm)
+    return _OfData("student_t_inferred", data, {"dof": dof}, 2, name=name, mask=mask, comm=comm)
 
 
 def Categorical(data, classes, *, name="data", mask=None, comm=None):
     """Classes, whole numbers from 0 on, of which the model says the logits: its leaf has a component for each of `classes`. See `Gaussian`."""
-    classes = whole_number(classes, "classes", 2)
-    return _OfData("categorical", data, {"number": classes}, classes, name=name, mask=mask, comm=comm)
+    return _OfData("categorical", data, {"classes": classes}, classes, name=name, mask=mask, comm=comm)

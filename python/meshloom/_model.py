@@ -5,7 +5,8 @@ import collections.abc
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
+from ._comm import agreed, together
 from ._device_array import Array, asarray
 from ._space import Fields
 
@@ -37,12 +38,25 @@ def _given_one(native, shape, value, comm):
     if kind == "parameters":
         array = np.ascontiguousarray(np.asarray(value, dtype=np.float64))
     elif isinstance(value, Array):
+        value._native.belongs_to(comm)
+        wanted = np.dtype(np.complex64 if is_complex else np.float32)
+        if value.dtype != wanted:
+            raise ValueError(f"`{name}` is {value.dtype} on the device, where it must be {wanted}: models compute in single precision")
         array = value
     else:
         array = asarray(value, np.complex64 if is_complex else np.float32, comm)
     if not same_shape(array.shape, shape):
         raise ValueError(f"`{name}` has the shape {array.shape}; it must be {long_axes(shape)}")
     return array.ravel() if kind == "parameters" else array._native
+
+
+def of_given(comm, function, fields, call):
+    """What a function of fields gives. `fields` are the leaves of each, and its values. All ranks call it."""
+
+    def check():
+        return [given(described, values, comm) for described, values in fields], {"function": function}, None
+
+    return together(comm, check, lambda own, _: call(*own))
 
 
 def result(fields, arrays):
@@ -78,20 +92,20 @@ class Linearisation:
     def jvp(self, tangent):
         """The derivative times a tangent, a field of what the model takes."""
         model = self._model
-        return result(model.target, self._native.jvp(given(model._native.domain, tangent, model._comm)))
+        return result(model.target, of_given(model._comm, "jvp", [(model._native.domain, tangent)], self._native.jvp))
 
     def vjp(self, cotangent):
         """A cotangent, a field of what the model gives, times the derivative: the adjoint, with the real and imaginary parts of complex numbers as two real ones,
         which is the conjugate of JAX's for the conjugate cotangent."""
         model = self._model
-        return result(model.domain, self._native.vjp(given(model._native.target, cotangent, model._comm)))
+        return result(model.domain, of_given(model._comm, "vjp", [(model._native.target, cotangent)], self._native.vjp))
 
     def jacobian(self, chunk=64):
         """The derivative as a matrix in host memory, of a model on one rank: rows are numbers of what it gives, columns of what it takes, leaf by leaf.
 
         Products with unit vectors give it, of rows or of columns, whichever are fewer, `chunk` of them at a time.
         """
-        matrix, rows, columns = self._native.jacobian(whole_number(chunk, "chunk", 1))
+        matrix, rows, columns = agreed(self._model._comm, lambda: self._native.jacobian(whole_number(chunk, "chunk", 1)))
         return matrix.reshape(rows, columns)
 
 
@@ -113,27 +127,29 @@ class Model:
 
     def __call__(self, x):
         """The value at `x`: an array, or a dictionary where there are several leaves."""
-        return result(self.target, self._native.value(given(self._native.domain, x, self._comm)))
+        return result(self.target, of_given(self._comm, "a model", [(self._native.domain, x)], self._native.value))
 
     def at(self, x):
         """The value and the derivative at `x`, a `Linearisation`."""
-        found, derivative = self._native.at(given(self._native.domain, x, self._comm))
+        found, derivative = of_given(self._comm, "at", [(self._native.domain, x)], self._native.at)
         return Linearisation(self, result(self.target, found), derivative)
 
     def random(self, seed=0, scale=1.0):
         """Standard normal numbers times a scale, a field of what it takes: the same for a seed on any number of ranks."""
         return random(self._native.domain, self.domain, self._comm, seed, scale)
 
-    def _joined(self, other, how):
-        if not isinstance(other, Model):
-            raise TypeError(f"a model is composed with models, not {type(other).__name__}")
-        return Model(how(other._native), self._comm, max(self._axes, other._axes))
+    def _joined(self, other, how, check=lambda other: None):
+        def join():
+            if not isinstance(other, Model):
+                raise TypeError(f"a model is composed with models, not {type(other).__name__}")
+            check(other)
+            return Model(how(other._native), self._comm, max(self._axes, other._axes))
+
+        return agreed(self._comm, join)
 
     def then(self, next):
         """This model, and another one of what it gives: of leaves of the same names, or of one leaf where there is one, whatever its name."""
-        if isinstance(next, Model):
-            _check_grids(self.target.space.leaves, next.domain.space.leaves)
-        return self._joined(next, self._native.then)
+        return self._joined(next, self._native.then, lambda next: _check_grids(self.target.space.leaves, next.domain.space.leaves))
 
     def zip(self, other):
         """Both side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both."""
@@ -149,4 +165,9 @@ class Model:
 def random(described, fields, comm, seed, scale, kind=0):
     """Standard normal numbers of a seed times a scale, for these leaves: other numbers for each kind."""
     leaves = [native for native, _ in described]
-    return result(fields, _native.white_noise(comm, leaves, whole_number(seed, "seed"), float(scale), kind))
+
+    def check():
+        own = whole_number(seed, "seed"), real_number(scale, "scale")
+        return own, {"function": "random", "seed": own[0], "scale": own[1]}, None
+
+    return result(fields, together(comm, check, lambda own, _: _native.white_noise(comm, leaves, *own, kind)))

@@ -4,13 +4,11 @@ import os
 import warnings
 from typing import NamedTuple, Optional
 
-import numpy as np
-
 from . import _native
-from ._arguments import whole_number
-from ._comm import resolve
+from ._arguments import real_number, whole_number
+from ._comm import agreed, all_groups, gathered, given_or_not, resolve, together
 from ._likelihood import Likelihood
-from ._model import Model, given, random, result
+from ._model import Model, given, result
 
 
 def sample_groups(comm, count):
@@ -44,7 +42,13 @@ def sample_groups(comm, count):
     >>> all(np.array_equal(found, one) for found in meshloom.ranks(2, lambda comm: fit(comm, 2)))
     True
     """
-    return resolve(comm).sample_groups(whole_number(count, "count", 1))
+    comm = resolve(comm)
+
+    def check():
+        own = whole_number(count, "count", 1)
+        return own, {"function": "sample_groups", "count": own}, None
+
+    return together(comm, check, lambda own, _: comm._sample_groups(own))
 
 
 class IterationReport(NamedTuple):
@@ -97,10 +101,16 @@ class Samples:
         return self._native.count
 
     def __getitem__(self, number):
-        number = whole_number(number, "number", -len(self))
-        if number >= len(self):
-            raise IndexError(f"there is no sample {number} of {len(self)}")
-        return result(self._likelihood.domain, self._native.sample(number % len(self)))
+
+
+        def check():
+            own = whole_number(number, "number", -len(self))
+            if own >= len(self):
+                raise IndexError(f"there is no sample {own} of {len(self)}")
+            return own % len(self), {"function": "a sample", "number": own}, None
+
+        sample = together(all_groups(self._likelihood._comm), check, lambda number, _: self._native.sample(number))
+        return result(self._likelihood.domain, sample)
 
     def __repr__(self):
         return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
@@ -110,9 +120,13 @@ class Samples:
 
         The model may take less than the likelihood does, never more.
         """
-        if not isinstance(model, Model):
-            raise TypeError(f"model must be a meshloom model, not {type(model).__name__}")
-        mean, std = self._native.mean_and_std(model._native)
+
+        def check():
+            if not isinstance(model, Model):
+                raise TypeError(f"model must be a meshloom model, not {type(model).__name__}")
+            return model._native, {"function": "mean_and_std"}, None
+
+        mean, std = together(all_groups(self._likelihood._comm), check, lambda native, _: self._native.mean_and_std(native))
         return result(model.target, mean), result(model.target, std)
 
     def mean(self, model):
@@ -187,10 +201,15 @@ def _check_resumed(fit, reports, each):
 _START = 1
 
 
-def _start(likelihood, position, seed):
-    if position is None:
-        position = random(likelihood._native.domain, likelihood.domain, likelihood._comm, seed, 0.1, _START)
-    return given(likelihood._native.domain, position, likelihood._comm)
+def _given(likelihood, position):
+    """The position that a rank gives, or None."""
+    return None if position is None else given(likelihood._native.domain, position, likelihood._comm)
+
+
+def _start(likelihood, position, seed, scale):
+    """Where a fit starts: the position that is given, or numbers of the seed times a scale. All ranks call it."""
+    leaves = [native for native, _ in likelihood._native.domain]
+    return _native.white_noise(likelihood._comm, leaves, seed, scale, _START) if position is None else position
 
 
 def _told(progress, total):
@@ -252,7 +271,7 @@ def optimize_kl(
         ``minimize_kwargs``: `xtol`, `absdelta`, `miniter`, `maxiter`, `energy_reduction_factor` and `cg_kwargs` of Newton's method, which bends samples and
         moves the position.
     callback : callable, optional
-        Called as ``callback(samples, report)`` after each iteration; the fit ends where it returns True, on all ranks alike.
+        Called as ``callback(samples, report)`` after each iteration; the fit ends where it returns True on any rank, on all of them.
     progress : callable or tqdm bar, optional
         Called as ``progress(iteration, n_total_iterations, what)`` for each sample and step, while the device is at work, which it must not use; or a bar
         that is advanced by iterations.
@@ -292,14 +311,8 @@ def optimize_kl(
     >>> np.round(np.asarray(mean).astype(float), 3).tolist(), len(samples), len(reports)
     ([0.9, 1.8, 2.7, 3.6], 8, 3)
     """
-    likelihood = _likelihood_of(likelihood)
-    total = whole_number(n_total_iterations, "n_total_iterations")
-    seed, start = whole_number(seed, "seed"), _start(likelihood, position, seed)
-    told, done = _told(progress, total)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
-    if resume and odir is None:
-        raise ValueError("resume goes on from a state in odir; give that directory")
+    # Without a likelihood there are no ranks to tell.
+    comm = all_groups(_likelihood_of(likelihood)._comm)
 
     def options(iteration):
         return {
@@ -312,25 +325,46 @@ def optimize_kl(
             "position": _newton(_at(kl_kwargs, iteration), "kl_kwargs"),
         }
 
-    each = [options(iteration) for iteration in range(total)]
+    def check():
+        total = whole_number(n_total_iterations, "n_total_iterations")
+        told, done = _told(progress, total)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
+        if resume and odir is None:
+            raise ValueError("resume goes on from a state in odir; give that directory")
+        each = [options(iteration) for iteration in range(total)]
+        for one in each:
+            _native.NativeFit.check_options(one)
+        own = whole_number(seed, "seed"), _given(likelihood, position), each, None if odir is None else os.fspath(odir), told, done
+        # The library compares the rest.
+        alike = {"function": "optimize_kl", "n_total_iterations": total, "position": given_or_not(position), "odir": given_or_not(odir), "resume": bool(resume)}
+        return own, alike, None
+
+    (seed, start, each, odir, told, done), _ = gathered(comm, check)
+    start, total = agreed(comm, _start, likelihood, start, seed, 0.1), len(each)
 
     def advanced(fit, resumes):
-        state = None if odir is None else (os.fspath(odir), resumes)
-        return _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told))
+        state = None if odir is None else (odir, resumes)
+        found = _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told))
+        if resumes:
+            _check_resumed(Samples(found, likelihood), found.history, each)
+        return found
 
-    fit = advanced(None, bool(resume))
-    if resume:
-        _check_resumed(Samples(fit, likelihood), fit.history, each)
+    def ends(samples, report):
+        """Whether a callback ends the fit; ranks may have different ones, or none."""
+        done(report.iteration)
+        return callback is not None and bool(callback(samples, report))
+
+    fit = agreed(comm, advanced, None, bool(resume))
     while True:
         samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
         if reports:
             _warn_of(fit, f"{len(samples)} samples")
-            done(reports[-1].iteration)
-            if callback is not None and callback(samples, reports[-1]):
+            if any(gathered(comm, lambda: (None, {}, ends(samples, reports[-1])))[1]):
                 break
         if len(reports) >= total:
             break
-        fit = advanced(fit, False)
+        fit = agreed(comm, advanced, fit, False)
     _warn_of_doubts(fit)
     return samples, reports
 
@@ -345,11 +379,20 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     -------
     Samples
     """
-    likelihood = _likelihood_of(likelihood)
-    zeros = likelihood.random(0, 0.0) if position is None else position
-    start = given(likelihood._native.domain, zeros, likelihood._comm)
-    pairs = whole_number(n_samples, "n_samples")
-    native = _native.NativeFit.wiener_filter(likelihood._native, start, pairs, whole_number(seed, "seed"), _linear(draw_linear_kwargs))
+    comm = all_groups(_likelihood_of(likelihood)._comm)
+
+    def check():
+        start = _given(likelihood, position)
+        pairs, own_seed, linear = whole_number(n_samples, "n_samples"), whole_number(seed, "seed"), _linear(draw_linear_kwargs)
+        _native.NativeFit.check_options({"linear": linear})
+        alike = {"function": "wiener_filter", "position": given_or_not(position), "n_samples": pairs, "seed": own_seed, "draw_linear_kwargs": linear}
+        return (start, pairs, own_seed, linear), alike, None
+
+    def filtered(own, _):
+        start, *manner = own
+        return _native.NativeFit.wiener_filter(likelihood._native, _start(likelihood, start, 0, 0.0), *manner)
+
+    native = together(comm, check, filtered)
     samples = Samples(native, likelihood)
     _warn_of_doubts(native)
     _warn_of(native, f"the mean and {len(samples)} samples")
@@ -368,7 +411,12 @@ def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):
     tolerance : float
         None is looked at after a new beginning that would add less than this for all that are left.
     """
-    if not isinstance(samples, Samples):
-        raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
-    found = samples._native.evidence(_likelihood_of(likelihood)._native, whole_number(directions, "directions"), float(tolerance))
-    return Evidence(*found)
+    comm = all_groups(_likelihood_of(likelihood)._comm)
+
+    def check():
+        if not isinstance(samples, Samples):
+            raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
+        own = whole_number(directions, "directions"), real_number(tolerance, "tolerance")
+        return own, {"function": "evidence_lower_bound", "directions": own[0], "tolerance": own[1]}, None
+
+    return Evidence(*together(comm, check, lambda own, _: samples._native.evidence(likelihood._native, *own)))

@@ -11,18 +11,15 @@ from ._device_array import Array
 
 
 def common_origin(comm, points, sides):
-    """The origin of all ranks' points: 0, but along open axes where their largest coordinate is at least twice their extent the middle
+    """The origin of all ranks' points, which have as many axes: 0, but along open axes where their largest coordinate is at least twice their extent the middle
     of that. None where any rank has points of float32, which are taken as they are. All ranks call it."""
     as_they_are = len(points) > 0 and (isinstance(points, Array) or points.dtype == np.float32)
     reach = None if as_they_are or len(points) == 0 else (points.min(axis=0), points.max(axis=0))
-    parts = exchanged(comm, (points.shape[1], as_they_are, reach))
-    numbers = sorted({axes for axes, _, _ in parts})
-    if len(numbers) > 1:
-        raise ValueError(f"points have {numbers[0]} axes on one rank and {numbers[-1]} on another")
-    if any(taken for _, taken, _ in parts):
+    parts = exchanged(comm, (as_they_are, reach))
+    if any(taken for taken, _ in parts):
         return None
-    origin = np.zeros(numbers[0])
-    reaches = [reach for _, _, reach in parts if reach is not None]
+    origin = np.zeros(points.shape[1])
+    reaches = [reach for _, reach in parts if reach is not None]
     if reaches:
         low, high = np.min([low for low, _ in reaches], axis=0), np.max([high for _, high in reaches], axis=0)
         # What is not finite is refused later, with its place.

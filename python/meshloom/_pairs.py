@@ -5,7 +5,7 @@ import numpy as np
 from . import _native
 from ._arguments import box_sides
 from ._arrays import native, points_array, single
-from ._comm import agreed, resolve
+from ._comm import given_or_not, resolve, together
 from ._origin import common_origin, from_origin
 
 
@@ -28,11 +28,11 @@ def _edges(values):
     return edges.astype(np.float64).tolist()
 
 
-def _queries(other, points):
+def _queries(comm, other, points):
     """Points that pairs are made with, or None."""
     if other is None:
         return None
-    other = points_array(other, "other")
+    other = points_array(comm, other, "other")
     if other.shape[1] != points.shape[1]:
         raise ValueError(f"other has {other.shape[1]} axes and points {points.shape[1]}")
     return other
@@ -49,7 +49,7 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     edges : array_like, shape (bins + 1,)
         Edges of the bins, ascending, from 0 on: a bin holds ``edges[i] <= r < edges[i + 1]``, compared in single precision. At most 4096 bins.
     other : array_like, optional
-        Other points that pairs are made with.
+        Other points that pairs are made with; with `comm` this rank's part of them, on all ranks or on none.
     box : float or sequence of float, optional
         Sides of the periodic box; 0 or None leaves an axis open. A pair counts once, by its nearest images.
     comm : Comm or mpi4py.MPI.Comm, optional
@@ -66,10 +66,19 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], box=10.0).tolist()
     [2, 4]
     """
-    edges, comm = _edges(edges), resolve(comm)
-    points = agreed(comm, points_array, points)
-    queries = agreed(comm, _queries, other, points)
-    sides = box_sides(box, points.shape[1])
-    origin = common_origin(comm, points, sides)
-    search = _native.Search(comm, native(from_origin(points, origin)), sides)
-    return search.pairs(None if queries is None else native(from_origin(queries, origin)), edges)
+    comm = resolve(comm)
+
+    def check():
+        own = points_array(comm, points)
+        dims = own.shape[1]
+        arguments = {"number of axes": dims, "edges": _edges(edges), "box": box_sides(box, dims), "other": given_or_not(other)}
+        return (own, _queries(comm, other, own), arguments), {"function": "pair_counts", **arguments}, None
+
+    def count(own, _):
+        points, queries, arguments = own
+        sides = arguments["box"]
+        origin = common_origin(comm, points, sides)
+        search = _native.Search(comm, native(from_origin(points, origin)), sides)
+        return search.pairs(None if queries is None else native(from_origin(queries, origin)), arguments["edges"])
+
+    return together(comm, check, count)

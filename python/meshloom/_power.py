@@ -5,11 +5,9 @@ from collections import namedtuple
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
-from ._arrays import native, real_array
-from ._comm import gathered, resolve
-from ._cosmology import real_number
-from ._device_array import Array
+from ._arguments import real_number, whole_number
+from ._arrays import native, real_array_for
+from ._comm import check_parts, resolve, together
 
 PowerSpectrum = namedtuple("PowerSpectrum", ["k", "power", "modes"])
 PowerSpectrum.__doc__ = "Mean wavenumbers, mean powers and numbers of modes of bins: what `power_spectrum` returns."
@@ -92,7 +90,7 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
     comm = resolve(comm)
 
     def check():
-        own = data if isinstance(data, Array) else real_array(data, "data")
+        own = real_array_for(comm, data, "data")
         if own.ndim != 3 and (own.ndim != 2 or own.shape[1] != 3):
             raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field")
         if own.ndim == 3 and (mesh is not None or interlace or shot_noise or (window is not None and not deconvolve)):
@@ -106,24 +104,27 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
             "shot_noise": bool(shot_noise),
             "the shape of data beyond its first axis": own.shape[1:],
         }
-        return (arguments, own), {"function": "power_spectrum", **arguments}, None
+        return (arguments, own), {"function": "power_spectrum", **arguments}, len(own)
 
-    (arguments, data), _ = gathered(comm, check)
-    size, shape = arguments["box"], arguments["mesh"]
-    count = _native.sum_over_ranks(comm, len(data))
-    if data.ndim == 2:
-        if count == 0:
-            raise ValueError("data are no points at all; a spectrum needs one at least")
-        shape = shape or [_default_mesh(count)] * 3
-        found = _native.power_of_points(comm, native(data), (size, shape), (window or "cic", bool(deconvolve), bool(interlace)))
-    else:
-        shape = [count, *data.shape[1:]]
-        if 0 in shape:
-            raise ValueError(f"data has the shape {tuple(shape)}; a field has at least one cell along each axis")
-        found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
-    spectrum = PowerSpectrum(*found)
-    if len(spectrum.k) == 0:
-        raise ValueError(f"a mesh of {tuple(shape)} cells has no wave of the box but the mean; take 2 cells along each axis or more")
-    if shot_noise:
-        spectrum.power[:] -= np.prod(size) / count
-    return spectrum
+    def measure(own, counts):
+        arguments, data = own
+        size, shape, count = arguments["box"], arguments["mesh"], sum(counts)
+        if data.ndim == 2:
+            if count == 0:
+                raise ValueError("data are no points at all; a spectrum needs one at least")
+            shape = shape or [_default_mesh(count)] * 3
+            found = _native.power_of_points(comm, native(data), (size, shape), (window or "cic", bool(deconvolve), bool(interlace)))
+        else:
+            shape = [count, *data.shape[1:]]
+            if 0 in shape:
+                raise ValueError(f"data has the shape {tuple(shape)}; a field has at least one cell along each axis")
+            check_parts(counts)
+            found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
+        spectrum = PowerSpectrum(*found)
+        if len(spectrum.k) == 0:
+            raise ValueError(f"a mesh of {tuple(shape)} cells has no wave of the box but the mean; take 2 cells along each axis or more")
+        if shot_noise:
+            spectrum.power[:] -= np.prod(size) / count
+        return spectrum
+
+    return together(comm, check, measure)

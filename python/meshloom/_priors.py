@@ -5,17 +5,28 @@ import collections.abc
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
-from ._comm import resolve
+from ._arguments import real_number, whole_number
+from ._comm import resolve, together
 from ._model import Model, given
 from ._space import cells, space_of, three
 
 
 def _prior(kind, parameters, space, result, comm):
-    space, comm = space_of(space), resolve(comm)
-    name, _ = space._only("a prior")
-    native = _native.prior(comm, space._native(), kind, [float(number) for number in parameters], name if result is None else result)
-    return Model(native, comm, space._axes)
+    """The prior of this kind, of two parameters that have names."""
+    comm = resolve(comm)
+
+    def check():
+        own = space_of(space)
+        name, _ = own._only("a prior")
+        numbers = {name: real_number(number, name) for name, number in parameters.items()}
+        name = name if result is None else result
+        return (own, [*numbers.values(), 0.0][:2], name), {"function": f"a {kind} prior", "space": own._said(), "result": name, **numbers}, None
+
+    def make(own, _):
+        own, numbers, name = own
+        return Model(_native.prior(comm, own._native(), kind, numbers, name), comm, own._axes)
+
+    return together(comm, check, make)
 
 
 def NormalPrior(mean, std, space, result=None, comm=None):
@@ -42,27 +53,27 @@ def NormalPrior(mean, std, space, result=None, comm=None):
     >>> np.asarray(width([0.0, 1.0])).tolist()
     [3.0, 3.5]
     """
-    return _prior("normal", (mean, std), space, result, comm)
+    return _prior("normal", {"mean": mean, "std": std}, space, result, comm)
 
 
 def LogNormalPrior(mean, std, space, result=None, comm=None):
     """Positive numbers whose logarithm is normal, with this mean and standard deviation of their own. See `NormalPrior`."""
-    return _prior("log_normal", (mean, std), space, result, comm)
+    return _prior("log_normal", {"mean": mean, "std": std}, space, result, comm)
 
 
 def UniformPrior(a_min, a_max, space, result=None, comm=None):
     """Numbers of an interval, all alike. See `NormalPrior`."""
-    return _prior("uniform", (a_min, a_max), space, result, comm)
+    return _prior("uniform", {"a_min": a_min, "a_max": a_max}, space, result, comm)
 
 
 def LaplacePrior(alpha, space, result=None, comm=None):
     """Numbers with density ``exp(-|x| / alpha) / (2 alpha)``. See `NormalPrior`."""
-    return _prior("laplace", (alpha, 0.0), space, result, comm)
+    return _prior("laplace", {"alpha": alpha}, space, result, comm)
 
 
 def InvGammaPrior(a, scale, space, result=None, comm=None):
     """Numbers with density proportional to ``x**(-a - 1) * exp(-scale / x)``. See `NormalPrior`."""
-    return _prior("inverse_gamma", (a, scale), space, result, comm)
+    return _prior("inverse_gamma", {"a": a, "scale": scale}, space, result, comm)
 
 
 class CorrelatedField(Model):
@@ -80,16 +91,13 @@ class CorrelatedField(Model):
         -------
         wavenumbers, amplitude : ndarray
         """
-        if isinstance(x, collections.abc.Mapping):
-            x = {name: x[name] for name in self.domain if name in x}
-        return self._field.amplitude(given(self._native.domain, x, self._comm), whole_number(group, "group"))
 
+        def check():
+            own = {name: x[name] for name in self.domain if name in x} if isinstance(x, collections.abc.Mapping) else x
+            number = whole_number(group, "group")
+            return (given(self._native.domain, own, self._comm), number), {"function": "amplitude", "group": number}, None
 
-def _number(value, name):
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, not {value!r}") from None
+        return together(self._comm, check, lambda own, _: self._field.amplitude(*own))
 
 
 def _pair(value, name):
@@ -97,7 +105,7 @@ def _pair(value, name):
     pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
     if len(pair) != 2 or value is None:
         raise ValueError(f"{name} must be a number or a pair of mean and standard deviation, not {value!r}")
-    return [_number(number, name) for number in pair]
+    return [real_number(number, name) for number in pair]
 
 
 class CorrelatedFieldMaker:
@@ -126,7 +134,7 @@ class CorrelatedFieldMaker:
 
     def set_amplitude_total_offset(self, offset_mean, offset_std):
         """The field is around `offset_mean`; `offset_std` is the standard deviation of its mean, a log-normal number."""
-        self._offset = (_number(offset_mean, "offset_mean"), _pair(offset_std, "offset_std"))
+        self._offset = (real_number(offset_mean, "offset_mean"), _pair(offset_std, "offset_std"))
 
     def add_fluctuations(
         self, shape, distances, fluctuations, loglogavgslope, flexibility=None, asperity=None, prefix="", non_parametric_kind="power"
@@ -182,12 +190,30 @@ class CorrelatedFieldMaker:
         sides = [distances] * axes if np.ndim(distances) == 0 else list(distances)
         if len(sides) != axes:
             raise ValueError(f"distances has {len(sides)} numbers for a group of {axes} axes; give one, or one for each axis")
-        sides = np.array([_number(side, "distances") for side in sides])
+        sides = np.array([real_number(side, "distances") for side in sides])
         hyper = [None if value is None else _pair(value, name) for name, value in hyper]
         self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
 
     def finalize(self, comm=None):
-        """The field, a `CorrelatedField`: a model that gives the leaf ``field`` at the cells of the grid of all groups' axes."""
+        """The field, a `CorrelatedField`: a model that gives the leaf ``field`` at the cells of the grid of all groups' axes. All ranks of `comm` call it, of a maker that
+        was told the same."""
+        comm = resolve(comm)
+
+        def check():
+            own = self._described()
+            prefix, shape, size, offset, groups = own
+            said = {"prefix": prefix, "shape": shape, "size": size, "set_amplitude_total_offset": offset, "add_fluctuations": groups}
+            return own, {"function": "finalize", **said}, None
+
+        def make(own, _):
+            prefix, shape, size, offset, groups = own
+            found = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), prefix, offset, groups)
+            return CorrelatedField(*found, comm, len(shape))
+
+        return together(comm, check, make)
+
+    def _described(self):
+        """The prefix, cells and sides along all axes, the offset, and the groups of axes."""
         if self._offset is None:
             raise ValueError("set_amplitude_total_offset comes first")
         shape = [n for group in self._groups for n in group[1]]
@@ -199,6 +225,4 @@ class CorrelatedFieldMaker:
             mine = three([at <= axis < at + len(own) for axis in range(len(shape))], False)
             groups.append((prefix, mine, kind, hyper))
             at += len(own)
-        comm = resolve(comm)
-        found = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), self._prefix, self._offset, groups)
-        return CorrelatedField(*found, comm, len(shape))
+        return self._prefix, shape, size, self._offset, groups

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
 from ._arrays import real_array, single
-from ._comm import gathered, resolve
-from ._cosmology import parameters, real_number
+from ._comm import agreed, gathered, given_or_not, resolve, together
+from ._cosmology import parameters
 from ._power import _MAX_SIDE, PowerSpectrum
 
 class Simulation:
@@ -89,10 +89,10 @@ def run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, sch
 
 
 def warn(comm, texts):
-    """Says once what the caller of a run, the function that has called this one's, should know of it."""
+    """Says once what the caller of a run should know of it: who has called the function in which all ranks have `agreed` on this."""
     if comm.rank == 0:
         for text in texts:
-            warnings.warn(text, RuntimeWarning, stacklevel=3)
+            warnings.warn(text, RuntimeWarning, stacklevel=6)
 
 
 def _own_noise(noise, particles, comm):
@@ -137,9 +137,11 @@ def white_noise(particles, seed, *, noise_by="mode", comm=None):
         own = {"particles": _particles(particles), "seed": _seed(seed), "noise_by": noise_by}
         return own, {"function": "white_noise", **own}, None
 
-    own, _ = gathered(comm, check)
-    particles = own["particles"]
-    return _native.noise_of_seed(comm, particles, own["seed"], noise_by).reshape(-1, particles, particles)
+    def draw(own, _):
+        particles = own["particles"]
+        return _native.noise_of_seed(comm, particles, own["seed"], noise_by).reshape(-1, particles, particles)
+
+    return together(comm, check, draw)
 
 
 def simulate(
@@ -220,9 +222,9 @@ def simulate(
         options["seed"], options["noise_by"] = _seed(seed), noise_by
         options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
         own = _own_noise(noise, options["particles"], comm), _native.run_warnings(options), _reporter(progress)
-        return (options, *own), {"function": "simulate", **options, "noise": "that of the seed" if noise is None else "given"}, None
+        return (options, *own), {"function": "simulate", **options, "noise": given_or_not(noise)}, None
 
     (options, noise, said, report), _ = gathered(comm, check)
-    warn(comm, said)
-    *before, last = _native.simulate(comm, options, noise, report)
+    agreed(comm, warn, comm, said)
+    *before, last = agreed(comm, _native.simulate, comm, options, noise, report)
     return Simulation(last, options["box"], [Simulation(found, options["box"]) for found in before])

@@ -3,7 +3,7 @@
 from . import _native
 from ._arguments import box_sides
 from ._arrays import native, points_array
-from ._comm import agreed, resolve
+from ._comm import resolve, together
 from ._origin import common_origin, from_origin
 
 
@@ -34,6 +34,14 @@ def sort(points, *, box=None, curve="morton", comm=None):
     [2, 0, 1, 3]
     """
     comm = resolve(comm)
-    points = agreed(comm, points_array, points)
-    sides = box_sides(box, points.shape[1])
-    return _native.sort(comm, native(from_origin(points, common_origin(comm, points, sides))), sides, curve)
+
+    def check():
+        own = points_array(comm, points)
+        arguments = {"number of axes": own.shape[1], "box": box_sides(box, own.shape[1]), "curve": curve}
+        return (own, arguments["box"]), {"function": "sort", **arguments}, None
+
+    def order(own, _):
+        points, sides = own
+        return _native.sort(comm, native(from_origin(points, common_origin(comm, points, sides))), sides, curve)
+
+    return together(comm, check, order)

@@ -122,6 +122,13 @@ class Space:
     def _native(self):
         return [leaf._native(name) for name, leaf in self.leaves.items()]
 
+    def _said(self):
+        """What must be the same on all ranks: of points how many there are on all of them."""
+        return {
+            name: (leaf.kind, leaf.shape[2:] if leaf.kind == "points" else leaf.shape, leaf.size, leaf.complex, leaf.components)
+            for name, leaf in self.leaves.items()
+        }
+
     def _only(self, what):
         if len(self.leaves) != 1:
             raise ValueError(f"{what} is of one leaf, not of {list(self.leaves)}")

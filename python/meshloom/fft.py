@@ -28,7 +28,7 @@ import numpy as np
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from . import _native
-from ._comm import agreed, block, gathered, resolve
+from ._comm import check_parts, resolve, together
 from ._device_array import Array, asarray
 from ._scipy_backend import numpys_arguments
 
@@ -273,26 +273,20 @@ def _call(kind, a, s, axes, norm, out):
     return (np.ascontiguousarray(a), s, norm), alike, len(a)
 
 
-def _check_parts(rows, axes):
-    """Refuses parts of other lengths than ranks have: an array of one axis lies on the first rank, others are cut along the first axis."""
-    whole = sum(rows)
-    for rank, have in enumerate(rows):
-        first, end = block(whole, len(rows), rank) if axes > 1 else (0, whole * (rank == 0))
-        if have != end - first:
-            how = "numpy.array_split cuts the first axis as ranks have it" if axes > 1 else "an array of one axis lies on the first rank as a whole"
-            raise ValueError(f"rank {rank} has {have} of {whole} rows, where it must have {end - first}: {how}")
-
-
 def _over_ranks(kind, a, s, axes, norm, out, comm):
     """The transform along all axes of an array that is cut along the first one."""
-    (a, s, norm), rows = gathered(comm, _call, kind, a, s, axes, norm, out)
+    return together(comm, lambda: _call(kind, a, s, axes, norm, out), lambda own, rows: _of_parts(kind, *own, rows, out, comm))
+
+
+def _of_parts(kind, a, s, norm, rows, out, comm):
+    """The same of a rank's part, where all ranks have so many rows each."""
     shape = [sum(rows), *a.shape[1:]]
     field = [_points(n) for n in _field(kind, shape, s)]
     if shape != (_halved(field) if kind == "irfft" else field):
         raise ValueError(f"s is {s} and the shape of all parts {tuple(shape)}: over several ranks fields are neither cut nor padded")
-    _check_parts(rows, a.ndim)
+    check_parts(rows, a.ndim)
     if a.ndim == 1:
-        return _into(out, agreed(comm, _on_first_rank, kind, a, field, norm))
+        return _into(out, _on_first_rank(kind, a, field, norm))
     cells = [field[0], *([1] * (3 - a.ndim)), *field[1:]]
     found = _native.transform(comm, kind, a, (cells, [True, a.ndim == 3, True], 1), norm)
     result = _halved(field) if kind == "rfft" else field

@@ -26,9 +26,9 @@ import collections.abc
 import numpy as np
 
 from . import _native
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
 from ._arrays import real_array
-from ._comm import gathered, resolve
+from ._comm import agreed, gathered, resolve, summary, together
 from ._model import Linearisation, Model, given
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
@@ -91,20 +91,43 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     >>> np.asarray(counts(np.zeros(3))).tolist()
     [1.0, 2.0, 0.0]
     """
-    space, comm = space_of(space), resolve(comm)
-    fixed, arrays = [], []
-    if constants:
-        main = next((leaf for leaf in space.leaves.values() if leaf.kind != "vector"), next(iter(space.leaves.values())))
+    comm = resolve(comm)
+
+    def check():
+        own = space_of(space)
+        names = sorted(constants or {})
+        main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))
         one = main._place()
-        fixed = [one._native(name) for name in sorted(constants)]
-        arrays = [_field(one, name, constants[name], comm) for name in sorted(constants)]
-    return Model(_native.pointwise(comm, space._native(), text, function, result, (fixed, arrays)), comm, space._axes)
+        fixed = [one._native(name) for name in names], [_field(one, name, constants[name], comm) for name in names]
+        alike = {"function": "pointwise", "space": own._said(), "text": text, "name of the function": function, "result": result, "constants": names}
+        return (own, fixed), alike, None
+
+    def make(own, _):
+        own, fixed = own
+        return Model(_native.pointwise(comm, own._native(), text, function, result, fixed), comm, own._axes)
+
+    return together(comm, check, make)
 
 
-def _linear(space, what, comm, make):
-    space, comm = space_of(space), resolve(comm)
-    space._only(what)
-    return Model(make(comm, space), comm, space._axes)
+def _linear(name, space, what, adjoint, comm, check, make):
+    """A model of the only leaf of a space: `check` gives of that leaf and its name what `make` needs besides the space, and what must be the same on all ranks."""
+    comm = resolve(comm)
+
+    def checked():
+        own = space_of(space)
+        arguments, alike = check(comm, *own._only(what))
+        return (own, arguments), {"function": name, "space": own._said(), "adjoint": bool(adjoint), **alike}, None
+
+    def made(own, _):
+        own, arguments = own
+        return Model(make(comm, own._native(), *arguments), comm, own._axes)
+
+    return together(comm, checked, made)
+
+
+def _nothing_else(comm, name, leaf):
+    """Of an operator that is known by its leaf."""
+    return (), {}
 
 
 def fourier(space, adjoint=False, comm=None):
@@ -112,24 +135,23 @@ def fourier(space, adjoint=False, comm=None):
 
     The adjoint, and `vjp`, are by the inner product of real and imaginary parts as real numbers: ``Re sum conj(y) F x``; JAX's `vjp` has `y` in place of its conjugate.
     """
-    return _linear(space, "a transform", comm, lambda comm, space: _native.fourier(comm, space._native(), False, bool(adjoint)))
+    return _linear("fourier", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, False, bool(adjoint)))
 
 
 def hartley(space, adjoint=False, comm=None):
     """The Hartley transform of the only leaf of `space`, real cells, to as many real modes; or its adjoint, from modes to those cells."""
-    return _linear(space, "a transform", comm, lambda comm, space: _native.fourier(comm, space._native(), True, bool(adjoint)))
+    return _linear("hartley", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, True, bool(adjoint)))
 
 
 def diagonal(space, factors, comm=None):
     """Multiplication of the only leaf of `space` by factors, one for each of its places, which counts for all components."""
 
-    def make(comm, space):
-        name, leaf = space._only("a diagonal")
+    def check(comm, name, leaf):
         place = leaf._place(leaf.complex)
         own = factors[name] if isinstance(factors, collections.abc.Mapping) else factors
-        return _native.diagonal(comm, space._native(), place._native(name), _field(place, name, own, comm))
+        return (place._native(name), _field(place, name, own, comm)), {}
 
-    return _linear(space, "a diagonal", comm, make)
+    return _linear("diagonal", space, "a diagonal", False, comm, check, _native.diagonal)
 
 
 def _field(leaf, name, values, comm):
@@ -143,12 +165,11 @@ def convolution(space, kernel, adjoint=False, comm=None):
     """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products. All
     components are convolved with the one kernel."""
 
-    def make(comm, space):
-        name, leaf = space._only("a convolution")
+    def check(comm, name, leaf):
         place = leaf._place()
-        return _native.convolution(comm, space._native(), place._native(name), _field(place, name, kernel, comm), bool(adjoint))
+        return (place._native(name), _field(place, name, kernel, comm), bool(adjoint)), {}
 
-    return _linear(space, "a convolution", comm, make)
+    return _linear("convolution", space, "a convolution", adjoint, comm, check, _native.convolution)
 
 
 def stencil(space, taps, adjoint=False, comm=None):
@@ -172,12 +193,12 @@ def stencil(space, taps, adjoint=False, comm=None):
     [-4.0, 2.0, 4.0, -2.0]
     """
 
-    def make(comm, space):
-        _, leaf = space._only("a stencil")
+    def check(comm, name, leaf):
         offsets = [_index(offset, leaf, "an offset") for offset in taps]
-        return _native.stencil(comm, space._native(), list(zip(offsets, map(float, taps.values()))), bool(adjoint))
+        weights = [real_number(weight, "a weight of taps") for weight in taps.values()]
+        return (list(zip(offsets, weights)), bool(adjoint)), {"taps": dict(zip(map(tuple, offsets), weights))}
 
-    return _linear(space, "a stencil", comm, make)
+    return _linear("stencil", space, "a stencil", adjoint, comm, check, _native.stencil)
 
 
 def _index(index, leaf, what):
@@ -219,12 +240,10 @@ def readout(space, positions, window="cic", adjoint=False, comm=None):
     [2.0, 4.0]
     """
 
-    def make(comm, space):
-        _, leaf = space._only("a readout")
-        rows = _coordinates(positions, len(leaf.shape), "positions")
-        return _native.readout(comm, space._native(), rows, window, bool(adjoint))
+    def check(comm, name, leaf):
+        return (_coordinates(positions, len(leaf.shape), "positions"), window, bool(adjoint)), {"window": window}
 
-    return _linear(space, "a readout", comm, make)
+    return _linear("readout", space, "a readout", adjoint, comm, check, _native.readout)
 
 
 def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
@@ -250,14 +269,14 @@ def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
     3.0
     """
 
-    def make(comm, space):
-        axes = len(space._only("an integral")[1].shape)
-        ends = [_coordinates(rows, axes, name) for rows, name in ((start, "start"), (end, "end"))]
-        if len(ends[0]) != len(ends[1]):
-            raise ValueError(f"{len(ends[0])} lines start and {len(ends[1])} end; give both of each")
-        return _native.lines_of_sight(comm, space._native(), np.concatenate(ends, axis=1), float(step), bool(adjoint))
+    def check(comm, name, leaf):
+        first, last = [_coordinates(rows, len(leaf.shape), name) for rows, name in ((start, "start"), (end, "end"))]
+        if len(first) != len(last):
+            raise ValueError(f"{len(first)} lines start and {len(last)} end; give both of each")
+        length = real_number(step, "step")
+        return (np.concatenate([first, last], axis=1), length, bool(adjoint)), {"start": summary(first), "end": summary(last), "step": length}
 
-    return _linear(space, "an integral", comm, make)
+    return _linear("lines_of_sight", space, "an integral", adjoint, comm, check, _native.lines_of_sight)
 
 
 def select(space, where, adjoint=False, comm=None):
@@ -273,8 +292,7 @@ def select(space, where, adjoint=False, comm=None):
     comm : Comm or mpi4py.MPI.Comm, optional
     """
 
-    def make(comm, space):
-        _, leaf = space._only("a selection")
+    def check(comm, name, leaf):
         found = np.asarray(where)
         if found.dtype == bool:
             if found.shape != leaf.shape:
@@ -283,9 +301,9 @@ def select(space, where, adjoint=False, comm=None):
         if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
             raise ValueError(f"where must be a mask of the shape {leaf.shape} or rows of {len(leaf.shape)} indices from 0 on")
         cells = np.stack(three(list(found.T), np.zeros(len(found), np.int64)), axis=1)
-        return _native.select(comm, space._native(), cells.tolist(), bool(adjoint))
+        return (cells.tolist(), bool(adjoint)), {"where": summary(cells)}
 
-    return _linear(space, "a selection", comm, make)
+    return _linear("select", space, "a selection", adjoint, comm, check, _native.select)
 
 
 def gather(space, target, index, adjoint=False, comm=None):
@@ -303,22 +321,34 @@ def gather(space, target, index, adjoint=False, comm=None):
     adjoint : bool
     comm : Comm or mpi4py.MPI.Comm, optional
     """
-    index = np.ascontiguousarray(index)
-    if index.dtype.kind not in "iu" or np.any(index < 0) or np.any(index >= 2**32):
-        raise ValueError("index must be whole numbers from 0 on")
-    return _gathered(space, target, index.ravel().tolist(), adjoint, comm)
+
+    def entries():
+        own = np.ascontiguousarray(index)
+        if own.dtype.kind not in "iu" or np.any(own < 0) or np.any(own >= 2**32):
+            raise ValueError("index must be whole numbers from 0 on")
+        return own.ravel().tolist()
+
+    return _gathered("gather", space, target, entries, adjoint, comm)
 
 
 def broadcast(space, target, adjoint=False, comm=None):
     """The only number of `space` at all places of the leaf of `target`; the adjoint is the sum over them."""
-    return _gathered(space, target, None, adjoint, comm)
+    return _gathered("broadcast", space, target, lambda: None, adjoint, comm)
 
 
-def _gathered(space, target, index, adjoint, comm):
-    target = space_of(target)
-    target._only("a gather")
-    comm, space = resolve(comm), space_of(space)
-    return Model(_native.gather(comm, space._native(), target._native(), index, bool(adjoint)), comm, target._axes)
+def _gathered(name, space, target, entries, adjoint, comm):
+    comm = resolve(comm)
+
+    def check():
+        own, places = space_of(space), space_of(target)
+        places._only("a gather")
+        return (own, places, entries()), {"function": name, "space": own._said(), "target": places._said(), "adjoint": bool(adjoint)}, None
+
+    def make(own, _):
+        own, places, index = own
+        return Model(_native.gather(comm, own._native(), places._native(), index, bool(adjoint)), comm, places._axes)
+
+    return together(comm, check, make)
 
 
 def amplitudes(space, edges=None, adjoint=False, comm=None):
@@ -347,11 +377,20 @@ def amplitudes(space, edges=None, adjoint=False, comm=None):
     >>> len(k), model.domain
     (5, {'amplitudes': (5,)})
     """
-    space, comm = space_of(space), resolve(comm)
-    space._only("amplitudes")
-    edges = None if edges is None else real_array(edges, "edges").astype(np.float64).ravel().tolist()
-    native, wavenumbers = _native.amplitudes(comm, space._native(), edges, bool(adjoint))
-    return Model(native, comm, space._axes), wavenumbers
+    comm = resolve(comm)
+
+    def check():
+        own = space_of(space)
+        own._only("amplitudes")
+        bins = None if edges is None else real_array(edges, "edges").astype(np.float64).ravel().tolist()
+        return (own, bins), {"function": "amplitudes", "space": own._said(), "edges": bins, "adjoint": bool(adjoint)}, None
+
+    def make(own, _):
+        own, bins = own
+        native, wavenumbers = _native.amplitudes(comm, own._native(), bins, bool(adjoint))
+        return Model(native, comm, own._axes), wavenumbers
+
+    return together(comm, check, make)
 
 
 def simulation(
@@ -415,8 +454,8 @@ def simulation(
         return (options, others, _native.run_warnings(options)), {"function": "simulation", **options, **others}, None
 
     (options, others, said), _ = gathered(comm, check)
-    warn(comm, said)
-    native, own = _native.simulation(comm, options, *others.values())
+    agreed(comm, warn, comm, said)
+    native, own = agreed(comm, _native.simulation, comm, options, *others.values())
     model = Model(native, comm, 3)
     model.own_cosmology = own
     return model

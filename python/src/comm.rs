@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::failure::Failure;
-use crate::session::{Session, device_is_used, join, wait};
+use crate::session::{Session, Work, device_is_used, join, wait};
 
 /// One rank of some that work together, with its device.
 #[pyclass(frozen, module = "meshloom", name = "Comm")]
@@ -71,16 +71,38 @@ impl Comm {
         self.session.gpu().trim();
     }
 
+    /// What tells it from those of other ranks in this process.
+    #[getter(_number)]
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.session).addr()
+    }
+
     /// All ranks' bytes, in the order of the ranks, who all call it.
+    #[pyo3(name = "_allgather")]
     fn allgather(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {
-        let parts = self.session.run(py, move |work| {
-            let parts = work.context.comm.all_gather_v(&own)?;
-            Ok(parts.iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
-        })?;
-        Ok(parts.iter().map(|part| PyBytes::new(py, part).unbind()).collect())
+        self.gather(py, own, |work| work.context.comm.clone())
+    }
+
+    /// The number of ranks of all groups of samples.
+    #[getter(_ranks_of_all_groups)]
+    fn ranks_of_all_groups(&self) -> usize {
+        self.session.ranks_of_all_groups()
+    }
+
+    /// The bytes of the ranks of all groups of samples, who all call it.
+    #[pyo3(name = "_allgather_of_all_groups")]
+    fn allgather_of_all_groups(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {
+        self.gather(py, own, |work| work.groups.all().clone())
+    }
+
+    /// Whether ranks have called different collectives, so that what follows fails.
+    #[getter(_out_of_step)]
+    fn out_of_step(&self, py: Python<'_>) -> PyResult<bool> {
+        self.session.run(py, |work| Ok(work.is_out_of_step()))
     }
 
     /// This rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    #[pyo3(name = "_sample_groups")]
     fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Comm> {
         Ok(Comm { session: noted(self.session.sample_groups(py, count)?) })
     }
@@ -97,6 +119,17 @@ impl Comm {
 
     fn __repr__(&self) -> String {
         format!("<meshloom.Comm: rank {} of {} on {}>", self.rank(), self.size(), self.device())
+    }
+}
+
+impl Comm {
+    /// The bytes of all ranks of a communicator.
+    fn gather(&self, py: Python<'_>, own: Vec<u8>, of: fn(&Work) -> Communicator) -> PyResult<Vec<Py<PyBytes>>> {
+        let parts = self.session.run(py, move |work| {
+            let parts = of(work).all_gather_v(&own)?;
+            Ok(parts.iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
+        })?;
+        Ok(parts.iter().map(|part| PyBytes::new(py, part).unbind()).collect())
     }
 }
 

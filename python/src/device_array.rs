@@ -139,6 +139,12 @@ impl DeviceArray {
         Comm { session: self.session.clone() }
     }
 
+    /// Refuses work on another rank's device.
+    #[pyo3(name = "belongs_to")]
+    fn is_of(&self, comm: &Comm) -> PyResult<()> {
+        self.belongs_to(&comm.session)
+    }
+
     /// The same memory in another shape.
     fn reshaped(&self, shape: Vec<u64>) -> PyResult<Self> {
         Self::new(&self.session, self.elements.clone(), shape)

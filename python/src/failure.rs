@@ -38,6 +38,8 @@ pub enum Failure {
     Panic(String),
     /// The call was interrupted.
     Interrupted,
+    /// Another rank has failed, and says why.
+    Elsewhere,
 }
 
 impl std::fmt::Display for Failure {
@@ -48,6 +50,7 @@ impl std::fmt::Display for Failure {
             Failure::Python(error) => error.fmt(f),
             Failure::Panic(text) => write!(f, "an error of meshloom itself, please report it: {text}"),
             Failure::Interrupted => f.write_str("interrupted"),
+            Failure::Elsewhere => f.write_str("another rank has failed"),
         }
     }
 }
@@ -105,7 +108,7 @@ impl From<Failure> for PyErr {
         match failure {
             Failure::Library(error) if is_about_values(&error) => PyValueError::new_err(text),
             Failure::Value(_) => PyValueError::new_err(text),
-            Failure::Library(_) | Failure::Panic(_) => Error::new_err(text),
+            Failure::Library(_) | Failure::Panic(_) | Failure::Elsewhere => Error::new_err(text),
             Failure::Python(error) => error,
             Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
         }

@@ -226,6 +226,12 @@ type Manner = (u64, Option<(String, bool)>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl NativeFit {
+    /// Refuses what are no options of an iteration.
+    #[staticmethod]
+    fn check_options(options: &Bound<'_, PyDict>) -> PyResult<()> {
+        iteration_options(options).map(|_| ())
+    }
+
     /// The next iteration of a fit whose iterations have these options, after those of `before`, or from a start; none where all are done.
     #[staticmethod]
     fn optimize_kl(

@@ -2,11 +2,11 @@
 //! results to NumPy.
 
 mod chatter;
-mod collective;
 mod comm;
 mod correlated_field;
 mod cosmology;
 mod device_array;
+mod devices;
 mod failure;
 mod fields;
 mod groups;
@@ -44,8 +44,6 @@ mod _native {
     const version: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
-    use crate::collective::{devices, sum_before_rank, sum_over_ranks};
-    #[pymodule_export]
     use crate::comm::{Comm, alone, close, run_ranks};
     #[pymodule_export]
     use crate::correlated_field::{NativeCorrelatedField, correlated_field};
@@ -56,6 +54,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::device_array::DeviceArray;
+    #[pymodule_export]
+    use crate::devices::devices;
     #[pymodule_export]
     use crate::failure::Error;
     #[pymodule_export]
@@ -73,7 +73,7 @@ mod _native {
     };
     #[cfg(feature = "mpi")]
     #[pymodule_export]
-    use crate::mpi_comm::from_mpi;
+    use crate::mpi_comm::{from_mpi, mpi_library};
     #[pymodule_export]
     use crate::operators::{NativeLinearisation, NativeModel};
     #[pymodule_export]

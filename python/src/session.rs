@@ -77,6 +77,12 @@ impl Work {
         self.numbers
     }
 
+    /// Whether ranks have called different collectives here, or in the communicators of a kept process grid.
+    pub fn is_out_of_step(&mut self) -> bool {
+        let of_grid = |grid: &mut GridComms| (0..3).any(|axis| grid.along(axis).comm().is_out_of_step());
+        self.context.comm.is_out_of_step() || self.grids.values_mut().any(of_grid)
+    }
+
     /// What says whether the present job is still wanted.
     pub fn watch(&self) -> Watch {
         self.watch.clone()
@@ -230,6 +236,11 @@ impl Session {
     /// The number of ranks.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// The number of ranks that work together, those of other groups of samples too.
+    pub fn ranks_of_all_groups(&self) -> usize {
+        self.all
     }
 
     /// Its device.

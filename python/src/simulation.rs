@@ -1,6 +1,7 @@
 //! Cosmological particle-mesh runs.
 
 use meshloom::Context;
+use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind, peculiar_velocity};
 use meshloom::fft::{Spec, Transform, Values};
 use meshloom::grid::{Grid, volume};
@@ -142,6 +143,14 @@ pub fn noise_of_seed<'py>(
     Ok(to_numpy(py, values))
 }
 
+/// Ends a run on all ranks where `progress` has failed on one: the others would wait for that one in the next step. All ranks call it.
+fn go_on_together(comm: &Communicator, told: PyResult<()>) -> Result<(), Failure> {
+    let mut failed = [u32::from(told.is_err())];
+    comm.all_reduce(&mut failed, Op::Max)?;
+    told?;
+    if failed == [0] { Ok(()) } else { Err(Failure::Elsewhere) }
+}
+
 /// A run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.
 #[pyfunction]
 pub fn simulate<'py>(
@@ -161,16 +170,23 @@ pub fn simulate<'py>(
         let mut snapshots = Vec::new();
         let watch = work.watch();
         let steps = simulation.steps();
-        simulation.run(&mut work.context, |simulation, context, reached| {
+        let ended = simulation.run(&mut work.context, |simulation, context, reached| {
             watch.go_on()?;
-            if let Some(progress) = &progress {
-                Python::attach(|py| progress.call1(py, (reached.step, steps, reached.a)))?;
-            }
+            let told = match &progress {
+                Some(progress) => Python::attach(|py| progress.call1(py, (reached.step, steps, reached.a)).map(|_| ())),
+                None => Ok(()),
+            };
+            go_on_together(&context.comm, told)?;
             if reached.snapshot && reached.a != a_end {
                 snapshots.push(Snapshot::of(simulation, context)?);
             }
             Ok::<_, Failure>(())
-        })?;
+        });
+        match ended {
+            // The rank that has failed says why.
+            Err(Failure::Elsewhere) => return Ok(Vec::new()),
+            ended => ended?,
+        }
         snapshots.push(Snapshot::of(&mut simulation, &mut work.context)?);
         Ok(snapshots)
     })?;

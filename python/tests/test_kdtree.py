@@ -131,10 +131,10 @@ def test_what_one_rank_cannot_take_is_the_same_error_on_all(rng):
         ("masses has 1e+40 for point 65, beyond the range of float32", lambda c: meshloom.fof(own(c), 0.1, masses=own(c, masses), comm=c)),
         ("x must consist of vectors of length 3", lambda c: tree(c).query(points[:, : 3 - (c.rank == 1)])),
         ("r must be numbers", lambda c: tree(c).query_ball_point(own(c), [0.1, np.nan, 0.1][c.rank])),
-        ("r differs: [0.5] on rank 0, [0.25] on rank 2", lambda c: tree(c).query_pairs([0.5, 0.5, 0.25][c.rank])),
-        ("r differs: [0.5] on rank 0, [-1.0] on rank 1", matrix),
-        ("points have 2 axes on one rank and 3 on another", lambda c: meshloom.KDTree(own(c)[:, : 2 + c.rank % 2], comm=c)),
-        ("points have 2 axes on one rank and 3 on another", lambda c: meshloom.pair_counts(own(c)[:, : 2 + c.rank % 2], [0.0, 1.0], comm=c)),
+        ("r differs: 0.5 on rank 0, 0.25 on rank 2", lambda c: tree(c).query_pairs([0.5, 0.5, 0.25][c.rank])),
+        ("max_distance differs: 0.5 on rank 0, -1.0 on rank 1", matrix),
+        ("number of axes differs: 2 on rank 0, 3 on rank 1", lambda c: meshloom.KDTree(own(c)[:, : 2 + c.rank % 2], comm=c)),
+        ("number of axes differs: 2 on rank 0, 3 on rank 1", lambda c: meshloom.pair_counts(own(c)[:, : 2 + c.rank % 2], [0.0, 1.0], comm=c)),
     ]:
         found = on_ranks(3, call)
         assert isinstance(found[0], str) and said in found[0] and found == [found[0]] * 3, found

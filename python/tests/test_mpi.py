@@ -5,6 +5,7 @@ import pytest
 
 import meshloom
 from meshloom import fft
+from test_agreement import errors, of_models, of_points
 from test_inference import FEW, assert_same, fit_at_points, fit_in_groups, problem
 
 MPI = pytest.importorskip("mpi4py.MPI")
@@ -153,6 +154,31 @@ def test_a_bad_value_of_one_rank_is_an_error_of_all():
         meshloom.KDTree(OWN, comm=COMM).query(OWN[:, : 3 - (COMM.rank == 1)])
     # And the next call is none the worse.
     assert np.array_equal(together(meshloom.sort(OWN, comm=COMM)), meshloom.sort(POINTS))
+
+
+@pytest.mark.parametrize("cases", [of_points, of_models])
+def test_what_one_rank_alone_has_is_the_same_error_of_all(cases):
+    found = errors(COMM, cases)
+    assert all(said in text for said, text in found.items())
+    assert COMM.allgather(found) == [found] * COMM.size
+
+
+def test_ranks_that_were_out_of_step_work_again():
+    want = meshloom.sort(POINTS)
+    for _ in range(3):
+        tree = meshloom.KDTree(OWN, comm=COMM)
+        with pytest.raises(meshloom.Error, match="every rank must call the same collectives"):
+            tree._comm._sample_groups(1) if COMM.rank == 0 else tree._comm._allgather(b"")
+        # Ranks make another duplicate, while notes of the mismatch are under way.
+        assert np.array_equal(together(meshloom.sort(OWN, comm=COMM)), want)
+        assert meshloom.KDTree(OWN, comm=COMM)._comm is not tree._comm
+
+
+def test_another_mpi_library_is_refused(monkeypatch):
+    monkeypatch.setattr(meshloom._comm, "_KEYVAL", None)
+    monkeypatch.setattr(meshloom._native, "mpi_library", lambda: (4, "MPICH Version: 4.0.2"))
+    with pytest.raises(meshloom.Error, match="built for another MPI library .MPICH Version: 4.0.2. than mpi4py"):
+        meshloom.sort(OWN, comm=COMM)
 
 
 def test_ranks_that_ask_for_different_things_are_told():

@@ -24,7 +24,7 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 /// - *Collective* methods are called by every rank of the communicator in the same order; they return when this rank's
 ///   part is done, which says nothing of the others except after [`barrier`](Communicator::barrier).
 /// - Slices hold any plain data ([`Pod`]); empty ones are legal everywhere. Ranks must have the same byte order.
-/// - After a [`CommError`] from a collective the ranks may be out of step: treat it as the end of the run.
+/// - After a [`CommError`] from a collective the ranks may be [out of step](Communicator::is_out_of_step): treat it as the end of the run.
 ///
 /// ```
 /// use meshloom::comm::{CommError, Op, run_threads};
@@ -97,6 +97,12 @@ impl Communicator {
     /// it. Not collective.
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
+    }
+
+    /// Whether this rank knows that ranks have called different collectives here: it has got the error, or was told. Messages of these are not told apart from
+    /// those of later ones, which may fail. Where ranks are to go on after the error they make another communicator. Not collective.
+    pub fn is_out_of_step(&self) -> bool {
+        self.core.transport.is_out_of_step()
     }
 
     /// Ends all ranks of the run with this message: on threads every wait ends with [`CommError::PeerFailed`] and this

@@ -100,7 +100,7 @@ impl World {
         let make = || {
             let members = members();
             let last_calls = members.iter().map(|_| Mutex::new(LastCall::None)).collect();
-            Arc::new(CommState { id, members, last_calls })
+            Arc::new(CommState { id, members, last_calls, out_of_step: AtomicBool::new(false) })
         };
         locked(&self.contexts).entry(id).or_insert_with(make).clone()
     }
@@ -138,11 +138,14 @@ struct CommState {
     /// Its ranks, counted in the whole run.
     members: Vec<usize>,
     last_calls: Vec<Mutex<LastCall>>,
+    /// Whether a rank has found a mismatch.
+    out_of_step: AtomicBool,
 }
 
 impl CommState {
     /// Notes what a rank has found, for those that wait for it.
     fn fail(&self, found: &Mismatch) {
+        self.out_of_step.store(true, Ordering::Relaxed);
         *locked(&self.last_calls[found.rank]) = LastCall::Failed(*found);
     }
 }
@@ -177,6 +180,10 @@ impl Transport for Threads {
 
     fn announce(&self, found: &Mismatch) {
         self.context.fail(found);
+    }
+
+    fn is_out_of_step(&self) -> bool {
+        self.context.out_of_step.load(Ordering::Relaxed)
     }
 
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {

@@ -23,6 +23,9 @@ pub(super) trait Transport: Send + Sync {
     /// this rank does nothing more.
     fn announce(&self, found: &Mismatch);
 
+    /// Whether a mismatch was found here, by this rank or one that has told it.
+    fn is_out_of_step(&self) -> bool;
+
     /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>>;
 

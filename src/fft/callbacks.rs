@@ -66,9 +66,9 @@ impl PassCallbacks {
     pub fn check(&self) -> Result<(), DeviceError> {
         for (module, callback) in self.all() {
             let (place, function) = match module {
-                "fft::load" => ("Callback of a transform, as it loads", "fn on_load("),
-                "fft::store" => ("Callback of a transform, as it stores", "fn on_store("),
-                _ => ("Callback of a transform, on modes", "fn on_mode("),
+                "fft::load" => ("Callback of a transform, as it loads", "fn on_load"),
+                "fft::store" => ("Callback of a transform, as it stores", "fn on_store"),
+                _ => ("Callback of a transform, on modes", "fn on_mode"),
             };
             callback.check(place, &[function])?;
             if let Some(slot) = callback.slots().find(|slot| slot.access != Access::Read) {

@@ -8,6 +8,7 @@ use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
 use super::pipeline::Trust;
 use super::source::{Access, KernelSource, Slot};
+use super::words::words;
 
 /// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that they use. No pass over memory of
 /// their own, and no intermediate array.
@@ -192,11 +193,17 @@ impl Callback {
         CallbackKey { text: self.wgsl(), fields: self.fields(), trust: self.trust }
     }
 
+    /// Whether the text has this definition: its keyword and its name.
+    pub(crate) fn defines(&self, definition: &str) -> bool {
+        let wanted = words(definition);
+        words(&self.text).windows(wanted.len()).any(|found| found == wanted)
+    }
+
     /// Refuses a text without the functions (or other definitions) that `place` calls, and parameters that WGSL has at other offsets,
     /// before a driver says so less clearly.
     pub(crate) fn check(&self, place: &str, definitions: &[&str]) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: place.into(), why });
-        if let Some(missing) = definitions.iter().find(|definition| !self.text.contains(**definition)) {
+        if let Some(missing) = definitions.iter().find(|definition| !self.defines(definition)) {
             return misuse(format!("the text has no `{missing}`"));
         }
         for ParamField { name, wgsl, offset } in &self.fields {
@@ -216,5 +223,20 @@ impl Callback {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_not_what_a_comment_or_another_name_says() {
+        let defines = |text: &str| Callback::new(text).check("a test", &["fn on_load"]).is_ok();
+        assert!(defines("fn on_load(value: Real) -> Real { return value; }"));
+        assert!(defines("fn\n  on_load (value: Real) -> Real { return value; }"));
+        assert!(!defines("// fn on_load(value: Real) as it was\nfn on_store(value: Real) -> Real { return value; }"));
+        assert!(!defines("/* fn on_load( */ fn on_load_2(value: Real) -> Real { return value; }"));
+        assert!(!defines("fn my_on_load(value: Real) -> Real { return on_load(value); }"));
     }
 }

@@ -14,7 +14,7 @@ pub enum DeviceError {
         why: String,
     },
     /// No adapter matches the selection.
-    #[error("no adapter matches `{wanted}`; there are: {available}; `meshloom devices` lists them")]
+    #[error("no adapter matches `{wanted}`; there are: {available}; name one of these")]
     UnknownAdapter {
         /// The selection as text.
         wanted: String,
@@ -22,7 +22,9 @@ pub enum DeviceError {
         available: String,
     },
     /// The adapter is below the floor that every kernel is written for.
-    #[error("adapter `{adapter}` cannot be used: {why}; choose another with --device or MESHLOOM_DEVICE")]
+    #[error(
+        "adapter `{adapter}` cannot be used: {why}; choose another with MESHLOOM_DEVICE, or the program's --device"
+    )]
     Unsuitable {
         /// Name of the adapter.
         adapter: String,

@@ -35,6 +35,7 @@ mod source;
 mod staging;
 mod timer;
 mod transfer;
+mod words;
 
 pub use crate::kernel_params;
 pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};

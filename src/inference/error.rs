@@ -37,9 +37,7 @@ pub enum InferenceError {
         likelihood: String,
     },
     /// A result that is NaN or infinite.
-    #[error(
-        "{what} is {value}; begin nearer to the data, or look for overflow in the model (`operators::check_finite` names the operator)"
-    )]
+    #[error("{what} is {value}; begin nearer to the data, or look for overflow in the model")]
     NotFinite {
         /// What is not finite.
         what: String,

@@ -12,7 +12,7 @@ use super::buffer::Buffer;
 use super::calls::{CALLS, Request, is_alive};
 use super::comm::Comm;
 use super::reduction::Reduction;
-use super::status::{LastCalls, Status, StatusProtocol, Stream};
+use super::status::{LastCalls, Mismatches, Status, StatusProtocol, Stream};
 use crate::comm::mismatch::Mismatch;
 use crate::comm::sync::{Backoff, locked};
 use crate::comm::{CommError, Result};
@@ -173,9 +173,9 @@ impl Family {
         self.protocol.drop_query(query);
     }
 
-    /// What was found in the communicator of this number, here or by a rank that has told this one.
-    pub(super) fn found_in(&self, context: u64) -> Option<Mismatch> {
-        self.protocol.found_in(context)
+    /// What was found in its communicators, here or by ranks that have told this one.
+    pub(super) fn mismatches(&self) -> &Arc<Mismatches> {
+        &self.protocol.mismatches
     }
 
     /// Tells all other ranks of a communicator what this one has found, unless it was told so itself, and waits for the notes to be on

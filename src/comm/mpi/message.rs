@@ -125,7 +125,7 @@ impl Message {
         }
         self.family.poll(self.ends.rank)?;
         if let Some(call) = self.call()
-            && let Some(found) = self.family.found_in(self.comm.context)
+            && let Some(found) = self.comm.mismatch()
             && let Some(found) = found.as_seen_by(self.ends.rank, &call)
         {
             return Err(found.error());

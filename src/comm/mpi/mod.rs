@@ -92,9 +92,8 @@ impl Mpi {
         let ((data, notes), serialized) =
             unsafe { (create::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
         let family = Arc::new(Family::new(serialized, ends, StatusProtocol::new(notes, rank, size)?));
-        let last_calls = family.last_calls().clone();
-        last_calls.insert(0);
-        let comm = Comm { handle: data, context: 0, members: (0..size).collect(), last_calls };
+        family.last_calls().insert(0);
+        let comm = Comm::new(&family, data, 0, (0..size).collect());
         Ok(Mpi { comm: Arc::new(comm), rank, family })
     }
 
@@ -131,6 +130,10 @@ impl Transport for Mpi {
 
     fn announce(&self, found: &Mismatch) {
         self.family.announce(&self.comm, found);
+    }
+
+    fn is_out_of_step(&self) -> bool {
+        self.comm.mismatch().is_some()
     }
 
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
@@ -213,7 +216,7 @@ impl Transport for Mpi {
             }
         };
         let members = group.members.iter().map(|&member| self.comm.members[member]).collect();
-        let comm = Comm { handle, context: group.context, members, last_calls };
+        let comm = Comm::new(&self.family, handle, group.context, members);
         Ok(Some(Box::new(Mpi { comm: Arc::new(comm), rank: group.rank, family: self.family.clone() })))
     }
 
@@ -249,7 +252,8 @@ impl Communicator {
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
     /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort); but a mismatch of collectives that
-    ///   one rank finds ends the waits of all in that communicator, whatever that rank does then. A rank that has dropped
+    ///   one rank finds ends the waits of all in that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step) no more;
+    ///   another one that all ranks make here is none the worse. A rank that has dropped
     ///   all communicators made here answers no status queries any more; ranks that wait for it wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///

@@ -55,6 +55,28 @@ impl LastCalls {
     }
 }
 
+/// The first mismatch in each communicator that has one, by their numbers.
+#[derive(Default)]
+pub(super) struct Mismatches(Mutex<HashMap<u64, Mismatch>>);
+
+impl Mismatches {
+    /// Notes one, unless there was one before; returns whether there was none.
+    fn note(&self, context: u64, found: Mismatch) -> bool {
+        let mut all = locked(&self.0);
+        let is_first = !all.contains_key(&context);
+        all.entry(context).or_insert(found);
+        is_first
+    }
+
+    pub fn get(&self, context: u64) -> Option<Mismatch> {
+        locked(&self.0).get(&context).copied()
+    }
+
+    fn is_empty(&self) -> bool {
+        locked(&self.0).is_empty()
+    }
+}
+
 /// The messages that a wait is about: those of one tag of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
@@ -166,8 +188,6 @@ struct State {
     unanswered: u64,
     /// The lowest other rank that has announced a failure.
     lowest_failing: Option<usize>,
-    /// The first mismatch in each communicator that has one.
-    mismatches: HashMap<u64, Mismatch>,
 }
 
 /// One rank's end of the protocol.
@@ -176,6 +196,7 @@ pub(super) struct StatusProtocol {
     rank: usize,
     size: usize,
     pub last_calls: Arc<LastCalls>,
+    pub mismatches: Arc<Mismatches>,
     state: Mutex<State>,
 }
 
@@ -191,13 +212,13 @@ impl StatusProtocol {
             next_query: 0,
             unanswered: 0,
             lowest_failing: None,
-            mismatches: HashMap::new(),
         };
         let protocol = StatusProtocol {
             comm: ManuallyDrop::new(comm),
             rank,
             size,
             last_calls: Arc::default(),
+            mismatches: Arc::default(),
             state: Mutex::new(state),
         };
         let _calls = locked(&CALLS);
@@ -283,7 +304,7 @@ impl StatusProtocol {
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 MISMATCH => {
-                    state.mismatches.entry(note.context).or_insert_with(|| note.mismatch());
+                    self.mismatches.note(note.context, note.mismatch());
                 }
                 _ => {
                     state.unanswered = state.unanswered.saturating_sub(1);
@@ -325,20 +346,14 @@ impl StatusProtocol {
     /// Tells all other `members` of a communicator what this rank has found, unless something was found in it before; returns
     /// whether it does. The caller holds the lock of MPI calls.
     pub fn announce_mismatch(&self, context: u64, members: &[usize], found: &Mismatch) -> Result<bool> {
-        let mut state = locked(&self.state);
-        if state.mismatches.contains_key(&context) {
+        if !self.mismatches.note(context, *found) {
             return Ok(false);
         }
-        state.mismatches.insert(context, *found);
+        let mut state = locked(&self.state);
         for &to in members.iter().filter(|&&member| member != self.rank) {
             self.send(&mut state, to, Note::of_mismatch(context, found))?;
         }
         Ok(true)
-    }
-
-    /// The first mismatch in the communicator of this number.
-    pub fn found_in(&self, context: u64) -> Option<Mismatch> {
-        locked(&self.state).mismatches.get(&context).copied()
     }
 
     /// Whether no note is on its way out.
@@ -385,8 +400,8 @@ impl Drop for StatusProtocol {
                 self.end();
             }
         }
-        // While an answer is still to come the communicator is kept, so that no other gets its number.
-        if self.is_answered() {
+        // While an answer or the note of a mismatch may still come the communicator is kept, so that no other gets its number, and with it the note.
+        if self.is_answered() && self.mismatches.is_empty() {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.comm) };
         }

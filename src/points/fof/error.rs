@@ -76,8 +76,8 @@ pub enum FofError {
     },
     /// Ranks measure different kinds of points; the same error on all ranks.
     #[error(
-        "rank {rank} measures groups in another domain, by another selection or from other quantities than rank 0; \
-         every rank must give the same"
+        "rank {rank} asks for other groups than rank 0: with another box, linking length, least number of members, order or observer, or with \
+         masses, velocities or scale factors where rank 0 has none; give the same on all ranks"
     )]
     Differ {
         /// The first rank that differs from rank 0.

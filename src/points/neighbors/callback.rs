@@ -13,10 +13,10 @@ pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
         let why = "a search gives its callback no parameters; put them into an array or into the text".to_string();
         return Err(DeviceError::Misuse { what: PLACE.into(), why });
     }
-    callback.check(PLACE, &["fn begin(", "fn each(", "fn end(", "alias State"])
+    callback.check(PLACE, &["fn begin", "fn each", "fn end", "alias State"])
 }
 
 /// Whether a query may end before its last neighbour.
 pub(super) fn stops(callback: &Callback) -> bool {
-    callback.text().contains("fn done(")
+    callback.defines("fn done")
 }

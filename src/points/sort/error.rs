@@ -11,8 +11,8 @@ use crate::points::ParticleError;
 pub enum SortError {
     /// Ranks do not sort the same kind of points; the same error on all ranks.
     #[error(
-        "rank {rank} sorts points of another domain or curve than rank 0, or with other attributes; every rank must \
-         give the same"
+        "rank {rank} sorts points in another box, of another number of axes or along another curve than rank 0, or with other attributes; give the same on \
+         all ranks"
     )]
     Differ {
         /// The first rank that differs from rank 0.

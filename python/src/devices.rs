@@ -1,38 +1,10 @@
-//! Numbers of all ranks, and what the package knows of the machine.
+//! What the package knows of the machine.
 
-use meshloom::comm::Op;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::session::{caught, device_is_used};
-
-/// The sum of a number over all ranks.
-#[pyfunction]
-pub fn sum_over_ranks(py: Python<'_>, comm: &Comm, number: u64) -> PyResult<u64> {
-    if comm.session.size() == 1 {
-        return Ok(number);
-    }
-    comm.session.run(py, move |work| {
-        let mut sum = [number];
-        work.context.comm.all_reduce(&mut sum, Op::Sum)?;
-        Ok(sum[0])
-    })
-}
-
-/// The sum of a number over the ranks before this one.
-#[pyfunction]
-pub fn sum_before_rank(py: Python<'_>, comm: &Comm, number: u64) -> PyResult<u64> {
-    if comm.session.size() == 1 {
-        return Ok(0);
-    }
-    comm.session.run(py, move |work| {
-        let mut sum = [number];
-        work.context.comm.scan_exclusive(&mut sum, Op::Sum)?;
-        Ok(sum[0])
-    })
-}
 
 /// The adapters that the drivers of this machine offer and that can be used.
 #[pyfunction]

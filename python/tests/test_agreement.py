@@ -1,0 +1,149 @@
+"""Arguments that one rank alone cannot take, or has otherwise than the others: the same error on all of them, and the next call is none the worse."""
+
+import numpy as np
+import pytest
+
+import meshloom
+from meshloom import fft, inference as mi, operators as op
+
+POINTS = np.random.default_rng(4).random((40, 3))
+LINE = "fn f(x: f32) -> f32 { return 3.0 * x; }"
+
+
+def of_points(comm, one):
+    """Errors of points, by what they say. `one` is whether this is the last rank, which does otherwise."""
+    own = np.array_split(POINTS, comm.size)[comm.rank]
+    tree = meshloom.KDTree(own, boxsize=1.0, comm=comm)
+    elsewhere = meshloom.asarray(own.astype(np.float32)) if one else own
+    counts = lambda edges=(0.0, 0.5), **options: meshloom.pair_counts(own, edges, comm=comm, **options)
+    fof = lambda length=0.1, **options: meshloom.fof(own, length, comm=comm, **options)
+    return {
+        "rank {}: edges must hold real numbers": lambda: counts(["a", "b"] if one else (0.0, 0.5)),
+        "edges differs: [0.0, 0.5] on rank 0, [0.0, nan] on rank {}": lambda: counts((0.0, np.nan if one else 0.5)),
+        "box differs: [1.0, 1.0, 1.0] on rank 0, [0.0, 0.0, 0.0] on rank {}": lambda: counts(box=None if one else 1.0),
+        "other differs: not given on rank 0, given on rank {}": lambda: counts(other=own if one else None),
+        "other differs: given on rank 0, not given on rank {}": lambda: counts(other=None if one else own),
+        "number of axes differs: 3 on rank 0, 2 on rank {}": lambda: meshloom.pair_counts(own[:, : 3 - one], [0.0, 1.0], comm=comm),
+        "rank {}: linking_length is nan; it must be": lambda: fof(np.nan if one else 0.1),
+        "rank {}: linking_length must be a number, not '0.1'": lambda: fof("0.1" if one else 0.1),
+        "rank {}: give either linking_length": lambda: fof(None if one else 0.1),
+        "rank {}: linking_parameter is in mean separations, which need a box": lambda: meshloom.fof(own, linking_parameter=0.2, box=None if one else 1.0, comm=comm),
+        "linking_length differs: 0.1 on rank 0, 0.2 on rank {}": lambda: fof(0.1 + 0.1 * one),
+        "linking_length differs: 0.1 on rank 0, None on rank {}": lambda: meshloom.fof(own, **{"linking_parameter" if one else "linking_length": 0.1}, box=1.0, comm=comm),
+        "rank {}: min_members is 0": lambda: fof(min_members=1 - one),
+        "order differs: count on rank 0, mass on rank {}": lambda: fof(order="mass" if one else "count"),
+        "masses differs: not given on rank 0, given on rank {}": lambda: fof(masses=np.ones(len(own)) if one else None),
+        "velocities has the shape": lambda: fof(velocities=own[:, : 3 - one]),
+        "rank {}: box must be a length": lambda: meshloom.sort(own, box="1" if one else 1.0, comm=comm),
+        "curve differs: morton on rank 0, hilbert on rank {}": lambda: meshloom.sort(own, curve="hilbert" if one else "morton", comm=comm),
+        'curve is "peano"': lambda: meshloom.sort(own, curve="peano", comm=comm),
+        "rank {}: the array is on another rank's device": lambda: meshloom.sort(elsewhere, comm=comm),
+        "function differs: sort on rank 0, fof on rank {}": lambda: fof() if one else meshloom.sort(own, comm=comm),
+        "rank {}: leafsize is 0": lambda: meshloom.KDTree(own, leafsize=1 - one, comm=comm),
+        "boxsize differs: [1.0, 1.0, 1.0] on rank 0, [2.0, 2.0, 2.0] on rank {}": lambda: meshloom.KDTree(own, boxsize=1.0 + one, comm=comm),
+        "rank {}: k must be a whole number, not 'two'": lambda: tree.query(own, k="two" if one else 2),
+        "k differs: 2 on rank 0, [1, 2] on rank {}": lambda: tree.query(own, k=[1, 2] if one else 2),
+        "rank {}: p is 1": lambda: tree.query(own, p=2 - one),
+        "rank {}: distance_upper_bound is no number": lambda: tree.query(own, distance_upper_bound=np.nan if one else 1.0),
+        "distance_upper_bound differs: inf on rank 0, -1.0 on rank {}": lambda: tree.query(own, distance_upper_bound=-1.0 if one else np.inf),
+        "rank {}: eps is -1": lambda: tree.query_ball_point(own, 0.1, eps=-one),
+        "return_length differs: False on rank 0, True on rank {}": lambda: tree.query_ball_point(own, 0.1, return_length=one),
+        "rank {}: other must be a meshloom.KDTree": lambda: tree.query_ball_tree(None if one else tree, 0.1),
+        "rank {}: output_type is 'list'": lambda: tree.query_pairs(0.1, output_type="list" if one else "set"),
+        "rank {}: r is no number": lambda: tree.query_pairs(np.nan if one else 0.1),
+        "cumulative differs: True on rank 0, False on rank {}": lambda: tree.count_neighbors(tree, [0.1, 0.2], cumulative=not one),
+        "weights differs: not given on rank 0, given on rank {}": lambda: tree.count_neighbors(tree, 0.1, weights=np.ones(40) if one else None),
+        "max_distance differs: 0.5 on rank 0, 0.25 on rank {}": lambda: tree.sparse_distance_matrix(tree, 0.5 - 0.25 * one),
+        "rank 0 has 1 of ": lambda: meshloom.power_spectrum(np.ones((1 + 3 * comm.rank, 4, 4)), 1.0, comm=comm),
+        "rank {}: division by zero": lambda: meshloom.simulate(4, box=8.0, steps=2, window="tsc", progress=(lambda *_: 1 / 0) if one else None, comm=comm),
+        "noise differs: given on rank 0, not given": lambda: meshloom.simulate(4, noise=None if one else np.zeros((len(np.arange(4)[comm.rank :: comm.size]), 4, 4)), comm=comm),
+        "seed differs: 1 on rank 0, 2 on rank {}": lambda: meshloom.white_noise(4, 1 + one, comm=comm),
+        "rank {}: Shape and axes have": lambda: fft.fftn(own, s=(40,) if one else None, comm=comm),
+        "rank {}: memoryview: a bytes-like object is required": lambda: tree._comm.allgather("text" if one else b"bytes"),
+        "function differs: allgather on rank 0, barrier on rank {}": lambda: tree._comm.barrier() if one else tree._comm.allgather(b""),
+    }
+
+
+def of_models(comm, one):
+    """The same of models, likelihoods and fits."""
+    n = 2 * comm.size
+    cells, modes = op.Space(x=op.cells((n, 4))), op.Space(xi=op.modes((n, 4)))
+    line = op.pointwise(LINE, "f", cells, "y", comm=comm)
+    own = np.ones((2, 4))
+    at, data = line.at(own), mi.Gaussian(own)
+    likelihood = data.amend(line)
+    group = line(own).comm
+    maker = mi.CorrelatedFieldMaker()
+    maker.set_amplitude_total_offset(0.0, 1.0 + one)
+    maker.add_fluctuations((n, 4), 1.0, 1.0, -2.0)
+    fit = lambda likelihood=likelihood, total=1, **options: mi.optimize_kl(likelihood, n_total_iterations=total, **{"n_samples": 1, **options})
+    samples = mi.wiener_filter(likelihood, n_samples=1)
+    return {
+        f"space differs: {{'x': ('cells', ({n}, 4)": lambda: op.fourier(op.Space(x=op.cells((n, 4 + one))), comm=comm),
+        "adjoint differs: False on rank 0, True on rank {}": lambda: op.hartley(cells, adjoint=one, comm=comm),
+        "function differs: fourier on rank 0, hartley on rank {}": lambda: (op.hartley if one else op.fourier)(cells, comm=comm),
+        "text differs: ": lambda: op.pointwise(LINE.replace("3", "4") if one else LINE, "f", cells, "y", comm=comm),
+        "rank {}: `x` has the shape (2, 3)": lambda: line(own[:, : 4 - one]),
+        "taps differs: ": lambda: op.stencil(cells, {(0, 1): 1.0 + one}, comm=comm),
+        "window differs: cic on rank 0, tsc on rank {}": lambda: op.readout(cells, np.zeros((0, 2)), "tsc" if one else "cic", comm=comm),
+        "step differs: 0.5 on rank 0, 0.25 on rank {}": lambda: op.lines_of_sight(cells, [[0.0, 0.0]], [[1.0, 1.0]], 0.5 - 0.25 * one, comm=comm),
+        "where differs: an array of the shape (1, 3) and the sum": lambda: op.select(cells, [[0, 0 + one]], comm=comm),
+        "rank {}: index must be whole numbers": lambda: op.gather(op.Space(v=op.vector(3)), cells, np.ones((2, 4), float if one else int), comm=comm),
+        "edges differs: None on rank 0, [0.0, 1.0, 9.0] on rank {}": lambda: op.amplitudes(modes, [0.0, 1.0, 9.0] if one else None, comm=comm),
+        "rank {}: `x` has the shape (2, 4, 1, 2)": lambda: at.jvp(np.ones((2, 4, 1, 2)) if one else own),
+        "rank {}: `y` has the shape (9,)": lambda: at.vjp(np.ones(9) if one else own),
+        "rank {}: a model is composed with models, not int": lambda: line.then(3 if one else op.hartley(line.target, comm=comm)),
+        "function differs: a model on rank 0, random on rank {}": lambda: line.random() if one else line(own),
+        "seed differs: 0 on rank 0, 1 on rank {}": lambda: line.random(seed=int(one)),
+        "rank {}: scale must be a number": lambda: line.random(scale="1" if one else 1.0),
+        "std differs: 1.0 on rank 0, 2.0 on rank {}": lambda: mi.NormalPrior(0.0, 1.0 + one, cells, comm=comm),
+        "set_amplitude_total_offset differs: ": lambda: maker.finalize(comm),
+        "rank {}: data must hold real numbers": lambda: mi.Gaussian([["a"]] if one else own, comm=comm),
+        "noise_std differs: 1.0 on rank 0, 2.0 on rank {}": lambda: mi.Gaussian(own, 1.0 + one).amend(line),
+        "mask differs: not given on rank 0, given on rank {}": lambda: mi.Gaussian(own, mask=own > 0 if one else None).amend(line),
+        "rank {}: data `data` have the shape (3, 4)": lambda: mi.Gaussian(np.ones((2 + one, 4))).amend(line),
+        "noise of standard deviation -1": lambda: mi.Gaussian(own, -1.0).amend(line),
+        "rank {}: `x` has the shape (7,)": lambda: likelihood(np.ones(7) if one else own),
+        "function differs: report on rank 0, value_and_grad on rank {}": lambda: likelihood.value_and_grad(own) if one else likelihood.report(own),
+        "rank {}: n_samples must be a whole number, not 1.5": lambda: fit(n_samples=1.5 if one else 1),
+        "rank {}: sample_mode is \"bent\"": lambda: fit(sample_mode="bent" if one else "linear_resample"),
+        "sampling (sample_mode)": lambda: fit(sample_mode="nonlinear_resample" if one else "linear_resample"),
+        "n_total_iterations differs: 1 on rank 0, 2 on rank {}": lambda: fit(total=1 + one),
+        "rank {}: callback must be a function": lambda: fit(callback=3 if one else None),
+        "rank {}: division by zero": lambda: fit(callback=(lambda *_: 1 / 0) if one else None),
+        "position differs: not given on rank 0, given on rank {}": lambda: fit(position=own if one else None),
+        "rank {}: conjugate gradients have no option `tol`": lambda: mi.wiener_filter(likelihood, draw_linear_kwargs={"cg_kwargs": {"tol": 1}} if one else None),
+        "n_samples differs: 1 on rank 0, 2 on rank {}": lambda: mi.wiener_filter(likelihood, n_samples=1 + one),
+        "tolerance differs: 0.1 on rank 0, 0.5 on rank {}": lambda: mi.evidence_lower_bound(likelihood, samples, tolerance=0.5 if one else 0.1),
+        "rank {}: there is no sample 2 of 2": lambda: samples[2 if one else 0],
+        "rank {}: model must be a meshloom model": lambda: samples.mean(3 if one else line),
+        "count differs: 1 on rank 0, 2 on rank {}": lambda: mi.sample_groups(group, 1 + one),
+    }
+
+
+def errors(comm, cases):
+    """What the calls of some cases raise on this rank, by what they should say."""
+    last = comm.size - 1
+    found = {}
+    for said, call in cases(comm, comm.rank == last).items():
+        with pytest.raises((ValueError, TypeError, ZeroDivisionError, IndexError)) as caught:
+            call()
+        found[said.replace("{}", str(last), 1)] = str(caught.value)
+    return found
+
+
+@pytest.mark.parametrize("cases", [of_points, of_models])
+def test_what_one_rank_alone_has_is_the_same_error_of_all(cases):
+    first, *others = meshloom.ranks(2, lambda comm: errors(comm, cases))
+    assert [(said, found) for said, found in first.items() if said not in found] == []
+    assert others == [first]
+
+
+def test_a_callback_of_one_rank_ends_the_fit_of_all():
+    def body(comm):
+        model = op.pointwise(LINE, "f", op.Space(x=op.cells(4)), "y", comm=comm)
+        own = np.ones(4 if comm.rank == 0 else 0)
+        stop = (lambda samples, report: report.iteration == 1) if comm.rank == 1 else None
+        return len(mi.optimize_kl(mi.Gaussian(own).amend(model), n_total_iterations=5, n_samples=1, callback=stop)[1])
+
+    assert meshloom.ranks(2, body) == [2, 2]
