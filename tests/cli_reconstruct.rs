@@ -51,10 +51,10 @@ fn report(directory: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(directory.join("run.json")).unwrap()).unwrap()
 }
 
-/// All files but the description, which has times, and the state.
+/// All files but the description, which has times, the state, and the lock that a killed process has held.
 fn results(out: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let found =
-        files(out).into_iter().filter(|path| !path.starts_with(out.join("state")) && !path.ends_with("run.json"));
+    let others = ["state", "run.json", ".meshloom.lock"].map(|name| out.join(name));
+    let found = files(out).into_iter().filter(|path| !others.iter().any(|other| path.starts_with(other)));
     found.map(|path| (path.strip_prefix(out).unwrap().to_owned(), fs::read(&path).unwrap())).collect()
 }
 
