@@ -102,7 +102,7 @@ except KeyboardInterrupt:
 
 STUCK = {
     # Each rank waits in a communicator in which the other one does nothing.
-    "for each other": "(lambda both: both[comm.rank].allgather(b''))((comm, comm.sample_groups(1)))",
+    "for each other": "(lambda both: both[comm.rank].allgather(b''))((comm, meshloom.inference.sample_groups(comm, 1)))",
     "for nothing": "threading.Event().wait() if comm.rank == 0 else comm.allgather(b'')",
 }
 
