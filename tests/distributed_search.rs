@@ -59,7 +59,7 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         };
         let (cloud, places) = (part(points)?, part(places)?);
         let search = DistributedSearch::new(&mut context, &cloud)?;
-        let limited = KnnQuery { k: 6, within: radius, without_self: true, ..KnnQuery::nearest(0) };
+        let limited = KnnQuery { k: 6, within: radius, without_self: true };
         let others = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(radius) };
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
