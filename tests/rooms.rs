@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of the library from the ground up. A room may import those of the floors below its own.
 const LIBRARY: &[&[&str]] = &[
-    &["hash", "printable", "grid"],
+    &["hash", "printable"],
+    &["grid"],
     &["host", "comm", "cosmology"],
     &["io"],
     &["gpu"],

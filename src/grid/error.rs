@@ -1,8 +1,6 @@
 //! Errors of layouts.
 
 use super::boxes::Box3;
-use super::ghost_plan::MOST_TURNS;
-use super::process_grid::Grid;
 
 /// An error of a layout: what is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,18 +15,15 @@ pub enum LayoutError {
         ranks: usize,
     },
     /// A rank that a process grid does not have.
-    #[error("rank {rank} is not in a process grid of {grid}; ranks are 0 to {}", grid.ranks() - 1)]
+    #[error("rank {rank} is not in a process grid of {}x{}; give one of its ranks, from 0 on", parts[0], parts[1])]
     Rank {
         /// The rank.
         rank: usize,
         /// The grid.
-        grid: Grid,
+        parts: [usize; 2],
     },
     /// Ghost cells that go round an axis too often.
-    #[error(
-        "{width} ghost cells on a side of axis {axis} of {cells} cells; at most {} times as many are possible",
-        MOST_TURNS
-    )]
+    #[error("{width} ghost cells on a side of axis {axis} of {cells} cells; at most {most} are possible")]
     Ghosts {
         /// The axis.
         axis: usize,
@@ -36,6 +31,8 @@ pub enum LayoutError {
         cells: u64,
         /// Ghost cells of some rank, below or above.
         width: u64,
+        /// As many as can be.
+        most: u64,
     },
     /// An array that is longer than can be counted.
     #[error(
@@ -48,13 +45,13 @@ pub enum LayoutError {
     },
     /// Widths of ghost cells of another rank, or another process grid.
     #[error(
-        "widths of ghost cells as another rank than {rank} of {grid} sees them; make them for the rank and grid of the plan"
+        "widths of ghost cells as another rank than {rank} of a grid of {}x{} sees them; make them for the rank and grid of the plan", parts[0], parts[1]
     )]
     Widths {
         /// The rank of the plan.
         rank: usize,
         /// The grid of the plan.
-        grid: Grid,
+        parts: [usize; 2],
     },
     /// An axis without cells.
     #[error("a mesh of {} x {} x {} has an axis of length 0; every axis needs one cell at least", shape[0], shape[1], shape[2])]

@@ -18,7 +18,7 @@ use super::split::{owner, split};
 use crate::hash::{START, fnv1a};
 
 /// How often ghost cells may go round an axis: each turn is planned by itself.
-pub(super) const MOST_TURNS: u64 = 1 << 10;
+const MOST_TURNS: u64 = 1 << 10;
 
 /// A block of cells in an array: first index, extents and the array's strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,18 +150,19 @@ impl GhostPlan {
         periodic: [bool; 3],
     ) -> Result<Self, LayoutError> {
         if rank >= grid.ranks() {
-            return Err(LayoutError::Rank { rank, grid });
+            return Err(LayoutError::Rank { rank, parts: grid.parts() });
         }
         if shape.contains(&0) {
             return Err(LayoutError::Empty { shape });
         }
         if !widths.are_of(grid, rank) {
-            return Err(LayoutError::Widths { rank, grid });
+            return Err(LayoutError::Widths { rank, parts: grid.parts() });
         }
         for axis in 0..3 {
             let (cells, all) = (shape[axis], widths.along(axis).as_flattened());
-            if let Some(&width) = all.iter().find(|&&width| width > cells.saturating_mul(MOST_TURNS)) {
-                return Err(LayoutError::Ghosts { axis, cells, width });
+            let most = cells.saturating_mul(MOST_TURNS);
+            if let Some(&width) = all.iter().find(|&&width| width > most) {
+                return Err(LayoutError::Ghosts { axis, cells, width, most });
             }
         }
         let ghosts = widths.own();
@@ -308,15 +309,21 @@ mod tests {
     fn what_cannot_be_planned_is_refused() {
         let [grid, other] = [[2, 1], [1, 2]].map(|parts| Grid::new(parts, 2).unwrap());
         let plan = |shape, rank, width| GhostPlan::new(shape, grid, rank, [[0; 2], [0, width], [0; 2]], [true; 3]);
-        assert_eq!(plan([4; 3], 2, 1), Err(LayoutError::Rank { rank: 2, grid }));
+        assert_eq!(plan([4; 3], 2, 1), Err(LayoutError::Rank { rank: 2, parts: [2, 1] }));
         assert_eq!(plan([4, 0, 4], 0, 1), Err(LayoutError::Empty { shape: [4, 0, 4] }));
-        assert_eq!(plan([4; 3], 0, u64::MAX), Err(LayoutError::Ghosts { axis: 1, cells: 4, width: u64::MAX }));
+        assert_eq!(
+            plan([4; 3], 0, u64::MAX),
+            Err(LayoutError::Ghosts { axis: 1, cells: 4, width: u64::MAX, most: 4096 })
+        );
         assert!(matches!(plan([u64::MAX; 3], 0, 1 << 60), Err(LayoutError::TooLarge { .. })));
-        assert_eq!(GhostWidths::new(grid, usize::MAX, [[0; 2]; 3]), Err(LayoutError::Rank { rank: usize::MAX, grid }));
+        assert_eq!(
+            GhostWidths::new(grid, usize::MAX, [[0; 2]; 3]),
+            Err(LayoutError::Rank { rank: usize::MAX, parts: [2, 1] })
+        );
         for (of, at) in [(grid, 1), (other, 0)] {
             let widths = GhostWidths::new(of, at, [[1; 2]; 3]).unwrap();
             let plan = GhostPlan::of_widths([4; 3], grid, 0, &widths, [true; 3]);
-            assert_eq!(plan, Err(LayoutError::Widths { rank: 0, grid }));
+            assert_eq!(plan, Err(LayoutError::Widths { rank: 0, parts: [2, 1] }));
         }
     }
 }

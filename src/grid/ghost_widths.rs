@@ -32,7 +32,7 @@ impl GhostWidths {
     /// [`LayoutError::Rank`].
     pub fn new(grid: Grid, rank: usize, widths: [[u64; 2]; 3]) -> Result<Self, LayoutError> {
         if rank >= grid.ranks() {
-            return Err(LayoutError::Rank { rank, grid });
+            return Err(LayoutError::Rank { rank, parts: grid.parts() });
         }
         let [i, j] = grid.at(rank);
         Ok(GhostWidths { along: [0, 1, 2].map(|axis| vec![widths[axis]; grid.along(axis)]), at: [i, j, 0] })
