@@ -1,8 +1,6 @@
 //! Halo mass functions against values computed elsewhere, and measured ones against what was drawn from a known one.
 
-use meshloom::cosmology::{
-    Cosmology, CosmologyError, LinearPower, MassBins, Multiplicity, TransferKind,
-};
+use meshloom::cosmology::{Cosmology, CosmologyError, LinearPower, MassBins, Multiplicity, TransferKind};
 
 fn planck18() -> LinearPower {
     LinearPower::new(Cosmology::planck18_primordial(), TransferKind::Full).unwrap()

@@ -464,10 +464,10 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
             let own: Vec<u64> = config.rows(ranks, context.comm.rank())?.flat_map(|line| line..line + n).collect();
             let state = [rows(&way, &own), rows(&momentum, &own)];
             let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
-            assert_eq!(simulation.particles(&mut context, Quantity::Displacement)?, state[0]);
-            assert_eq!(simulation.particles(&mut context, Quantity::Momentum)?, state[1]);
-            assert_eq!(simulation.particles(&mut context, Quantity::Position)?, rows(&position, &own), "{grid:?}");
-            assert_eq!(simulation.particles(&mut context, Quantity::Velocity)?, rows(&velocity, &own), "{grid:?}");
+            assert!(simulation.particles(&mut context, Quantity::Displacement)? == state[0]);
+            assert!(simulation.particles(&mut context, Quantity::Momentum)? == state[1]);
+            assert!(simulation.particles(&mut context, Quantity::Position)? == rows(&position, &own), "{grid:?}");
+            assert!(simulation.particles(&mut context, Quantity::Velocity)? == rows(&velocity, &own), "{grid:?}");
             let cloud = simulation.cloud(&mut context)?;
             let moving = simulation.in_order(&mut context, Quantity::Velocity)?;
             let [at, moving] = [cloud.positions(), &moving].map(|all| context.recorder.download(all, 0, all.len()));
@@ -475,7 +475,9 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
         });
         let (at, moving): (Vec<_>, Vec<_>) = parts.unwrap().into_iter().unzip();
         let all: Vec<u64> = (0..n.pow(3)).collect();
-        assert_eq!([at.concat(), moving.concat()], [rows(&position, &all), rows(&velocity, &all)], "{grid:?}");
+        // The sides of a cloud's box are f32.
+        let in_box = |site: u64, axis: u64| Some(position(site, axis)).filter(|at| *at < side as f32).unwrap_or(0.0);
+        assert!(at.concat() == rows(&in_box, &all) && moving.concat() == rows(&velocity, &all), "{grid:?}");
     }
 }
 
