@@ -11,7 +11,6 @@
 use meshloom::gpu::Options;
 use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::points::fof::{Groups, Linking, Selection};
-use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,11 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lines = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
         let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
         simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
-        let [displacement, _] = simulation.phase_space(&mut context)?;
-        let [x, y, z] = simulation.positions(&displacement);
-        let points: Vec<f32> = x.iter().zip(&y).zip(&z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
 
-        let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[config.box_size; 3])?, &points)?;
+        let cloud = simulation.cloud(&mut context)?;
         let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.2))?;
         let halos = groups.catalogue(&mut context.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {

@@ -197,6 +197,7 @@ impl From<SimulationError> for Error {
             SimulationError::Io(error) => error.into(),
             SimulationError::Layout(error) => error.into(),
             SimulationError::Mesh(error) => error.into(),
+            SimulationError::Points(error) => error.into(),
             SimulationError::Sort(error) => error.into(),
             error => Error::Simulation(error),
         }

@@ -48,7 +48,7 @@ fn see(ranks: usize, config: &Config, cone: &Cone, noise: Option<f32>) -> Seen {
         for (all, (_, mine)) in states.iter_mut().zip(mine) {
             for (r, row) in own.iter().enumerate() {
                 for k in 0..n as usize {
-                    all.1[*row as usize + k] = [0, 1, 2].map(|axis| mine[axis][r * n as usize + k]);
+                    all.1[*row as usize + k] = [0, 1, 2].map(|axis| mine[3 * (r * n as usize + k) + axis]);
                 }
             }
         }
@@ -231,9 +231,10 @@ fn a_resumed_run_has_the_same_cone() {
             let parts = launch(Launch::Threads(ranks), &options, |mut context| {
                 let n = config.particles as usize;
                 let rows: Vec<usize> = config.rows(ranks, context.comm.rank())?.map(|row| row as usize).collect();
-                let own =
-                    |all: &Vec<f32>| rows.iter().flat_map(|&row| all[row..row + n].to_vec()).collect::<Vec<f32>>();
-                let part = state.0.each_ref().map(|arrays| arrays.each_ref().map(own));
+                let own = |all: &Vec<f32>| -> Vec<f32> {
+                    rows.iter().flat_map(|&row| all[3 * row..3 * (row + n)].to_vec()).collect()
+                };
+                let part = state.0.each_ref().map(own);
                 let mut simulation = Simulation::resume(&mut context, config.clone(), stop, &part)?;
                 let crossed = ConeParticles::read(&context.comm, &path)?;
                 assert_eq!(crossed.fingerprint(&context.comm)?, state.1);

@@ -11,7 +11,9 @@ use meshloom::fft::Speeds;
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::volume;
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, NoiseBy, Simulation, SimulationError, device_mode_noise, device_white_noise};
+use meshloom::pm::{
+    Config, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
+};
 use meshloom::{Context, Error, Launch, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 use rustfft::num_complex::Complex;
@@ -85,8 +87,8 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
         for (r, row) in rows.into_iter().enumerate() {
             for k in 0..n as usize {
                 let i = r * n as usize + k;
-                end.displacement[row as usize + k] = [s[0][i], s[1][i], s[2][i]];
-                end.momentum[row as usize + k] = [p[0][i], p[1][i], p[2][i]];
+                end.displacement[row as usize + k] = [s[3 * i], s[3 * i + 1], s[3 * i + 2]];
+                end.momentum[row as usize + k] = [p[3 * i], p[3 * i + 1], p[3 * i + 2]];
             }
         }
         let mut rows = density.chunks(m);
@@ -98,6 +100,11 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
         }
     }
     end
+}
+
+/// The numbers of rows of three by axis.
+fn columns(rows: &[f32]) -> [Vec<f32>; 3] {
+    [0, 1, 2].map(|axis| rows.iter().skip(axis).step_by(3).copied().collect())
 }
 
 fn f32s(values: &[f64]) -> Vec<f32> {
@@ -240,7 +247,7 @@ fn a_plane_wave_follows_zeldovich() {
     let mut states = Vec::new();
     simulation
         .run(&mut context, |simulation, context, _| {
-            states.push(simulation.phase_space(context)?[0].clone());
+            states.push(columns(&simulation.phase_space(context)?[0]));
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -296,6 +303,7 @@ fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
         let [early, _] = simulation.phase_space(&mut context).unwrap();
         simulation.run(&mut context, |_, _, _| Ok::<_, Error>(())).unwrap();
         let [late, _] = simulation.phase_space(&mut context).unwrap();
+        let [early, late] = [&early, &late].map(|rows| columns(rows));
         // The waves of the box's length and of its diagonals, one of each pair of opposite ones.
         let waves: Vec<[f64; 3]> = (14..27u32)
             .map(|code| [code % 3, code / 3 % 3, code / 9].map(|digit| f64::from(digit) - 1.0))
@@ -418,6 +426,61 @@ fn particles_come_back_as_they_were() {
     .unwrap();
 }
 
+/// Positions and velocities are those of f64 rounded once, and wrapped, whichever ranks have the particles; in Lagrangian order also where ranks have
+/// parts of planes.
+#[test]
+fn rows_of_particles_are_rounded_once_and_come_into_order() {
+    let (n, side, a) = (6u64, 70.1, 0.7);
+    // Near sites, beyond the sides, some boxes away, and what rounds to a side.
+    let way = |site: u64, axis: u64| match (site + axis) % 8 {
+        0 => -1e-9,
+        1 => 3.0 * side as f32,
+        2 => -2.25 * side as f32,
+        3 => side as f32,
+        number => (((site * 3 + axis) * 7919 % 1000) as f32 / 37.0 - 13.0) / number as f32,
+    };
+    let momentum = |site: u64, axis: u64| (site as f32 + 0.1) * (axis as f32 - 0.9) / 7.0;
+    let site_of =
+        |site: u64, axis: u64| [site / n / n, site / n % n, site % n][axis as usize] as f64 * (side / n as f64);
+    let position = |site: u64, axis: u64| {
+        let rounded = (site_of(site, axis) + f64::from(way(site, axis))).rem_euclid(side) as f32;
+        if f64::from(rounded) >= side { 0.0 } else { rounded }
+    };
+    let velocity = |site: u64, axis: u64| (100.0 * f64::from(momentum(site, axis)) / a) as f32;
+    let rows = |of: &dyn Fn(u64, u64) -> f32, sites: &[u64]| -> Vec<f32> {
+        sites.iter().flat_map(|&site| [0, 1, 2].map(|axis| of(site, axis))).collect()
+    };
+    for (grid, ranks) in [([1, 1], 1), ([2, 1], 2), ([4, 1], 4), ([1, 3], 3), ([2, 2], 4)] {
+        let config = Config {
+            particles: n,
+            mesh: n,
+            box_size: side,
+            a_start: a,
+            grid: Some(grid),
+            noise_by: NoiseBy::Site,
+            ..Config::default()
+        };
+        let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+            let own: Vec<u64> = config.rows(ranks, context.comm.rank())?.flat_map(|line| line..line + n).collect();
+            let state = [rows(&way, &own), rows(&momentum, &own)];
+            let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
+            assert!(simulation.particles(&mut context, Quantity::Displacement)? == state[0]);
+            assert!(simulation.particles(&mut context, Quantity::Momentum)? == state[1]);
+            assert!(simulation.particles(&mut context, Quantity::Position)? == rows(&position, &own), "{grid:?}");
+            assert!(simulation.particles(&mut context, Quantity::Velocity)? == rows(&velocity, &own), "{grid:?}");
+            let cloud = simulation.cloud(&mut context)?;
+            let moving = simulation.in_order(&mut context, Quantity::Velocity)?;
+            let [at, moving] = [cloud.positions(), &moving].map(|all| context.recorder.download(all, 0, all.len()));
+            Ok::<_, Error>((at?, moving?))
+        });
+        let (at, moving): (Vec<_>, Vec<_>) = parts.unwrap().into_iter().unzip();
+        let all: Vec<u64> = (0..n.pow(3)).collect();
+        // The sides of a cloud's box are f32.
+        let in_box = |site: u64, axis: u64| Some(position(site, axis)).filter(|at| *at < side as f32).unwrap_or(0.0);
+        assert!(at.concat() == rows(&in_box, &all) && moving.concat() == rows(&velocity, &all), "{grid:?}");
+    }
+}
+
 #[test]
 fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     let options = Options::from_env().unwrap();
@@ -478,7 +541,7 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
         let rank = context.comm.rank();
         let mut fresh = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
         let good = fresh.phase_space(&mut context)?;
-        let mut resumed = |change: &dyn Fn(&mut [[Vec<f32>; 3]; 2])| {
+        let mut resumed = |change: &dyn Fn(&mut [Vec<f32>; 2])| {
             let mut state = good.clone();
             change(&mut state);
             let made = Simulation::resume(&mut context, config.clone(), 0, &state);
@@ -486,15 +549,15 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
         };
         // Rank 1 has the sites from 256 on.
         let mine = |at: usize| (rank == 1).then_some(at);
-        let nan = resumed(&|state| mine(7).into_iter().for_each(|at| state[1][2][at] = f32::NAN));
+        let nan = resumed(&|state| mine(7).into_iter().for_each(|at| state[1][3 * at + 2] = f32::NAN));
         assert!(matches!(nan, SimulationError::NotFinite { what: "momenta", index: 263, .. }), "{nan}");
-        let infinite = resumed(&|state| mine(0).into_iter().for_each(|at| state[0][0][at] = f32::INFINITY));
+        let infinite = resumed(&|state| mine(0).into_iter().for_each(|at| state[0][3 * at] = f32::INFINITY));
         assert!(matches!(infinite, SimulationError::NotFinite { what: "displacements", index: 256, .. }), "{infinite}");
         // Finite, but nowhere that f32 resolves.
-        let far = resumed(&|state| mine(1).into_iter().for_each(|at| state[0][1][at] = 1e30));
+        let far = resumed(&|state| mine(1).into_iter().for_each(|at| state[0][3 * at + 1] = 1e30));
         assert!(matches!(far, SimulationError::Lost { particles: 1 }), "{far}");
-        let short = resumed(&|state| state[1][0].truncate(255));
-        assert!(matches!(short, SimulationError::WrongLength { what: "momenta", have: 255, want: 256 }), "{short}");
+        let short = resumed(&|state| state[1].truncate(767));
+        assert!(matches!(short, SimulationError::WrongLength { what: "momenta", have: 767, want: 768 }), "{short}");
         let noise = Simulation::new(&mut context, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
         assert!(matches!(noise, SimulationError::WrongLength { have: 255, want: 256, .. }), "{noise}");
         Ok::<_, Error>(())
@@ -511,9 +574,9 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
         let config = Config { grid: Some([ranks, 1]), ..config.clone() };
         let parts = launch(Launch::Threads(ranks), &options, |mut context| {
             let sites = 512 / ranks;
-            let mut state = [0, 1].map(|_| [0, 1, 2].map(|_| vec![0.0f32; sites]));
+            let mut state = [0, 1].map(|_| vec![0.0f32; 3 * sites]);
             if context.comm.rank() == 0 {
-                state[0][0][0] = shift;
+                state[0][0] = shift;
             }
             let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
             let density = simulation.density(&mut context)?.1;

@@ -2,11 +2,11 @@
 
 use meshloom::Context;
 use meshloom::comm::{Communicator, Op};
-use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind, peculiar_velocity};
+use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind};
 use meshloom::fft::{Spec, Transform, Values};
 use meshloom::grid::{Grid, volume};
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Config, Noise, NoiseBy, Simulation, device_mode_noise, device_white_noise};
+use meshloom::pm::{Config, Noise, NoiseBy, Quantity, Simulation, device_mode_noise, device_white_noise};
 use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -30,9 +30,10 @@ impl Snapshot {
     /// Of where a run is. All ranks call it.
     fn of(simulation: &mut Simulation, context: &mut Context) -> Result<Self, Failure> {
         let a = simulation.scale_factor();
-        let [displacement, momentum] = simulation.phase_space(context)?;
-        let positions = rows(&simulation.positions(&displacement), |x| x);
-        let velocities = rows(&momentum, |p| peculiar_velocity(f64::from(p), a) as f32);
+        // Looks whether all particles are where they can be.
+        simulation.phase_space(context)?;
+        let positions = simulation.particles(context, Quantity::Position)?;
+        let velocities = simulation.particles(context, Quantity::Velocity)?;
         Ok(Snapshot { a, positions, velocities, power: simulation.power(context)? })
     }
 
@@ -46,11 +47,6 @@ impl Snapshot {
         found.set_item("modes", indices(py, self.power.iter().map(|bin| bin.modes).collect()))?;
         Ok(found)
     }
-}
-
-/// Three columns as rows.
-fn rows(columns: &[Vec<f32>; 3], value: impl Fn(f32) -> f32) -> Vec<f32> {
-    (0..columns[0].len()).flat_map(|at| [0, 1, 2].map(|axis| value(columns[axis][at]))).collect()
 }
 
 fn noise_named(name: &str) -> PyResult<NoiseBy> {

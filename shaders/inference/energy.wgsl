@@ -20,7 +20,7 @@ var<storage, read> weight: array<f32>;
 #endif
 var<storage, read_write> terms: array<f32>;
 
-#import inference::two_floats
+#import gpu::two_floats
 
 /// log(1 + x^2 / dof) (dof + 1) / 2.
 fn student_of(x: vec2<f32>) -> vec2<f32> {

@@ -135,59 +135,75 @@ impl MassBins {
         }
         Ok(expected)
     }
-}
 
-/// The mass function of halos in a cube: their number per bin, and per unit of ln M and of volume. One [`MassBin`] for each
-/// bin in order, also for empty ones.
-///
-/// `masses` in Msun/h, in any order; those below the first edge or above the last are not counted. `box_size` in Mpc/h.
-///
-/// # Errors
-/// [`CosmologyError::OutOfRange`] if a mass is not positive and finite, and unless the box is.
-///
-/// ```
-/// use meshloom::cosmology::{MassBins, measured_mass_function};
-///
-/// let bins = MassBins::new(1e12, 10, 100_000, 1)?;
-/// let found = measured_mass_function(&[1e13, 2e13, 5e14, 3e12], 100.0, &bins)?;
-/// assert_eq!(found.iter().map(|bin| bin.count).collect::<Vec<_>>(), [2, 1, 0, 0, 0]);
-/// # Ok::<(), meshloom::cosmology::CosmologyError>(())
-/// ```
-pub fn measured_mass_function(masses: &[f32], box_size: f64, bins: &MassBins) -> Result<Vec<MassBin>, CosmologyError> {
-    let volume = box_size.powi(3);
-    require(
-        box_size > 0.0 && volume > 0.0 && volume.is_finite(),
-        "box",
-        box_size,
-        "positive and finite",
-        "give the side of the box in Mpc/h",
-    )?;
-    let mut counts = vec![0u64; bins.edges.len() - 1];
-    for mass in masses.iter().map(|&mass| f64::from(mass)) {
-        require(
-            mass > 0.0 && mass.is_finite(),
-            "halo mass",
-            mass,
-            "positive and finite",
-            "give masses in Msun/h, and check what they were computed from",
-        )?;
-        let above = bins.edges.partition_point(|&edge| edge <= mass);
-        if let Some(count) = above.checked_sub(1).and_then(|bin| counts.get_mut(bin)) {
-            *count += 1;
+    /// Halos of each bin.
+    ///
+    /// `masses` in Msun/h, in any order; those below the first edge or above the last are not counted.
+    ///
+    /// # Errors
+    /// [`CosmologyError::OutOfRange`] if a mass is not positive and finite.
+    pub fn counts(&self, masses: &[f32]) -> Result<Vec<u64>, CosmologyError> {
+        let mut counts = vec![0u64; self.edges.len() - 1];
+        for mass in masses.iter().map(|&mass| f64::from(mass)) {
+            require(
+                mass > 0.0 && mass.is_finite(),
+                "halo mass",
+                mass,
+                "positive and finite",
+                "give masses in Msun/h, and check what they were computed from",
+            )?;
+            let above = self.edges.partition_point(|&edge| edge <= mass);
+            if let Some(count) = above.checked_sub(1).and_then(|bin| counts.get_mut(bin)) {
+                *count += 1;
+            }
         }
+        Ok(counts)
     }
-    let bin = |(edges, count): (&[f64], u64)| {
-        let density = 1.0 / (volume * (edges[1] / edges[0]).ln());
-        MassBin {
-            mass_low: edges[0],
-            mass_high: edges[1],
-            mass: (edges[0] * edges[1]).sqrt(),
-            count,
-            dn_dlnm: count as f64 * density,
-            error: (count as f64).sqrt() * density,
-        }
-    };
-    Ok(bins.edges.windows(2).zip(counts).map(bin).collect())
+
+    /// The mass function of halos in a cube of side `box_size` in Mpc/h, of which `counts` are in the bins: their number per bin, and per unit of ln M and of
+    /// volume. One [`MassBin`] for each bin in order, also for empty ones. Counts of ranks add up.
+    ///
+    /// # Errors
+    /// [`CosmologyError::OutOfRange`] unless the box is positive and finite, and there is a count for each bin.
+    ///
+    /// ```
+    /// use meshloom::cosmology::MassBins;
+    ///
+    /// let bins = MassBins::new(1e12, 10, 100_000, 1)?;
+    /// let found = bins.mass_function(&bins.counts(&[1e13, 2e13, 5e14, 3e12])?, 100.0)?;
+    /// assert_eq!(found.iter().map(|bin| bin.count).collect::<Vec<_>>(), [2, 1, 0, 0, 0]);
+    /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
+    /// ```
+    pub fn mass_function(&self, counts: &[u64], box_size: f64) -> Result<Vec<MassBin>, CosmologyError> {
+        let volume = box_size.powi(3);
+        require(
+            box_size > 0.0 && volume > 0.0 && volume.is_finite(),
+            "box",
+            box_size,
+            "positive and finite",
+            "give the side of the box in Mpc/h",
+        )?;
+        let wanted = self.edges.len() - 1;
+        require(
+            counts.len() == wanted,
+            "counts",
+            counts.len() as f64,
+            format!("as many as bins, {wanted}"),
+            "give those that these bins count",
+        )?;
+        let bin = |(edges, &count): (&[f64], &u64)| {
+            let density = 1.0 / (volume * (edges[1] / edges[0]).ln());
+            MassBin {
+                mass_low: edges[0],
+                mass_high: edges[1],
+                mass: (edges[0] * edges[1]).sqrt(),
+                count,
+                dn_dlnm: count as f64 * density,
+                error: (count as f64).sqrt() * density,
+            }
+        };
+        Ok(self.edges.windows(2).zip(counts).map(bin).collect())
+    }
 }
 
 #[cfg(test)]
@@ -200,7 +216,7 @@ mod tests {
         for particle_mass in [1.0, 6.9e11, 3.33e9] {
             let bins = MassBins::new(particle_mass, 8, 20_000, 10).unwrap();
             let masses: Vec<f32> = (1..=20_000).map(|n| (f64::from(n) * particle_mass) as f32).collect();
-            let found = measured_mass_function(&masses, 10.0, &bins).unwrap();
+            let found = bins.mass_function(&bins.counts(&masses).unwrap(), 10.0).unwrap();
             assert_eq!(found.iter().map(|bin| bin.count).sum::<u64>(), 20_000 - 7);
             // A bin that is full of whole numbers has as many as it is wide.
             for bin in &found[..found.len() - 1] {
@@ -233,10 +249,11 @@ mod tests {
         assert_eq!(refused(MassBins::new(1.0, 20, 1000, 1001)), "bins per decade");
         let bins = MassBins::new(1.0, 20, 1000, 5).unwrap();
         for mass in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert!(measured_mass_function(&[30.0, mass], 10.0, &bins).is_err());
+            assert!(bins.counts(&[30.0, mass]).is_err());
         }
         for side in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e200, 1e-200] {
-            assert!(measured_mass_function(&[30.0], side, &bins).is_err());
+            assert!(bins.mass_function(&bins.counts(&[30.0]).unwrap(), side).is_err());
         }
+        assert!(bins.mass_function(&[1, 2], 10.0).is_err());
     }
 }

@@ -74,7 +74,7 @@ pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use halofit::{Halofit, NonlinearScale};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
-pub use mass_bins::{MassBin, MassBins, measured_mass_function};
+pub use mass_bins::{MassBin, MassBins};
 pub use multiplicity::{DELTA_C, Multiplicity};
 pub use noise::{fill_white_noise, mode_noise, philox4x32, white_noise};
 pub use overdensity::Overdensity;

@@ -59,3 +59,6 @@ pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
 pub(crate) use transfer::StagedCopy;
+
+/// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.
+pub(crate) const TWO_FLOATS: &str = include_str!("../../shaders/gpu/two_floats.wgsl");

@@ -8,6 +8,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
+use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
 /// An error of a simulation, or of the layers below it.
@@ -115,6 +116,9 @@ pub enum SimulationError {
     /// Painting, or a spectrum.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// Points.
+    #[error(transparent)]
+    Points(#[from] ParticleError),
     /// A sort of rows over ranks.
     #[error(transparent)]
     Sort(#[from] SortError),

@@ -12,6 +12,8 @@
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
 //! | `discreteness` | what a run owes to its lattice: false waves, growth from displacements that are small beside a cell |
 //! | `footprint` | what the arrays of a run take of a device |
+//! | [`Quantity`] | rows of three numbers of particles, as files and clouds have them |
+//! | `lagrangian` | particles in the order of their sites, dealt evenly to ranks |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
@@ -34,10 +36,12 @@ mod footprint;
 mod force;
 mod forecast;
 mod gradient;
+mod lagrangian;
 mod light_cone;
 mod operator;
 mod output;
 mod projection;
+mod rows;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -51,6 +55,7 @@ pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Obse
 pub use light_cone::{Cone, ConeForecast, ConeParticle, ConeParticles, LightCone, Opening};
 pub use operator::{Observable, SimulationOperator};
 pub use output::fingerprint;
+pub use rows::Quantity;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
 pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_white_noise};
@@ -176,7 +181,7 @@ impl Simulation {
         context: &mut Context,
         config: Config,
         step: usize,
-        state: &[[Vec<f32>; 3]; 2],
+        state: &[Vec<f32>; 2],
     ) -> Result<Self, SimulationError> {
         agree(&context.comm, &config, &step)?;
         let mut simulation = Self::plan(context, config, step)?;
@@ -204,18 +209,16 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
-    pub fn upload(&mut self, context: &mut Context, state: &[[Vec<f32>; 3]; 2]) -> Result<(), SimulationError> {
+    pub fn upload(&mut self, context: &mut Context, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
-            values.iter().try_for_each(|values| self.check_length(what, values.len() as u64))?;
-            self.check_finite(what, &values.each_ref().map(Vec::as_slice))?;
+            self.check_length(what, values.len() as u64, 3)?;
+            self.check_finite(what, values, 3)?;
         }
         if self.is_released() {
             [self.displacement, self.momentum] = particles(context, &self.lattice)?;
         }
-        for (arrays, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
-            for (array, values) in arrays.iter().zip(values) {
-                context.recorder.upload(array, 0, values)?;
-            }
+        for (columns, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
+            self.set_columns(context, columns, values)?;
         }
         Ok(())
     }
@@ -280,14 +283,14 @@ impl Simulation {
                 Ok(field)
             }
             Noise::Values(values) => {
-                self.check_length("white noise", values.len() as u64)?;
-                self.check_finite("values of the white noise", &[values])?;
+                self.check_length("white noise", values.len() as u64, 1)?;
+                self.check_finite("values of the white noise", values, 1)?;
                 let field = field()?;
                 context.recorder.upload(&field, 0, values)?;
                 Ok(field)
             }
             Noise::Device(values) => {
-                self.check_length("white noise", values.len())?;
+                self.check_length("white noise", values.len(), 1)?;
                 Ok(values.clone())
             }
         }
@@ -302,20 +305,18 @@ impl Simulation {
         Ok(transform.inverse(recorder, comms, &modes, None, field, &transform.field_layout())?)
     }
 
-    /// Checks that there is one value for each site of this rank.
-    fn check_length(&self, what: &'static str, have: u64) -> Result<(), SimulationError> {
-        let want = self.lattice.len();
+    /// Checks that there are `per` values for each site of this rank.
+    fn check_length(&self, what: &'static str, have: u64, per: u64) -> Result<(), SimulationError> {
+        let want = per * self.lattice.len();
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
-    /// Checks that the values of all ranks' sites are finite; each of `arrays` has one value per site. The error is the
+    /// Checks that the values of all ranks' sites are finite, `per` values for each. The error is the
     /// same on all ranks and names the first bad site of all.
-    fn check_finite(&self, what: &'static str, arrays: &[&[f32]]) -> Result<(), SimulationError> {
+    fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<(), SimulationError> {
         let n = self.config.particles;
-        let first =
-            |array: &&[f32]| array.iter().position(|value| !value.is_finite()).map(|at| (at, array[at].to_bits()));
-        let bad = arrays.iter().filter_map(first).min();
-        let index = bad.map(|(at, _)| self.rows().nth(at / n as usize).unwrap_or(0) + at as u64 % n);
+        let bad = values.iter().position(|value| !value.is_finite()).map(|at| (at as u64 / per, values[at].to_bits()));
+        let index = bad.map(|(site, _)| self.rows().nth((site / n) as usize).unwrap_or(0) + site % n);
         let own = [index.unwrap_or(u64::MAX), bad.map_or(0, |(_, bits)| bits.into())];
         let all = self.comms.world().all_gather(&own)?;
         match all.chunks(2).min_by_key(|found| found[0]) {
@@ -327,12 +328,10 @@ impl Simulation {
     }
 
     /// Checks that all ranks' particles have finite positions that can be painted.
-    fn check_paintable(&self, displacement: &[Vec<f32>; 3]) -> Result<(), SimulationError> {
+    fn check_paintable(&self, displacement: &[f32]) -> Result<(), SimulationError> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
-        let [x, y, z] = displacement;
-        let is_lost =
-            |((x, y), z): ((&f32, &f32), &f32)| ![x, y, z].iter().all(|d| (*d * per_cell).abs() < PAINTABLE_CELLS);
-        let mut lost = [x.iter().zip(y).zip(z).filter(|&point| is_lost(point)).count() as u64];
+        let is_lost = |row: &&[f32; 3]| !row.iter().all(|d| (d * per_cell).abs() < PAINTABLE_CELLS);
+        let mut lost = [displacement.as_chunks().0.iter().filter(is_lost).count() as u64];
         self.comms.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
@@ -447,23 +446,23 @@ impl Simulation {
         self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
 
-    /// Displacements and momenta of this rank's particles, by axis, C order over its sites. All ranks call it. Waits for
+    /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its sites. All ranks call it. Waits for
     /// the device.
     ///
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self, context: &mut Context) -> Result<[[Vec<f32>; 3]; 2], SimulationError> {
+    pub fn phase_space(&mut self, context: &mut Context) -> Result<[Vec<f32>; 2], SimulationError> {
         self.settle(context)?;
         self.force.check(&mut context.recorder, &self.comms)?;
-        let displacement = download(context, &self.displacement)?;
-        let momentum = download(context, &self.momentum)?;
+        let displacement = self.particles(context, Quantity::Displacement)?;
+        let momentum = self.particles(context, Quantity::Momentum)?;
         self.check_paintable(&displacement)?;
-        self.check_finite("momenta", &momentum.each_ref().map(Vec::as_slice))?;
+        self.check_finite("momenta", &momentum, 3)?;
         Ok([displacement, momentum])
     }
 
-    /// The accelerations `-grad phi` of the particles where they are, in the form of [`phase_space`](Self::phase_space). It computes
+    /// The accelerations `-grad phi` of the particles where they are, by axis, in C order of this rank's sites. It computes
     /// the force. All ranks call it. Waits for the device.
     ///
     /// # Errors
@@ -561,11 +560,9 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Partic
 
 /// The kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    white_noise::kernels().into_iter().chain([projection::kernel(), light_cone::kernel()]).collect()
-}
-
-/// One value per site and axis. Waits for the device.
-fn download(context: &mut Context, arrays: &[Array<f32>; 3]) -> Result<[Vec<f32>; 3], DeviceError> {
-    let mut axis = |axis: usize| context.recorder.download(&arrays[axis], 0, arrays[axis].len());
-    Ok([axis(0)?, axis(1)?, axis(2)?])
+    white_noise::kernels()
+        .into_iter()
+        .chain(rows::kernels())
+        .chain([projection::kernel(), light_cone::kernel()])
+        .collect()
 }

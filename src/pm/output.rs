@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use crate::Context;
 use crate::comm::{CommError, Communicator, Op};
 use crate::grid::Box3;
 use crate::io::collective::seal_npy;
-use crate::io::{NpyFile, Sealed};
+use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
 
-use super::Simulation;
-use super::SimulationError;
+use super::rows::{Piece, Rows};
+use super::{Quantity, Simulation, SimulationError};
 
 /// A 64-bit hash of the values of all ranks' sites and of their order, which does not depend on which rank has which
 /// site. `rows` are the first sites of this rank's rows of `length` sites; each of `columns` has one value per site. All
@@ -44,57 +45,51 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
+/// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers, each of `n`. Lines that follow one another in the file are
+/// written together.
+fn write_lines(writer: &NpyWriter<f32>, lines: &[u64], n: u64, values: &[f32]) -> Result<(), IoError> {
+    let mut values = values;
+    for together in lines.chunk_by(|line, next| line + n == *next) {
+        let (rows, rest) = values.split_at(3 * n as usize * together.len());
+        writer.write(3 * together[0], rows)?;
+        values = rest;
+    }
+    Ok(())
+}
+
 impl Simulation {
     /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row `(i n + j) n + k` is the
-    /// particle of site `(i, j, k)`. All ranks call it; the file appears when rank 0 publishes it.
+    /// particle of site `(i, j, k)`. `values` are those of this rank, as [`phase_space`](Self::phase_space) gives them. All ranks call it; the file appears
+    /// when rank 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal_points(&self, path: &Path, values: &[Vec<f32>; 3]) -> Result<Sealed, SimulationError> {
+    pub fn seal_rows(&self, path: &Path, values: &[f32]) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
-        seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| {
-            // Rows that follow one another in the file are written in one piece.
-            let per_row = n as usize;
-            let mut pending: Vec<f32> = Vec::new();
-            let mut start = 0;
-            for (r, row) in self.rows().enumerate() {
-                if pending.is_empty() {
-                    start = row;
-                } else if start + pending.len() as u64 / 3 != row || pending.len() > 1 << 22 {
-                    writer.write(3 * start, &pending)?;
-                    pending.clear();
-                    start = row;
-                }
-                for i in r * per_row..(r + 1) * per_row {
-                    pending.extend([values[0][i], values[1][i], values[2][i]]);
-                }
-            }
-            Ok(writer.write(3 * start, &pending)?)
-        })
+        let lines: Vec<u64> = self.rows().collect();
+        seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
     }
 
-    /// Positions in the periodic box `[0, L)`, in Mpc/h, of particles with these displacements: the sum of site and
-    /// displacement is computed in f64 and rounded once.
-    pub fn positions(&self, displacement: &[Vec<f32>; 3]) -> [Vec<f32>; 3] {
-        let (n, side) = (self.config.particles, self.config.box_size);
-        let spacing = side / n as f64;
-        let wrap = |x: f64| {
-            // Most are inside, and a remainder takes longer than all else.
-            let x = if (0.0..side).contains(&x) { x } else { x.rem_euclid(side) } as f32;
-            if f64::from(x) >= side { 0.0 } else { x }
-        };
-        let mut positions = [0, 1, 2].map(|a| Vec::with_capacity(displacement[a as usize].len()));
-        let mut at = 0;
-        for row in self.rows() {
-            let site = [row / n / n, row / n % n];
-            for k in 0..n {
-                for (axis, site) in [site[0], site[1], k].into_iter().enumerate() {
-                    positions[axis].push(wrap(site as f64 * spacing + f64::from(displacement[axis][at])));
-                }
-                at += 1;
-            }
-        }
-        positions
+    /// As [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of them are on the host at a time. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`seal_rows`](Self::seal_rows), and those of the device.
+    pub fn seal_particles(
+        &mut self,
+        context: &mut Context,
+        path: &Path,
+        quantity: Quantity,
+    ) -> Result<Sealed, SimulationError> {
+        let n = self.config.particles;
+        let lines: Vec<u64> = self.rows().collect();
+        let rows = Rows::new(context, self, quantity)?;
+        let world = self.comms.world().clone();
+        seal_npy(&world, path, &[n * n * n, 3], |writer| {
+            self.each_piece(context, [&rows], |Piece { first, count }, [values]| {
+                let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
+                Ok(write_lines(writer, lines, n, values)?)
+            })
+        })
     }
 
     /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own` cells. All ranks call
@@ -114,22 +109,20 @@ impl Simulation {
     }
 
     /// Reads the `rows` of this rank, as [`rows`](Self::rows) lists them, of an array that
-    /// [`seal_points`](Self::seal_points) wrote.
+    /// [`seal_rows`](Self::seal_rows) wrote.
     ///
     /// # Errors
-    /// [`IoError`](crate::io::IoError) for files of another shape; for values that are not finite it names the first index.
-    pub fn read_points(
+    /// [`IoError`] for files of another shape; for values that are not finite it names the first index.
+    pub fn read_rows(
         config: &super::Config,
         rows: impl Iterator<Item = u64>,
         file: &NpyFile,
-    ) -> Result<[Vec<f32>; 3], SimulationError> {
+    ) -> Result<Vec<f32>, SimulationError> {
         let n = config.particles;
         file.expect_shape(&[n * n * n, 3])?;
-        let mut values = [Vec::new(), Vec::new(), Vec::new()];
+        let mut values = Vec::new();
         for row in rows {
-            for point in file.read_finite_f32(3 * row..3 * (row + n))?.chunks(3) {
-                point.iter().zip(&mut values).for_each(|(value, values)| values.push(*value));
-            }
+            values.extend(file.read_finite_f32(3 * row..3 * (row + n))?);
         }
         Ok(values)
     }

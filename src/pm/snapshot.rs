@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::Context;
 use crate::comm::{Communicator, Op};
 use crate::io::collective::shared_token;
 use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
 
-use super::Simulation;
-use super::SimulationError;
-
-/// Particles that are written at a time.
-const PIECE: usize = 1 << 18;
+use super::rows::{Piece, Rows};
+use super::{Quantity, Simulation, SimulationError};
 
 /// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first row of its own `count`
 /// particles in it, where those of rank 1 follow those of rank 0 and so on. The data are on disk when it returns; a file
@@ -82,68 +80,48 @@ impl Simulation {
         }
     }
 
-    /// Writes positions in Mpc/h and canonical momenta, as [`positions`](Self::positions) and
-    /// [`phase_space`](Self::phase_space) return them, as a snapshot in HDF5, with the Lagrangian index as id. One file has
-    /// the particles in Lagrangian order, one file per rank in the order of the rank's sites. All ranks call it.
+    /// Writes the particles of this moment as a snapshot in HDF5: positions in Mpc/h, velocities as Gadget has them, and the Lagrangian index as id. One file has
+    /// the particles in Lagrangian order, one file per rank in the order of the rank's sites. All ranks call it. Waits for the device.
     ///
     /// # Errors
-    /// As [`seal_snapshot_together`].
+    /// As [`seal_snapshot_together`], and those of the device.
     pub fn seal_snapshot(
-        &self,
+        &mut self,
+        context: &mut Context,
         path: &Path,
         files: Files,
-        positions: &[Vec<f32>; 3],
-        momentum: &[Vec<f32>; 3],
     ) -> Result<Sealed, SimulationError> {
-        let (n, info) = (self.config.particles, self.snapshot_info());
-        let count = positions[0].len() as u64;
-        seal_snapshot_together(self.comms.world(), path, files, &info, count, |writer, _| {
-            // Rows of sites that follow one another in the file are written together, up to a limit.
-            let mut pending = Pending::default();
-            for (number, row) in self.rows().enumerate() {
-                let start = number as u64 * n;
-                let place = if files == Files::One { row } else { start };
-                if pending.ids.len() >= PIECE || pending.next() != place {
-                    pending.flush(writer)?;
-                    pending.first = place;
+        let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
+        let lines: Vec<u64> = self.rows().collect();
+        let positions = Rows::new(context, self, Quantity::Position)?;
+        let velocities = Rows::new(context, self, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
+        let world = self.comms.world().clone();
+        seal_snapshot_together(&world, path, files, &info, count, |writer, _| {
+            self.each_piece(context, [&positions, &velocities], |Piece { first, count }, [positions, velocities]| {
+                let (mut positions, mut velocities) = (positions.as_chunks().0, velocities.as_chunks().0);
+                let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
+                let mut next = first;
+                // Lines that follow one another in the file are written together.
+                for together in lines.chunk_by(|line, next| files == Files::PerRank || line + n == *next) {
+                    let start = if files == Files::One { together[0] } else { next };
+                    let ids: Vec<u64> = together.iter().flat_map(|&line| line..line + n).collect();
+                    next += ids.len() as u64;
+                    let (of_lines, moving);
+                    (of_lines, positions) = positions.split_at(ids.len());
+                    (moving, velocities) = velocities.split_at(ids.len());
+                    check_finite(start, moving)?;
+                    writer.write(start, of_lines, moving, &ids)?;
                 }
-                for (site, at) in (start as usize..(start + n) as usize).enumerate() {
-                    pending.positions.push([0, 1, 2].map(|axis| positions[axis][at]));
-                    pending.velocities.push([0, 1, 2].map(|axis| info.gadget_velocity(momentum[axis][at])));
-                    pending.ids.push(row + site as u64);
-                }
-            }
-            pending.flush(writer)
+                Ok(())
+            })
         })
     }
 }
 
-/// Particles that are to be written from row `first` on.
-#[derive(Default)]
-struct Pending {
-    first: u64,
-    positions: Vec<[f32; 3]>,
-    velocities: Vec<[f32; 3]>,
-    ids: Vec<u64>,
-}
-
-impl Pending {
-    /// The row after the last.
-    fn next(&self) -> u64 {
-        self.first + self.ids.len() as u64
-    }
-
-    fn flush(&mut self, writer: &SnapshotWriter) -> Result<(), SimulationError> {
-        if let Some(at) = self.velocities.as_flattened().iter().position(|v| !v.is_finite()) {
-            let (row, axis) = (at as u64 / 3, at as u64 % 3);
-            let (path, value) = (PathBuf::from("PartType1/Velocities"), f64::from(self.velocities[at / 3][at % 3]));
-            return Err(IoError::OutOfRange { path, index: vec![self.first + row, axis], value }.into());
-        }
-        writer.write(self.first, &self.positions, &self.velocities, &self.ids)?;
-        self.first = self.next();
-        self.positions.clear();
-        self.velocities.clear();
-        self.ids.clear();
-        Ok(())
-    }
+/// Refuses velocities beyond `f32`, of particles from row `first` on.
+fn check_finite(first: u64, velocities: &[[f32; 3]]) -> Result<(), IoError> {
+    let Some(at) = velocities.as_flattened().iter().position(|v| !v.is_finite()) else { return Ok(()) };
+    let index = vec![first + at as u64 / 3, at as u64 % 3];
+    let (path, value) = (PathBuf::from("PartType1/Velocities"), f64::from(velocities[at / 3][at % 3]));
+    Err(IoError::OutOfRange { path, index, value })
 }

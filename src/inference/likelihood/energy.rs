@@ -1,7 +1,7 @@
 //! Energies of likelihoods: a term of two floats for each datum, and their exact sum.
 
 use crate::exchange::Terms;
-use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
 use crate::operators::{Field, Leaf, Worker};
 
@@ -23,7 +23,7 @@ pub(super) const KINDS: [&str; 6] =
 fn source(kind: &str, weighted: bool) -> KernelSource {
     let text = KernelSource::new("inference::energy", include_str!("../../../shaders/inference/energy.wgsl"))
         .params::<EnergyParams>()
-        .module("inference::two_floats", include_str!("../../../shaders/inference/two_floats.wgsl"))
+        .module("gpu::two_floats", TWO_FLOATS)
         .flag("weighted", weighted);
     KINDS.into_iter().fold(text, |text, flag| text.flag(flag, flag == kind))
 }

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use meshloom::comm::{Communicator, Op};
-use meshloom::cosmology::{Overdensity, peculiar_velocity};
-use meshloom::grid::split;
+use meshloom::cosmology::Overdensity;
 use meshloom::io::{Sealed, seal_whole};
-use meshloom::pm::{Config, Simulation, SimulationError};
+use meshloom::pm::{Quantity, Simulation};
+use meshloom::points::Cloud;
 use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
-use meshloom::points::{Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -16,9 +15,6 @@ use super::mass_function::{MassFunction, OF_GROUPS};
 use super::outputs::Outputs;
 use crate::catalogue;
 use crate::spheres::Spheres;
-
-/// Positions and momenta of this rank's particles, by axis.
-type Particles<'a> = [&'a [Vec<f32>; 3]; 2];
 
 /// Groups of this moment's particles, with masses in Msun/h, lengths in Mpc/h and peculiar velocities in km/s.
 pub struct Halos {
@@ -41,16 +37,14 @@ fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensi
 }
 
 impl Halos {
-    /// Finds groups among all ranks' particles. All ranks call it.
+    /// Finds groups among all ranks' particles, whose [`clouds`] these are. All ranks call it.
     pub fn find(
         context: &mut Context,
         simulation: &Simulation,
-        particles: Particles<'_>,
+        [points, cloud]: [Cloud; 2],
         linking: Linking,
         overdensities: &[Overdensity],
     ) -> Result<Self, Error> {
-        let (config, a) = (simulation.config(), simulation.scale_factor());
-        let [points, cloud] = clouds(context, config, a, particles)?;
         let groups = Groups::find(context, &cloud, linking)?;
         drop(cloud);
         let (selection, length) = (Selection::default(), groups.length());
@@ -75,27 +69,21 @@ impl Halos {
         let more: Vec<_> = self.spheres.iter().flat_map(Spheres::columns).collect();
         let mut files = vec![catalogue::seal(comm, &directory.join("halos.npz"), halos, &more)?];
         files.extend(hdf5(outputs, simulation, comm, (halos, &self.spheres), directory)?);
+        let (power, a) = (simulation.linear_power(), simulation.scale_factor());
+        let table = |masses: &[f32], density: Overdensity| {
+            MassFunction::new((comm, masses), side, self.mass, self.selection.min_members, power, (a, density))
+        };
         let masses: Vec<f32> = halos.mass.iter().map(|&mass| mass as f32).collect();
-        if let Some(masses) = comm.gather_v(0, &masses)? {
-            let (power, a) = (simulation.linear_power(), simulation.scale_factor());
-            let table =
-                MassFunction::new(masses.data(), side, self.mass, self.selection.min_members, power, (a, OF_GROUPS))?;
+        let of_groups = table(&masses, OF_GROUPS)?;
+        if comm.rank() == 0 {
             let [csv, png] = ["mass_function.csv", "mass_function.png"].map(|name| directory.join(name));
-            files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
-            files.push(seal_whole(&png, &table.png(&png)?)?);
+            files.push(seal_whole(&csv, of_groups.csv(&csv)?.as_bytes())?);
+            files.push(seal_whole(&png, &of_groups.png(&png)?)?);
         }
         for Spheres { density, mass, .. } in &self.spheres {
             let masses: Vec<f32> = mass.iter().filter(|mass| **mass > 0.0).map(|&mass| mass as f32).collect();
-            if let Some(masses) = comm.gather_v(0, &masses)? {
-                let (power, a) = (simulation.linear_power(), simulation.scale_factor());
-                let table = MassFunction::new(
-                    masses.data(),
-                    side,
-                    self.mass,
-                    self.selection.min_members,
-                    power,
-                    (a, *density),
-                )?;
+            let table = table(&masses, *density)?;
+            if comm.rank() == 0 {
                 let csv = directory.join(format!("mass_function_{density}.csv"));
                 files.push(seal_whole(&csv, table.csv(&csv)?.as_bytes())?);
             }
@@ -116,59 +104,12 @@ impl Halos {
     }
 }
 
-/// The particles alone, and with their peculiar velocities. All ranks call it.
-fn clouds(
-    context: &mut Context,
-    config: &Config,
-    a: f64,
-    [positions, momenta]: Particles<'_>,
-) -> Result<[Cloud; 2], Error> {
-    let positions = in_row_order(&context.comm, config, positions)?;
-    let points = Cloud::from_host(&mut context.recorder, &Domain::new(&config.size())?, &positions)?;
-    drop(positions);
-    let mut velocities = in_row_order(&context.comm, config, momenta)?;
-    velocities.iter_mut().for_each(|p| *p = peculiar_velocity(f64::from(*p), a) as f32);
-    let array = context.gpu.array::<f32>("velocity", velocities.len() as u64)?;
-    context.recorder.upload(&array, 0, &velocities)?;
+/// The particles of this moment alone, and with their peculiar velocities, in Lagrangian order. All ranks call it.
+pub fn clouds(context: &mut Context, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
+    let points = simulation.cloud(context)?;
     let mut moving = points.clone();
-    moving.set("velocity", array, 3)?;
+    moving.set("velocity", simulation.in_order(context, Quantity::Velocity)?, 3)?;
     Ok([points, moving])
-}
-
-/// Redistributes the rows of all ranks' particles so that those of rank 0 come first in Lagrangian order, then those of rank
-/// 1 and so on: a cloud numbers points in this order, and halos must not depend on the process grid. All ranks call it.
-fn in_row_order(comm: &Communicator, config: &Config, [x, y, z]: &[Vec<f32>; 3]) -> Result<Vec<f32>, Error> {
-    let (n, ranks, me) = (config.particles, comm.size(), comm.rank());
-    let values: Vec<f32> = x.iter().zip(y).zip(z).flat_map(|((x, y), z)| [*x, *y, *z]).collect();
-    if is_in_order(config, ranks)? {
-        return Ok(values);
-    }
-    let part = |rank: usize| split(n * n, ranks as u64, rank as u64);
-    let ends: Vec<u64> = (0..ranks).map(|rank| n * part(rank).end).collect();
-    let new_owner = |row: u64| ends.partition_point(|&end| end <= row);
-    // Rows ascend on each rank, and so do their new owners.
-    let mut counts = vec![0; ranks];
-    config.rows(ranks, me)?.for_each(|row| counts[new_owner(row)] += 3 * n);
-    let received = comm.all_to_all_v(&values, &counts)?;
-    drop(values);
-    let own = part(me);
-    let mut ordered = vec![0.0; (3 * n * (own.end - own.start)) as usize];
-    let mut pieces = received.data().chunks(3 * n as usize);
-    let sources = received.counts().iter().enumerate().filter(|(_, count)| **count > 0);
-    for (source, _) in sources {
-        let rows = config.rows(ranks, source)?.filter(|&row| new_owner(row) == me);
-        for (row, piece) in rows.zip(&mut pieces) {
-            let at = 3 * (row - n * own.start) as usize;
-            ordered[at..at + piece.len()].copy_from_slice(piece);
-        }
-    }
-    Ok(ordered)
-}
-
-/// Whether each of `ranks` has its rows already: all in whole planes, of which each rank has as many.
-fn is_in_order(config: &Config, ranks: usize) -> Result<bool, Error> {
-    let [_, across] = config.grid(ranks).map_err(SimulationError::from)?.parts();
-    Ok(across == 1 && config.particles.is_multiple_of(ranks as u64))
 }
 
 /// The catalogue in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
@@ -239,40 +180,4 @@ fn hdf5(
     _: &Path,
 ) -> Result<Option<Sealed>, Error> {
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use meshloom::comm::run_threads;
-
-    use super::*;
-
-    /// Rows of every grid come into the order of one rank; where they are said to be there, they are.
-    #[test]
-    fn rows_come_into_lagrangian_order() {
-        let n = 6;
-        for grid in [[1, 1], [2, 1], [3, 1], [4, 1], [1, 2], [2, 2], [1, 3]] {
-            let config = Config { particles: n, mesh: n, grid: Some(grid), ..Config::default() };
-            let ranks = grid[0] * grid[1];
-            let own =
-                |rank: usize| -> Vec<u64> { config.rows(ranks, rank).unwrap().flat_map(|row| row..row + n).collect() };
-            let parts = run_threads(ranks, |comm| {
-                let sites = own(comm.rank());
-                let column = |unit: f32| sites.iter().map(|&site| unit * site as f32).collect::<Vec<f32>>();
-                let ordered = in_row_order(&comm, &config, &[column(1.0), column(-1.0), column(0.5)])?;
-                Ok::<_, Error>((sites, ordered))
-            });
-            let parts = parts.unwrap();
-            let all: Vec<f32> = parts.iter().flat_map(|(_, ordered)| ordered.clone()).collect();
-            let want = (0..n * n * n).map(|site| site as f32).flat_map(|site| [site, -site, 0.5 * site]);
-            assert!(all.into_iter().eq(want), "{grid:?}");
-            let mut first = 0;
-            let there = parts.iter().all(|(sites, ordered)| {
-                let range = first..first + ordered.len() as u64 / 3;
-                first = range.end;
-                range.eq(sites.iter().copied())
-            });
-            assert_eq!(is_in_order(&config, ranks).unwrap(), there, "{grid:?}");
-        }
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use meshloom::cosmology::{
-    CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, Overdensity, measured_mass_function,
-};
+use meshloom::Error;
+use meshloom::comm::{Communicator, Op};
+use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, Overdensity};
 use meshloom::io::{Column, ErrorPoints, IoError, LogAxis, LogPlot, PlotCurve, csv_text, log_plot_png_bytes};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
@@ -35,21 +35,23 @@ pub struct MassFunction<'a> {
 }
 
 impl<'a> MassFunction<'a> {
-    /// Bins `masses` (Msun/h) of groups of at least `min_members` particles of `particle_mass` (Msun/h), found in a
+    /// Bins all ranks' groups, `masses` (Msun/h) of this one, of at least `min_members` particles of `particle_mass` (Msun/h), found in a
     /// cube of side `box_size` (Mpc/h) at scale factor `a`, beside Tinker's halos of `density`, where his fit has it, and not a number elsewhere. The bins
-    /// follow from the other arguments, never from the masses.
+    /// follow from the other arguments, never from the masses. All ranks call it.
     pub fn new(
-        masses: &[f32],
+        (comm, masses): (&Communicator, &[f32]),
         box_size: f64,
         particle_mass: f64,
         min_members: u64,
         power: &'a LinearPower,
         (a, density): (f64, Overdensity),
-    ) -> Result<Self, CosmologyError> {
+    ) -> Result<Self, Error> {
         let particles = (power.cosmology().matter_density() * box_size.powi(3) / particle_mass).round();
         // A run of fewer particles than a group needs gets one bin.
         let particles = (particles as u64).max(min_members);
         let bins = MassBins::new(particle_mass, min_members, particles, BINS_PER_DECADE)?;
+        let mut counts = bins.counts(masses)?;
+        comm.all_reduce(&mut counts, Op::Sum)?;
         let wanted = density.over_mean(power.cosmology().matter_fraction(a));
         let overdensity = wanted.clamp(TINKER_RANGE[0], TINKER_RANGE[1]);
         let [groups, _, linked] = MODELS;
@@ -57,7 +59,7 @@ impl<'a> MassFunction<'a> {
         if overdensity != wanted {
             expected[1].fill(f64::NAN);
         }
-        Ok(Self { power, a, bins: measured_mass_function(masses, box_size, &bins)?, expected })
+        Ok(Self { power, a, bins: bins.mass_function(&counts, box_size)?, expected })
     }
 
     /// Checks before a run of so many particles that it can have a mass function: bins and curves of masses for which
@@ -152,6 +154,17 @@ mod tests {
     use super::*;
     use meshloom::cosmology::{Cosmology, TransferKind};
 
+    /// The mass function of these groups of one rank.
+    fn of<'a>(
+        masses: &[f32],
+        side: f64,
+        particle: f64,
+        power: &'a LinearPower,
+        at: (f64, Overdensity),
+    ) -> MassFunction<'a> {
+        MassFunction::new((&Communicator::solo(), masses), side, particle, 20, power, at).unwrap()
+    }
+
     /// Particles of a 64^3 run in 128 Mpc/h.
     fn particle_mass(power: &LinearPower) -> f64 {
         power.cosmology().matter_density() * 8.0
@@ -162,7 +175,7 @@ mod tests {
         let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
         let particle = particle_mass(&power);
         let masses = [20.0, 25.0, 300.0].map(|n| (n * particle) as f32);
-        let table = MassFunction::new(&masses, 128.0, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
+        let table = of(&masses, 128.0, particle, &power, (1.0, OF_GROUPS));
         let text = table.csv(Path::new("mass_function.csv")).unwrap();
         let rows: Vec<Vec<f64>> =
             text.lines().skip(1).map(|row| row.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
@@ -175,7 +188,7 @@ mod tests {
         let first = rows[0].clone();
         // All particles in one halo are in the last bin of all, and without halos there is one row.
         let rows = |masses: &[f32]| {
-            let table = MassFunction::new(masses, 128.0, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
+            let table = of(masses, 128.0, particle, &power, (1.0, OF_GROUPS));
             (table.csv(Path::new("mass_function.csv")).unwrap().lines().count() - 1, table.bins.len())
         };
         let (all, bins) = rows(&[(64f64.powi(3) * particle) as f32]);
@@ -189,7 +202,7 @@ mod tests {
         let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
         let particle = particle_mass(&power);
         let tinker = |density: &str, a: f64| {
-            let table = MassFunction::new(&[], 128.0, particle, 20, &power, (a, density.parse().unwrap())).unwrap();
+            let table = of(&[], 128.0, particle, &power, (a, density.parse().unwrap()));
             table.expected[1][0]
         };
         // Of the density of the time: 500 times critical are 1607 times the mean today, and 640 at z = 1.
@@ -211,7 +224,7 @@ mod tests {
             if possible {
                 let particle = power.cosmology().particle_mass(side, 512);
                 let all = (512.0 * particle) as f32;
-                let table = MassFunction::new(&[all], side, particle, 20, &power, (1.0, OF_GROUPS)).unwrap();
+                let table = of(&[all], side, particle, &power, (1.0, OF_GROUPS));
                 table.png(Path::new("mass_function.png")).unwrap();
             }
         }
@@ -223,7 +236,7 @@ mod tests {
         let particle = particle_mass(&power);
         let all = (64f64.powi(3) * particle) as f32;
         for (masses, a) in [(vec![], 1.0), (vec![], 0.02), (vec![(30.0 * particle) as f32], 0.5), (vec![all], 1.0)] {
-            let table = MassFunction::new(&masses, 128.0, particle, 20, &power, (a, OF_GROUPS)).unwrap();
+            let table = of(&masses, 128.0, particle, &power, (a, OF_GROUPS));
             assert!(table.png(Path::new("mass_function.png")).unwrap().starts_with(b"\x89PNG"));
         }
     }

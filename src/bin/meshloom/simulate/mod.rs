@@ -17,7 +17,7 @@ use meshloom::comm::Op;
 use meshloom::fft::Speeds;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
-use meshloom::pm::{Config, LightCone, Noise, Reached, Simulation};
+use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -117,8 +117,7 @@ fn simulate(
         }
         if let Some(signal) = asked_to_stop(&stop, &context.comm)? {
             let state = simulation.phase_space(context)?;
-            let state = state.each_ref();
-            snapshots::write_checkpoint(&outputs, context, simulation, state, light_cone.as_ref(), reached)?;
+            snapshots::write_checkpoint(&outputs, context, simulation, &state, light_cone.as_ref(), reached)?;
             return Err(Ended::stopped(signal, simulation, reached));
         }
         Ok(())
@@ -162,14 +161,14 @@ fn finish(
         if kept {
             return Ok(());
         }
-        snapshots::write_checkpoint(outputs, context, simulation, state.each_ref(), light_cone, end)
+        snapshots::write_checkpoint(outputs, context, simulation, &state, light_cone, end)
     };
     let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
         let check = |context: &Context, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
             Some(signal) => Err(Ended::stopped(signal, simulation, end)),
             None => Ok(()),
         };
-        write_results(context, outputs, simulation, (state.each_ref(), light_cone), check, (phases, resumed))
+        write_results(context, outputs, simulation, light_cone, check, (phases, resumed))
     };
     let report = snapshots::keeping(&mut (&mut *context, simulation), others, keep, write)?;
     if context.comm.rank() == 0 {
@@ -178,28 +177,28 @@ fn finish(
     Ok(report)
 }
 
-/// Writes the files that a run with this `state` ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
+/// Writes the files that a run ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
 /// content of `run.json`. All ranks call it.
 fn write_results(
     context: &mut Context,
     outputs: &Outputs,
     simulation: &mut Simulation,
-    ([displacement, momentum], light_cone): ([&[Vec<f32>; 3]; 2], Option<&LightCone>),
+    light_cone: Option<&LightCone>,
     check: impl Fn(&Context, &Simulation) -> Result<(), Ended>,
     (mut phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
     let (parameters, comm) = (outputs.parameters, context.comm.clone());
     check(context, simulation)?;
-    let positions = simulation.positions(displacement);
-    let mut files = fields_and_particles(context, outputs, simulation, [&positions, momentum])?;
+    let mut files = fields_and_particles(context, outputs, simulation)?;
     phases.done("output");
     let mut report = report(context, outputs, simulation)?;
     report["resumed_from_step"] = resumed.into();
-    // The particles of the run are on the host, and have no more steps.
+    let clouds = parameters.linking.map(|_| halos::clouds(context, simulation)).transpose()?;
+    // The particles of the run have no more steps, and are on the host for a checkpoint.
     simulation.release(context)?;
-    if let Some(linking) = parameters.linking {
+    if let Some((linking, clouds)) = parameters.linking.zip(clouds) {
         check(context, simulation)?;
-        let halos = Halos::find(context, simulation, [&positions, momentum], linking, &parameters.overdensities)?;
+        let halos = Halos::find(context, simulation, clouds, linking, &parameters.overdensities)?;
         phases.done("groups");
         files.extend(halos.seal(&comm, outputs, simulation, &parameters.out)?);
         report["halos"] = halos.report(&comm)?;
@@ -244,15 +243,12 @@ fn fields_and_particles(
     context: &mut Context,
     outputs: &Outputs,
     simulation: &mut Simulation,
-    [positions, momentum]: [&[Vec<f32>; 3]; 2],
 ) -> Result<Vec<Sealed>, Error> {
-    let velocities = outputs.velocities(momentum, simulation.scale_factor());
     let mut files = vec![
-        simulation.seal_points(&outputs.path("positions.npy"), positions)?,
-        simulation.seal_points(&outputs.path("velocities.npy"), velocities.as_ref().unwrap_or(momentum))?,
+        simulation.seal_particles(context, &outputs.path("positions.npy"), Quantity::Position)?,
+        simulation.seal_particles(context, &outputs.path("velocities.npy"), outputs.velocities())?,
     ];
-    drop(velocities);
-    files.extend(outputs.hdf5(simulation, &outputs.parameters.out, positions, momentum)?);
+    files.extend(outputs.hdf5(context, simulation, &outputs.parameters.out)?);
     if outputs.parameters.save_density {
         let (own, density) = simulation.density(context)?;
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);

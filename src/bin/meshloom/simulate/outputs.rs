@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::{Halofit, peculiar_velocity};
+use meshloom::cosmology::Halofit;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
-use meshloom::pm::{Config, Simulation, SimulationError, fingerprint};
+use meshloom::pm::{Config, Quantity, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::Value;
 
@@ -137,10 +137,9 @@ impl<'a> Outputs<'a> {
     #[cfg(feature = "hdf5")]
     pub fn hdf5(
         &self,
-        simulation: &Simulation,
+        context: &mut Context,
+        simulation: &mut Simulation,
         directory: &Path,
-        positions: &[Vec<f32>; 3],
-        momentum: &[Vec<f32>; 3],
     ) -> Result<Option<Sealed>, Error> {
         use meshloom::io::hdf5::Files;
 
@@ -149,25 +148,21 @@ impl<'a> Outputs<'a> {
             Some(Hdf5::One) => Files::One,
             Some(Hdf5::PerRank) => Files::PerRank,
         };
-        Ok(Some(simulation.seal_snapshot(&directory.join("snapshot.hdf5"), files, positions, momentum)?))
+        Ok(Some(simulation.seal_snapshot(context, &directory.join("snapshot.hdf5"), files)?))
     }
 
     /// Without the feature there is no `--hdf5`.
     #[cfg(not(feature = "hdf5"))]
-    pub fn hdf5(
-        &self,
-        _: &Simulation,
-        _: &Path,
-        _: &[Vec<f32>; 3],
-        _: &[Vec<f32>; 3],
-    ) -> Result<Option<Sealed>, Error> {
+    pub fn hdf5(&self, _: &mut Context, _: &mut Simulation, _: &Path) -> Result<Option<Sealed>, Error> {
         Ok(None)
     }
 
-    /// Peculiar velocities for `velocities.npy`, where the run writes those and not its `momentum`.
-    pub fn velocities(&self, momentum: &[Vec<f32>; 3], a: f64) -> Option<[Vec<f32>; 3]> {
-        let peculiar = |values: &Vec<f32>| values.iter().map(|&p| peculiar_velocity(p.into(), a) as f32).collect();
-        (self.parameters.velocities == Velocities::Peculiar).then(|| momentum.each_ref().map(peculiar))
+    /// What `velocities.npy` holds.
+    pub fn velocities(&self) -> Quantity {
+        match self.parameters.velocities {
+            Velocities::Peculiar => Quantity::Velocity,
+            Velocities::Canonical => Quantity::Momentum,
+        }
     }
 
     /// Draws the density, of whose projection along the last axis `columns` are this rank's. All ranks call it.

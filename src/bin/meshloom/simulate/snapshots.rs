@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+<<<<<<< HEAD
 use meshloom::io::{NpyFile, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
@@ -13,12 +14,20 @@ use super::outputs::{DISPLACEMENTS, Outputs};
 use super::parameters::Velocities;
 use crate::described::difference;
 use crate::resumable::DESCRIPTION;
+=======
+use meshloom::io::{IoError, NpyFile, OutputDir, Sealed, printable_path};
+use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError, fingerprint};
+use meshloom::{Context, Error};
+use serde_json::{Value, json};
 
-/// Displacements and momenta by axis.
-pub type State = [[Vec<f32>; 3]; 2];
+use super::halos::{self, Halos};
+use super::outputs::{CHECKPOINT, Outputs};
+use super::parameters::{RunParameters, Velocities};
+use crate::described::{self, difference};
+>>>>>>> lib
 
-/// A [`State`] of somebody else's.
-type StateOf<'a> = [&'a [Vec<f32>; 3]; 2];
+/// Displacements and momenta of a rank's particles, as rows.
+pub type State = [Vec<f32>; 2];
 
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
@@ -43,14 +52,13 @@ fn fingerprints(
     context: &Context,
     outputs: &Outputs,
     config: &Config,
-    state: StateOf<'_>,
+    state: &State,
     crossed: Option<&ConeParticles>,
 ) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
-        let columns = values.each_ref().map(Vec::as_slice);
         let rows = config.rows(context.comm.size(), context.comm.rank())?;
-        marks.push(fingerprint(&context.comm, rows, config.particles, &columns)?);
+        marks.push(fingerprint(&context.comm, rows.map(|row| 3 * row), 3 * config.particles, &[values])?);
     }
     marks.extend(crossed.map(|crossed| crossed.fingerprint(&context.comm)).transpose()?);
     let files = state_files(outputs).into_iter().chain([CROSSED]);
@@ -82,15 +90,12 @@ pub fn write(
     }
     let state = simulation.phase_space(context)?;
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
-    let [displacement, momentum] = &state;
-    let positions = simulation.positions(displacement);
-    let velocities = outputs.velocities(momentum, reached.a);
     let mut halos = None;
     if let Some(linking) = outputs.parameters.linking {
+        let clouds = halos::clouds(context, simulation)?;
         // Groups need the memory of the particles, which are here.
         simulation.release(context)?;
-        let overdensities = &outputs.parameters.overdensities;
-        halos = Some(Halos::find(context, simulation, [&positions, momentum], linking, overdensities)?);
+        halos = Some(Halos::find(context, simulation, clouds, linking, &outputs.parameters.overdensities)?);
         simulation.upload(context, &state)?;
     }
     let comm = context.comm.clone();
@@ -100,12 +105,17 @@ pub fn write(
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = outputs.states.make(&comm, &directory)?;
         let spectrum = outputs.spectrum(context, simulation, &directory)?;
-        place.write(context, simulation, state.each_ref(), |files| {
-            files.push(simulation.seal_points(&directory.join("positions.npy"), &positions)?);
-            if let Some(velocities) = &velocities {
-                files.push(simulation.seal_points(&directory.join("velocities.npy"), velocities)?);
+        place.write(context, simulation, &state, |context, simulation, files| {
+            files.push(simulation.seal_particles(context, &directory.join("positions.npy"), Quantity::Position)?);
+            // Momenta are part of the state.
+            if outputs.velocities() == Quantity::Velocity {
+                files.push(simulation.seal_particles(
+                    context,
+                    &directory.join("velocities.npy"),
+                    Quantity::Velocity,
+                )?);
             }
-            files.extend(outputs.hdf5(simulation, &directory, &positions, momentum)?);
+            files.extend(outputs.hdf5(context, simulation, &directory)?);
             files.extend(spectrum);
             if let Some(halos) = &halos {
                 files.extend(halos.seal(&comm, outputs, simulation, &directory)?);
@@ -121,16 +131,21 @@ pub fn write(
 pub fn write_checkpoint(
     outputs: &Outputs,
     context: &mut Context,
-    simulation: &Simulation,
-    state: StateOf<'_>,
+    simulation: &mut Simulation,
+    state: &State,
     light_cone: Option<&LightCone>,
     reached: Reached,
 ) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let directory = outputs.states.checkpoint();
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
+<<<<<<< HEAD
     let made = outputs.states.make(&context.comm, &directory)?;
     place.write(context, simulation, state, |_| Ok(()))?;
+=======
+    let made = place.create(context)?;
+    place.write(context, simulation, state, |_, _, _| Ok(()))?;
+>>>>>>> lib
     drop(made);
     Ok(())
 }
@@ -166,10 +181,10 @@ impl StatePlace<'_> {
     /// Writes the state with its description, and the files that `more` adds. All ranks call it.
     fn write(
         &self,
-        context: &Context,
-        simulation: &Simulation,
-        state: StateOf<'_>,
-        more: impl FnOnce(&mut Vec<Sealed>) -> Result<(), Error>,
+        context: &mut Context,
+        simulation: &mut Simulation,
+        state: &State,
+        more: impl FnOnce(&mut Context, &mut Simulation, &mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StatePlace { outputs, directory, reached, halos, crossed } = self;
         let mut whole = describe(outputs, reached.a, reached.step);
@@ -178,10 +193,10 @@ impl StatePlace<'_> {
         // Positions in f32 lose digits of the displacements, which a resumed run needs.
         let mut files = Vec::new();
         for (name, values) in state_files(outputs).iter().zip(state) {
-            files.push(simulation.seal_points(&directory.join(name), values)?);
+            files.push(simulation.seal_rows(&directory.join(name), values)?);
         }
         files.extend(crossed.map(|crossed| crossed.seal(&context.comm, &directory.join(CROSSED))).transpose()?);
-        more(&mut files)?;
+        more(context, simulation, &mut files)?;
         outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)
     }
 }
@@ -228,9 +243,15 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
             "{DESCRIPTION} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
         )));
     }
+<<<<<<< HEAD
     let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
         let file = NpyFile::open(found.directory.join(name))?;
         Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
+=======
+    let read = |name: &str| -> Result<Vec<f32>, Error> {
+        let file = NpyFile::open(directory.join(name))?;
+        Ok(Simulation::read_rows(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
+>>>>>>> lib
     };
     let read = |name: &str| read(name).map_err(|error| found.damaged(error));
     let [displacements, momenta] = state_files(outputs);
@@ -241,7 +262,7 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
         ),
         None => None,
     };
-    let have = fingerprints(context, outputs, config, state.each_ref(), crossed.as_ref())?;
+    let have = fingerprints(context, outputs, config, &state, crossed.as_ref())?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(found.bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));

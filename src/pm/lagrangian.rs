@@ -1,0 +1,183 @@
+//! All ranks' particles in Lagrangian order: lines of sites dealt evenly to ranks, whatever the process grid of the run. Points of a
+//! [`Cloud`] are numbered in this order, so that groups of them do not depend on the grid.
+
+use crate::Context;
+use crate::gpu::primitives::{Count, Permute};
+use crate::gpu::{Array, MemoryKind};
+use crate::grid::{Grid, Transfer, Transfers, owner, split};
+use crate::points::{Cloud, Domain};
+
+use super::rows::{Piece, Rows};
+use super::{Quantity, Simulation, SimulationError};
+
+/// Whether each rank of `grid` has its share already: all in whole planes, of which each rank has as many.
+fn is_in_order(n: u64, grid: Grid) -> bool {
+    let [along, across] = grid.parts();
+    across == 1 && n.is_multiple_of(along as u64)
+}
+
+/// How lines of sites go from the ranks of a process grid to the ranks in whose share of all lines they are. Pure.
+#[derive(Debug, PartialEq)]
+struct LinePlan {
+    /// In lines.
+    transfers: Transfers,
+    /// For each line of the rank's share the place at which it arrives; none where lines arrive in their order.
+    arrivals: Option<Vec<u32>>,
+    /// Lines of the rank's share.
+    share: u64,
+}
+
+impl LinePlan {
+    /// Of `rank`, for a lattice of `n` sites along each axis.
+    fn new(n: u64, grid: Grid, rank: usize) -> Self {
+        let (ranks, [along, across]) = (grid.ranks() as u64, grid.parts().map(|parts| parts as u64));
+        let to = (0..ranks).map(|to| split(n * n, ranks, to));
+        let [planes, lines, _] = grid.part([n; 3], rank);
+        // Lines ascend on each rank, and so do the ranks in whose share they are.
+        let mut send = Vec::new();
+        let mut sent = 0;
+        for (peer, share) in to.enumerate() {
+            let of_plane = |i: u64| {
+                let [low, high] = [lines.start, lines.end].map(|j| (i * n + j).clamp(share.start, share.end));
+                high - low
+            };
+            let first = planes.start.max(share.start / n);
+            let len = (first..planes.end.min(share.end.div_ceil(n))).map(of_plane).sum();
+            send.push(Transfer { peer, start: sent, len });
+            sent += len;
+        }
+        let share = split(n * n, ranks, rank as u64);
+        let from = |line: u64| (owner(n, along, line / n) * across + owner(n, across, line % n)) as usize;
+        let mut counts = vec![0u64; ranks as usize];
+        share.clone().for_each(|line| counts[from(line)] += 1);
+        let mut next = 0;
+        let receive = counts.iter().enumerate().map(|(peer, &len)| {
+            next += len;
+            Transfer { peer, start: next - len, len }
+        });
+        let receive: Vec<Transfer> = receive.collect();
+        let mut places: Vec<u64> = receive.iter().map(|part| part.start).collect();
+        let arrivals = share.clone().map(|line| {
+            let place = &mut places[from(line)];
+            *place += 1;
+            (*place - 1) as u32
+        });
+        let arrivals: Vec<u32> = arrivals.collect();
+        let in_order = arrivals.iter().enumerate().all(|(at, &place)| at as u32 == place);
+        let filled = |parts: Vec<Transfer>| parts.into_iter().filter(|part| part.len > 0).collect();
+        let transfers = Transfers { send: filled(send), receive: filled(receive) };
+        LinePlan { transfers, arrivals: (!in_order).then_some(arrivals), share: share.end - share.start }
+    }
+
+    /// The transfers in elements, `per` a line.
+    fn elements(&self, per: u64) -> Transfers {
+        let scaled = |parts: &[Transfer]| {
+            parts
+                .iter()
+                .map(|&Transfer { peer, start, len }| Transfer { peer, start: per * start, len: per * len })
+                .collect()
+        };
+        Transfers { send: scaled(&self.transfers.send), receive: scaled(&self.transfers.receive) }
+    }
+}
+
+impl Simulation {
+    /// Rows of three numbers of the particles of this rank's share, in Lagrangian order, on the device: rank 0 has those of the first lines of sites, rank 1
+    /// of the next, as [`split`] deals out all of them. All ranks call it. Waits for other ranks where particles move, else not.
+    ///
+    /// On a device are for a time 12 bytes for each particle, 36 where particles move between ranks.
+    ///
+    /// # Errors
+    /// Those of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for more than 2^32 / 3 particles of a rank.
+    pub fn in_order(&mut self, context: &mut Context, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
+        self.settle(context)?;
+        let (n, count) = (self.config.particles, self.lattice.len());
+        let in_order = is_in_order(n, self.grid());
+        let kind = if in_order { MemoryKind::Device } else { MemoryKind::Outgoing };
+        let rows = context.gpu.array_in::<f32>("pm::rows", 3 * count, kind)?;
+        if count > 0 {
+            Rows::new(context, self, quantity)?.record(context, self, Piece { first: 0, count }, &rows)?;
+        }
+        if in_order {
+            return Ok(rows);
+        }
+        let plan = LinePlan::new(n, self.grid(), context.comm.rank());
+        let incoming = context.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
+        context.exchange.run(&mut context.recorder, &plan.elements(3 * n), &rows, &incoming)?;
+        let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
+        drop(rows);
+        let index = context.gpu.array("pm::arrivals", plan.share)?;
+        context.recorder.upload(&index, 0, arrivals)?;
+        let ordered = context.gpu.array("pm::in_order", 3 * n * plan.share)?;
+        Permute::new().gather(&mut context.recorder, &incoming, &index, &ordered, 3 * n, Count::All)?;
+        Ok(ordered)
+    }
+
+    /// The particles as points of the periodic box, in Lagrangian order: see [`in_order`](Self::in_order). All ranks call it. Waits for the device.
+    ///
+    /// ```
+    /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
+    /// use meshloom::{Context, Error, comm::Communicator, gpu::Options};
+    ///
+    /// let mut context = Context::open(Communicator::solo(), &Options::from_env()?)?;
+    /// let config = Config { particles: 8, mesh: 8, box_size: 32.0, steps: 2, ..Config::default() };
+    /// let mut simulation = Simulation::new(&mut context, config, Noise::Seed)?;
+    /// simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+    ///
+    /// let mut cloud = simulation.cloud(&mut context)?;
+    /// cloud.set("velocity", simulation.in_order(&mut context, Quantity::Velocity)?, 3)?;
+    /// assert_eq!(cloud.len(), 512);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a position.
+    pub fn cloud(&mut self, context: &mut Context) -> Result<Cloud, SimulationError> {
+        let positions = self.in_order(context, Quantity::Position)?;
+        let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);
+        let made = Cloud::new(&mut context.recorder, &domain, positions);
+        Ok(Cloud::agreed(&context.comm, rows, made)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of every grid come into the order of one rank, each once.
+    #[test]
+    fn lines_come_into_lagrangian_order() {
+        let n = 6;
+        for parts in [[1, 1], [2, 1], [3, 1], [4, 1], [1, 2], [2, 2], [1, 3], [3, 2], [7, 1], [2, 4]] {
+            let ranks = parts[0] * parts[1];
+            let grid = Grid::new(parts, ranks).unwrap();
+            let own = |rank: usize| -> Vec<u64> {
+                let [planes, lines, _] = grid.part([n; 3], rank);
+                planes.flat_map(|i| lines.clone().map(move |j| i * n + j)).collect()
+            };
+            let plans: Vec<LinePlan> = (0..ranks).map(|rank| LinePlan::new(n, grid, rank)).collect();
+            let range = |part: &Transfer| part.start as usize..(part.start + part.len) as usize;
+            let (mut all, mut there) = (Vec::new(), true);
+            for (me, plan) in plans.iter().enumerate() {
+                let mut arrived = Vec::new();
+                for part in &plan.transfers.receive {
+                    assert_eq!(part.start, arrived.len() as u64);
+                    let sent = plans[part.peer].transfers.send.iter().find(|sent| sent.peer == me).unwrap();
+                    assert_eq!(sent.len, part.len, "{parts:?}");
+                    arrived.extend_from_slice(&own(part.peer)[range(sent)]);
+                }
+                assert_eq!(arrived.len() as u64, plan.share);
+                let ordered: Vec<u64> = match &plan.arrivals {
+                    Some(arrivals) => arrivals.iter().map(|&at| arrived[at as usize]).collect(),
+                    None => arrived,
+                };
+                there &= ordered == own(me);
+                all.extend(ordered);
+            }
+            assert_eq!(is_in_order(n, grid), there, "{parts:?}");
+            assert!(all.into_iter().eq(0..n * n), "{parts:?}");
+            let sent: u64 = plans.iter().flat_map(|plan| &plan.transfers.send).map(|part| part.len).sum();
+            assert_eq!(sent, n * n, "{parts:?}");
+        }
+    }
+}

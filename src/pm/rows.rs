@@ -1,0 +1,239 @@
+//! Particles as rows of three numbers, as files and clouds have them. The device makes them of the run's columns, and takes them back.
+
+use crate::Context;
+use crate::cosmology::peculiar_velocity;
+use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
+
+use super::{Simulation, SimulationError};
+
+/// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
+const PIECE: u64 = 1 << 20;
+
+/// What rows of three numbers say of particles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// The way from their sites, in Mpc/h.
+    Displacement,
+    /// Canonical momentum `a^2 dx/dt` in H0 Mpc/h.
+    Momentum,
+    /// Position in the periodic box `[0, L)`, in Mpc/h: the sum of site and displacement, rounded once but for one in some millions.
+    Position,
+    /// Peculiar velocity in km/s, rounded likewise.
+    Velocity,
+}
+
+crate::gpu::kernel_params! {
+    struct RowParams {
+        /// The first particle.
+        first: u32,
+        count: u32,
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct VelocityParams {
+        first: u32,
+        count: u32,
+        factor: [f32; 2],
+        /// 0, which the kernel's compiler does not know.
+        nothing: u32,
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct PositionParams {
+        /// The first of this rank's sites along each axis.
+        corner: [u32; 4],
+        first: u32,
+        count: u32,
+        /// Lines of a plane of this rank's sites, and sites of a line.
+        width: u32,
+        depth: u32,
+        side: [f32; 2],
+        /// 0, which the kernel's compiler does not know.
+        nothing: u32,
+    }
+}
+
+/// The kernels: rows of columns, columns of rows, velocities, positions.
+pub(super) fn kernels() -> [KernelSource; 4] {
+    [
+        KernelSource::new("pm::rows", include_str!("../../shaders/pm/rows.wgsl")).params::<RowParams>(),
+        KernelSource::new("pm::columns", include_str!("../../shaders/pm/columns.wgsl")).params::<RowParams>(),
+        KernelSource::new("pm::velocities", include_str!("../../shaders/pm/velocities.wgsl"))
+            .params::<VelocityParams>()
+            .module("gpu::two_floats", TWO_FLOATS),
+        KernelSource::new("pm::positions", include_str!("../../shaders/pm/positions.wgsl"))
+            .params::<PositionParams>()
+            .module("gpu::two_floats", TWO_FLOATS),
+    ]
+}
+
+/// A number as the sum of two floats, right to some 48 bits.
+fn two_floats(value: f64) -> [f32; 2] {
+    let high = value as f32;
+    [high, (value - f64::from(high)) as f32]
+}
+
+/// Some of a rank's particles: those from `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub first: u64,
+    pub count: u64,
+}
+
+/// Particles of a piece of a rank's `count`: whole lines of `n`, at least one.
+fn most(count: u64, n: u64) -> u64 {
+    (PIECE / n * n).max(n).min(count)
+}
+
+/// The pieces of a rank's `count` particles that are on the way between host and device at a time.
+fn pieces(count: u64, n: u64) -> impl Iterator<Item = Piece> {
+    let most = most(count, n);
+    (0..count).step_by(most.max(1) as usize).map(move |first| Piece { first, count: most.min(count - first) })
+}
+
+/// Makes rows of a run's particles; local to a rank.
+pub(super) struct Rows {
+    quantity: Quantity,
+    kernel: Kernel,
+    /// Coordinates of the sites of an axis, where positions are wanted.
+    sites: Array<[f32; 2]>,
+    /// What momenta are multiplied by for velocities.
+    factor: f64,
+}
+
+impl Rows {
+    /// Uploads two numbers for each site of an axis, where positions are wanted.
+    pub fn new(context: &mut Context, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
+        let [rows, _, velocities, positions] = kernels();
+        let kernel = match quantity {
+            Quantity::Displacement | Quantity::Momentum => rows,
+            Quantity::Velocity => velocities,
+            Quantity::Position => positions,
+        };
+        let (n, side) = (simulation.config.particles, simulation.config.box_size);
+        let wanted = if quantity == Quantity::Position { n } else { 0 };
+        let sites: Vec<[f32; 2]> = (0..wanted).map(|site| two_floats(site as f64 * (side / n as f64))).collect();
+        let array = context.gpu.array("pm::sites", wanted)?;
+        context.recorder.upload(&array, 0, &sites)?;
+        let factor = peculiar_velocity(1.0, simulation.scale_factor);
+        Ok(Rows { quantity, kernel: Kernel::trusted(kernel), sites: array, factor })
+    }
+
+    /// The same with velocities in units of `unit` km/s.
+    pub fn in_units_of(self, unit: f64) -> Self {
+        Rows { factor: self.factor / unit, ..self }
+    }
+
+    /// Records the rows of some particles to the beginning of `rows`.
+    pub fn record(
+        &self,
+        context: &mut Context,
+        simulation: &Simulation,
+        Piece { first, count }: Piece,
+        rows: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        let Simulation { displacement, momentum, lattice, config, .. } = simulation;
+        let columns = match self.quantity {
+            Quantity::Displacement | Quantity::Position => displacement,
+            Quantity::Momentum | Quantity::Velocity => momentum,
+        };
+        let [x, y, z] = columns.each_ref().map(Array::raw);
+        let (first, count) = (first as u32, count as u32);
+        match self.quantity {
+            Quantity::Displacement | Quantity::Momentum => {
+                self.each(context, &[x, y, z, rows.raw()], &RowParams { first, count }, count)
+            }
+            Quantity::Velocity => {
+                let params = VelocityParams { first, count, factor: two_floats(self.factor), nothing: 0 };
+                self.each(context, &[x, y, z, rows.raw()], &params, count)
+            }
+            Quantity::Position => {
+                let [i, j, k] = &lattice.own;
+                let params = PositionParams {
+                    corner: [i.start as u32, j.start as u32, k.start as u32, 0],
+                    first,
+                    count,
+                    width: (j.end - j.start) as u32,
+                    depth: (k.end - k.start) as u32,
+                    side: two_floats(config.box_size),
+                    nothing: 0,
+                };
+                self.each(context, &[x, y, z, self.sites.raw(), rows.raw()], &params, count)
+            }
+        }
+    }
+
+    fn each<P: KernelParams>(
+        &self,
+        context: &mut Context,
+        arrays: &[&crate::gpu::RawArray],
+        params: &P,
+        count: u32,
+    ) -> Result<(), DeviceError> {
+        context.recorder.each(&self.kernel, arrays, params, u64::from(count))
+    }
+}
+
+impl Simulation {
+    /// Hands rows of this rank's particles to `take`, of each kind those of a piece at a time, in the order of its sites. Waits for the device. Local to this
+    /// rank.
+    pub(super) fn each_piece<const N: usize>(
+        &mut self,
+        context: &mut Context,
+        kinds: [&Rows; N],
+        mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
+    ) -> Result<(), SimulationError> {
+        self.settle(context)?;
+        let (count, n) = (self.lattice.len(), self.config.particles);
+        let mut values = [(); N].map(|()| vec![0.0; 3 * most(count, n) as usize]);
+        let array = context.gpu.array("pm::rows", 3 * most(count, n))?;
+        for piece in pieces(count, n) {
+            let own = 3 * piece.count as usize;
+            for (rows, values) in kinds.iter().zip(&mut values) {
+                rows.record(context, self, piece, &array)?;
+                context.recorder.download_into(&array, 0, &mut values[..own])?;
+            }
+            take(piece, values.each_ref().map(|values| &values[..own]))?;
+        }
+        Ok(())
+    }
+
+    /// Rows of this rank's particles, three numbers each, in the order of its sites: line by line as [`rows`](Self::rows) lists them. Waits for the
+    /// device. Local to this rank.
+    ///
+    /// It does not look for values that are not finite and places where no particle can be painted: [`phase_space`](Self::phase_space) does.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn particles(&mut self, context: &mut Context, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+        let mut all = Vec::with_capacity(3 * self.lattice.len() as usize);
+        let rows = Rows::new(context, self, quantity)?;
+        self.each_piece(context, [&rows], |_, [values]| {
+            all.extend_from_slice(values);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Takes rows of this rank's particles back into columns.
+    pub(super) fn set_columns(
+        &self,
+        context: &mut Context,
+        columns: &[Array<f32>; 3],
+        values: &[f32],
+    ) -> Result<(), DeviceError> {
+        let [_, kernel, ..] = kernels().map(Kernel::trusted);
+        let [x, y, z] = columns.each_ref().map(Array::raw);
+        let (count, n) = (self.lattice.len(), self.config.particles);
+        let array = context.gpu.array("pm::rows", 3 * most(count, n))?;
+        for Piece { first, count } in pieces(count, n) {
+            let from = 3 * first as usize;
+            context.recorder.upload(&array, 0, &values[from..from + 3 * count as usize])?;
+            let params = RowParams { first: first as u32, count: count as u32 };
+            context.recorder.each(&kernel, &[array.raw(), x, y, z], &params, count)?;
+        }
+        Ok(())
+    }
+}
