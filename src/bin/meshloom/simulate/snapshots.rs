@@ -3,28 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-<<<<<<< HEAD
 use meshloom::io::{NpyFile, Sealed, printable_path};
-use meshloom::pm::{ConeParticles, Config, LightCone, Reached, Simulation, SimulationError, fingerprint};
-use meshloom::{Context, Error};
-use serde_json::{Value, json};
-
-use super::halos::Halos;
-use super::outputs::{DISPLACEMENTS, Outputs};
-use super::parameters::Velocities;
-use crate::described::difference;
-use crate::resumable::DESCRIPTION;
-=======
-use meshloom::io::{IoError, NpyFile, OutputDir, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError, fingerprint};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
 use super::halos::{self, Halos};
-use super::outputs::{CHECKPOINT, Outputs};
-use super::parameters::{RunParameters, Velocities};
-use crate::described::{self, difference};
->>>>>>> lib
+use super::outputs::{DISPLACEMENTS, Outputs};
+use super::parameters::Velocities;
+use crate::described::difference;
+use crate::resumable::DESCRIPTION;
 
 /// Displacements and momenta of a rank's particles, as rows.
 pub type State = [Vec<f32>; 2];
@@ -139,13 +127,8 @@ pub fn write_checkpoint(
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let directory = outputs.states.checkpoint();
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
-<<<<<<< HEAD
     let made = outputs.states.make(&context.comm, &directory)?;
-    place.write(context, simulation, state, |_| Ok(()))?;
-=======
-    let made = place.create(context)?;
     place.write(context, simulation, state, |_, _, _| Ok(()))?;
->>>>>>> lib
     drop(made);
     Ok(())
 }
@@ -243,15 +226,9 @@ pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Resu
             "{DESCRIPTION} says {name} = {theirs}, but a snapshot in this place has {ours}; remove the snapshot"
         )));
     }
-<<<<<<< HEAD
-    let read = |name: &str| -> Result<[Vec<f32>; 3], Error> {
-        let file = NpyFile::open(found.directory.join(name))?;
-        Ok(Simulation::read_points(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
-=======
     let read = |name: &str| -> Result<Vec<f32>, Error> {
-        let file = NpyFile::open(directory.join(name))?;
+        let file = NpyFile::open(found.directory.join(name))?;
         Ok(Simulation::read_rows(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
->>>>>>> lib
     };
     let read = |name: &str| read(name).map_err(|error| found.damaged(error));
     let [displacements, momenta] = state_files(outputs);
