@@ -4,7 +4,6 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::calls::Handle;
-use super::family::Family;
 use super::status::{LastCalls, Mismatches};
 use crate::comm::mismatch::Mismatch;
 
@@ -17,16 +16,10 @@ pub(super) struct Comm {
     /// Its ranks, counted in the first communicator of its family.
     pub members: Arc<[usize]>,
     pub last_calls: Arc<LastCalls>,
-    mismatches: Arc<Mismatches>,
+    pub mismatches: Arc<Mismatches>,
 }
 
 impl Comm {
-    /// The communicator of this number in a family, whose last call is known there already.
-    pub fn new(family: &Family, handle: Handle, context: u64, members: Arc<[usize]>) -> Comm {
-        let (last_calls, mismatches) = (family.last_calls().clone(), family.mismatches().clone());
-        Comm { handle: ManuallyDrop::new(handle), context, members, last_calls, mismatches }
-    }
-
     /// The first mismatch that was found in it, here or by a rank that has told this one.
     pub fn mismatch(&self) -> Option<Mismatch> {
         self.mismatches.get(self.context)

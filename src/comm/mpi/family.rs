@@ -1,5 +1,6 @@
 //! What a communicator and all that are split from it share.
 
+use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use ::mpi::ffi;
 
 use super::buffer::Buffer;
-use super::calls::{CALLS, Request, is_alive};
+use super::calls::{CALLS, Handle, Request, is_alive};
 use super::comm::Comm;
 use super::reduction::Reduction;
 use super::status::{LastCalls, Mismatches, Status, StatusProtocol, Stream};
@@ -173,8 +174,14 @@ impl Family {
         self.protocol.drop_query(query);
     }
 
+    /// The communicator of this number in it, whose last call it knows already.
+    pub(super) fn comm(&self, handle: Handle, context: u64, members: Arc<[usize]>) -> Comm {
+        let (last_calls, mismatches) = (self.last_calls().clone(), self.mismatches().clone());
+        Comm { handle: ManuallyDrop::new(handle), context, members, last_calls, mismatches }
+    }
+
     /// What was found in its communicators, here or by ranks that have told this one.
-    pub(super) fn mismatches(&self) -> &Arc<Mismatches> {
+    fn mismatches(&self) -> &Arc<Mismatches> {
         &self.protocol.mismatches
     }
 

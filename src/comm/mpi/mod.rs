@@ -93,7 +93,7 @@ impl Mpi {
             unsafe { (create::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
         let family = Arc::new(Family::new(serialized, ends, StatusProtocol::new(notes, rank, size)?));
         family.last_calls().insert(0);
-        let comm = Comm::new(&family, data, 0, (0..size).collect());
+        let comm = family.comm(data, 0, (0..size).collect());
         Ok(Mpi { comm: Arc::new(comm), rank, family })
     }
 
@@ -216,7 +216,7 @@ impl Transport for Mpi {
             }
         };
         let members = group.members.iter().map(|&member| self.comm.members[member]).collect();
-        let comm = Comm::new(&self.family, handle, group.context, members);
+        let comm = self.family.comm(handle, group.context, members);
         Ok(Some(Box::new(Mpi { comm: Arc::new(comm), rank: group.rank, family: self.family.clone() })))
     }
 
