@@ -478,7 +478,7 @@ fn bad_files_exit_1() {
             "beyond kernels",
             format!("{one} --inverse --real --last-size 4294967296 --ranks 1"),
             1,
-            &["(3, 1)", "more than the 2^32"],
+            &["(3, 1)", "2^32 - 2^17"],
         ),
         Row {
             env: &[("MESHLOOM_FLOOR", "1")],

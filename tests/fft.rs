@@ -634,7 +634,7 @@ fn parameters_and_bindings_of_callbacks_are_looked_at() {
     for (callback, about) in [
         (Callback::new(text).params(&shifted), "`user_by: vec4<f32>` is at byte 4 in Rust and at byte 16 in WGSL"),
         (Callback::new(text).write("user_data", &data), "`user_data` is given for writing"),
-        (Callback::new("fn on_load(value: Real, at: vec4<u32>) -> Real { return value; }"), "no `fn on_store(`"),
+        (Callback::new("fn on_load(value: Real, at: vec4<u32>) -> Real { return value; }"), "no `fn on_store`"),
     ] {
         let Err(FftError::Device(DeviceError::Misuse { why, .. })) = with(callback) else { panic!("{about}") };
         assert!(why.contains(about), "{why}");

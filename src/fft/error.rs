@@ -2,7 +2,7 @@
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
-use crate::gpu::{DeviceError, LONGEST};
+use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 
 /// An error of a transform: which length, why, and what would do.
@@ -31,7 +31,7 @@ pub enum FftError {
     },
     /// An axis of more points than kernels index.
     #[error(
-        "axis {axis} has {points} points, and a line of a transform {LONGEST} at most; use a shorter axis, or leave it out of the transform"
+        "axis {axis} has {points} points, and a line of a transform 2^32 - 2^17 at most; use a shorter axis, or leave it out of the transform"
     )]
     Line {
         /// The axis.
