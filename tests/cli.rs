@@ -186,7 +186,8 @@ fn wrong_words_and_values_exit_2() {
         row("grid", "--grid 2x2", 2, &["2x2"]).mpi(),
         row("grid is none", "--grid 4", 2, &["4"]),
         row("huge grid", "--grid 9999999999999x9999999999999", 2, &["grid"]),
-        row("device", "--device nosuch", 2, &["no adapter matches `nosuch`; there are: 0: ", "name one of these"]).mpi(),
+        row("device", "--device nosuch", 2, &["no adapter matches `nosuch`; there are: 0: ", "name one of these"])
+            .mpi(),
     ]);
     let scratch = Scratch::new();
     Call::new(&["simulat", "--out", &scratch.word("out")]).run().is_error("subcommand", 2, &["simulat"]);

@@ -704,7 +704,7 @@ fn bad_asks_are_refused() {
         &KnnQuery::nearest(1),
         &Callback::new("alias State = u32; fn each() {} fn end() {}"),
     );
-    assert!(refused.is_err_and(|error| error.to_string().contains("fn begin(")), "what the callback lacks is named");
+    assert!(refused.is_err_and(|error| error.to_string().contains("`fn begin`")), "what the callback lacks is named");
     let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
         alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
         fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";
