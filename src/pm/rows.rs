@@ -122,6 +122,7 @@ impl Rows {
     }
 
     /// The same with velocities in units of `unit` km/s.
+    #[cfg(feature = "hdf5")]
     pub fn in_units_of(self, unit: f64) -> Self {
         Rows { factor: self.factor / unit, ..self }
     }
