@@ -482,6 +482,18 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
 }
 
 #[test]
+fn ranks_that_order_other_rows_are_told() {
+    let config = Config { grid: Some([1, 2]), ..small() };
+    let mixed = launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
+        let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+        let quantity = [Quantity::Position, Quantity::Velocity][context.comm.rank()];
+        Ok::<_, Error>(simulation.in_order(&mut context, quantity)?.len())
+    });
+    let told = mixed.unwrap_err().to_string();
+    assert!(told.contains("particles in order, Position") && told.contains("particles in order, Velocity"), "{told}");
+}
+
+#[test]
 fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     let options = Options::from_env().unwrap();
     for (scheme, lpt, window) in

@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod fingerprint;
 mod same_contents;
 mod same_directory;
 
@@ -29,6 +30,7 @@ use crate::hash::{START, fnv1a};
 use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
+pub use fingerprint::fingerprint;
 pub use same_contents::same_contents;
 pub use same_directory::same_directory;
 

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::hash::mix;
+
 /// The parts of an array that were written, as two sums, which ranks add up: lengths, and marks of ends less marks of beginnings. Where a part begins where another
 /// ends, their marks cancel, so that of parts that make the array only the marks of its own ends are left. Of others more is left: marks are pseudo-random numbers of 64 bits, which
 /// do not cancel by chance.
@@ -16,7 +18,7 @@ impl Coverage {
     /// Takes note of a part.
     pub fn add(&self, part: Range<u64>) {
         self.elements.fetch_add(part.end.wrapping_sub(part.start), Ordering::Relaxed);
-        self.ends.fetch_add(mark(part.end).wrapping_sub(mark(part.start)), Ordering::Relaxed);
+        self.ends.fetch_add(mix(part.end).wrapping_sub(mix(part.start)), Ordering::Relaxed);
     }
 
     /// The two sums.
@@ -27,15 +29,7 @@ impl Coverage {
 
 /// Whether parts with these sums, modulo 2^64, make an array of `len` elements.
 pub(super) fn is_whole(sums: [u64; 2], len: u64) -> bool {
-    sums == [len, mark(len).wrapping_sub(mark(0))]
-}
-
-/// A number of a place (splitmix64).
-fn mark(at: u64) -> u64 {
-    let mut z = at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    sums == [len, mix(len).wrapping_sub(mix(0))]
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::space::Space;
 use super::worker::Worker;
 use crate::comm::{Communicator, Op};
 use crate::grid::{Box3, extent};
-use crate::hash::{START, fnv1a};
+use crate::hash::{START, fnv1a, mix};
 
 /// What [`check_adjoint`] found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -206,12 +206,10 @@ fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
     })
 }
 
-/// A number between -1 and 1 (splitmix64).
+/// A number between -1 and 1: that of a place in the sequence that begins at `start`.
 fn uniform(start: u64, place: u64) -> f64 {
-    let mut z = start.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 * 2f64.powi(-52) - 1.0
+    let bits = mix(start.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    (bits >> 11) as f64 * 2f64.powi(-52) - 1.0
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! [`Cloud`] are numbered in this order, so that groups of them do not depend on the grid.
 
 use crate::Context;
+use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, MemoryKind};
 use crate::grid::{Grid, Transfer, Transfers, owner, split};
@@ -101,9 +102,11 @@ impl Simulation {
         if in_order {
             return Ok(rows);
         }
-        let plan = LinePlan::new(n, self.grid(), context.comm.rank());
+        let (plan, [along, across]) = (LinePlan::new(n, self.grid(), context.comm.rank()), self.grid().parts());
         let incoming = context.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
-        context.exchange.run(&mut context.recorder, &plan.elements(3 * n), &rows, &incoming)?;
+        let subject =
+            Subject::new(&format!("particles in order, {quantity:?}")).with(&[n, along as u64, across as u64]);
+        context.exchange.run_for(subject, &mut context.recorder, &plan.elements(3 * n), &rows, &incoming)?;
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);
         let index = context.gpu.array("pm::arrivals", plan.share)?;

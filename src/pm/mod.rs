@@ -54,7 +54,6 @@ pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use light_cone::{Cone, ConeForecast, ConeParticle, ConeParticles, LightCone, Opening};
 pub use operator::{Observable, SimulationOperator};
-pub use output::fingerprint;
 pub use rows::Quantity;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::images::image_of;
 use crate::comm::{Communicator, Op};
 use crate::grid::split;
-use crate::io::collective::seal_npy;
+use crate::io::collective::{fingerprint, seal_npy};
 use crate::io::{IoError, NpyFile, Sealed};
-use crate::pm::{SimulationError, fingerprint};
+use crate::pm::SimulationError;
 
 /// Words of a row.
 pub(super) const ROW: usize = 9;

@@ -9,9 +9,9 @@ use meshloom::grid::Box3;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, NoiseLevel, Spectrum,
 };
+use meshloom::io::collective::fingerprint;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
-use meshloom::pm::fingerprint;
 use serde_json::Value;
 
 use super::offset::Observed;

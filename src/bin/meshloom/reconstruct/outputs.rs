@@ -7,11 +7,10 @@ use meshloom::Error;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::grid::{Box3, extent};
 use meshloom::inference::{IterationReport, SampleGroups};
-use meshloom::io::collective::seal_npy;
+use meshloom::io::collective::{self, seal_npy};
 use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::mesh::Bin;
 use meshloom::operators::{Field, RegularGrid, Worker};
-use meshloom::pm;
 use serde_json::Value;
 
 use super::spectra::Agreement;
@@ -53,7 +52,7 @@ pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoE
 
 /// A number of the values of all ranks of `comm` and of their places, whichever rank has which. All ranks call it.
 pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -> Result<u64, CommError> {
-    pm::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
+    collective::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
 }
 
 /// This rank's numbers of the only leaf of a field. Waits for the device.

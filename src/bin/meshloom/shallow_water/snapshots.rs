@@ -5,8 +5,8 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use meshloom::bytemuck::cast_slice;
+use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, collective};
-use meshloom::pm::fingerprint;
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::Halofit;
+use meshloom::io::collective::fingerprint;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
-use meshloom::pm::{Config, Quantity, Simulation, SimulationError, fingerprint};
+use meshloom::pm::{Config, Quantity, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::Value;
 

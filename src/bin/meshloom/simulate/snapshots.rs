@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, printable_path};
-use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError, fingerprint};
+use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
