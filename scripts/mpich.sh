@@ -19,4 +19,4 @@ if [ ! -d "$target/debug" ]; then
         "$cargo" clean --quiet --target-dir "$target" -p mpi-sys -p mpi
     fi
 fi
-MPICC=mpicc.mpich MPIRUN=mpirun.mpich exec "$cargo" test --target-dir "$target" "$@"
+MPICC=mpicc.mpich MPIRUN=mpirun.mpich exec bash scripts/tests.sh --target-dir "$target" "$@"

@@ -17,7 +17,7 @@ environment() {
     if [ "$(cat "$home/$name/installed.txt" 2>/dev/null)" != "$*" ]; then
         rm -rf "${home:?}/$name"
         python3 -m venv "$home/$name" || return 1
-        "$home/$name/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$@" || return 1
+        "$home/$name/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --only-binary :all: "$@" || return 1
         echo "$*" >"$home/$name/installed.txt"
     fi
 }
@@ -31,7 +31,7 @@ build() {
 }
 
 install() {
-    "$home/test/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$1"/*.whl
+    "$home/test/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --force-reinstall "$1"/*.whl
 }
 
 case ${1:-test} in

@@ -284,15 +284,18 @@ fn a_full_disk_leaves_nothing_but_a_checkpoint() {
         return;
     }
     let _mounted = Mounted(place.clone());
-    // Positions and velocities take 384 KiB each, as those of the checkpoint that several ranks write first: the density does not fit beside them.
-    let words = ["--particles", "32", "--mesh", "64", "--steps", "1", "--save-density"];
+    // Positions and velocities take 384 KiB each, as those of the checkpoint that several ranks write first: the density does not fit beside them, nor does a snapshot.
+    let words = ["--particles", "32", "--mesh", "64", "--steps", "1"];
     let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
     ways.extend(has_mpi().then_some(Ranks::Mpi(2)));
-    for ranks in ways {
-        let outcome = Call::simulate(&place.join("out"), &words).on(ranks).run();
+    for (ranks, more) in
+        ways.iter().flat_map(|&ranks| [(ranks, &["--save-density"][..]), (ranks, &["--snapshots", "1"])])
+    {
+        let outcome = Call::simulate(&place.join("out"), &[&words[..], more].concat()).on(ranks).run();
         outcome.is_error("full disk", 1, &[".npy: the disk is full", "the file needs"]);
         let (out, checkpoint) = (place.join("out"), place.join("out/checkpoint"));
         assert!(files(&place).iter().all(|file| file.starts_with(&checkpoint)), "{ranks:?}: {:?}", files(&place));
+        assert!(checkpoint.join("snapshot.json").is_file(), "{ranks:?} {more:?}: {:?}", files(&place));
         fs::remove_dir_all(&out).ok();
     }
 }
@@ -1036,9 +1039,10 @@ fn a_directory_never_shows_files_of_two_runs() {
     let other_steps = Call::simulate(&out, &["--box", "12", "--resume"]).run();
     other_steps.is_error("other snapshots", 1, &["snapshot_0.5", "other --snapshots"]);
     // Halos are found anew by another length: a catalogue of the old one goes.
-    fs::write(out.join("halos.0.hdf5"), b"of length 0.3").unwrap();
+    let catalogues = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
+    catalogues.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
     Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();
-    assert!(!out.join("halos.0.hdf5").exists());
+    assert!(catalogues.iter().all(|name| !out.join(name).exists()));
     // Another run leaves nothing that would pass for its own, snapshots neither, but what is a user's.
     fs::create_dir(out.join("snapshot_mine")).unwrap();
     ["snapshot_mine/notes", "snapshot_0.5/notes"].iter().for_each(|name| fs::write(out.join(name), b"mine").unwrap());

@@ -326,6 +326,12 @@ fn a_demonstration_makes_its_own_data() {
     let wrong = |more: &[&str]| Call::new(&words).words(more);
     scratch.all_fail([
         (wrong(&["--noise", "1"]), 2, "counts bring their noise"),
+        (wrong(&["--likelihood", "gaussian"]), 2, "whose likelihood is poisson, and not gaussian"),
+        (
+            wrong(&["--config", &scratch.file("data.toml", "data = \"counts.npy\"\n")]),
+            2,
+            "its own data: leave counts.npy",
+        ),
         (wrong(&["--sample-groups", "3"]), 1, "groups"),
         (wrong(&["--exposure", &data]), 2, "an input and an output"),
         (wrong(&["--set", "offset_mean=100"]), 2, "offset_mean"),
@@ -339,6 +345,20 @@ fn a_demonstration_makes_its_own_data() {
     let chi: f64 = counts.iter().zip(&truth).map(|(n, t)| (*n as f64 - t).powi(2) / t).sum::<f64>() / 4096.0;
     assert!((chi - 1.0).abs() < 6.0 * (2.0f64 / 4096.0).sqrt() * 1.5, "{chi}");
     assert!(scratch.join("demo/picture.png").exists());
+    // An inference of other data takes the demonstration's away, but for what it reads.
+    let infer = |data: &str| {
+        call(data, &out, "--iterations 1 --samples 0 --periodic").succeeds();
+        demo_files(&scratch)
+    };
+    assert_eq!(infer(&data), ["data.npy"]);
+    Call::new(&words).succeeds();
+    assert_eq!(demo_files(&scratch), ["data.npy", "truth.npy"]);
+    assert!(infer(&write(&scratch, "counts.npy", &[4, 4], &[3i64; 16])).is_empty());
+}
+
+/// What is there of what a demonstration makes.
+fn demo_files(scratch: &Scratch) -> Vec<&'static str> {
+    ["data.npy", "truth.npy"].into_iter().filter(|name| scratch.join("demo").join(name).exists()).collect()
 }
 
 #[test]

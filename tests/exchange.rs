@@ -219,6 +219,36 @@ fn ranks_that_start_other_exchanges_are_told_what_both_are() {
     }
 }
 
+/// Where bodies go on after the error: a rank that only sends, too much to go with what the exchange is, does not wait for a receiver that has given up, and all know
+/// that they are out of step.
+#[test]
+fn ranks_that_are_out_of_step_know_it() {
+    let options = Options { floor: true, ..Options::from_env().unwrap() };
+    let known = run_threads(2, |comm| {
+        let mut recorder = Recorder::new(&Gpu::open(&options, 0)?)?;
+        let array = recorder.gpu().array::<u32>("array", 50_000)?;
+        let other = recorder.gpu().array::<u32>("other", 50_000)?;
+        // Rank 1 waits for a few words of another type.
+        let part = |len| vec![Transfer { peer: 1 - comm.rank(), start: 0, len }];
+        let mut exchange = Exchange::new(comm.clone());
+        let outcome = match comm.rank() {
+            0 => exchange.run(&mut recorder, &Transfers { send: part(50_000), receive: vec![] }, &array, &other),
+            _ => {
+                let few = Transfers { send: vec![], receive: part(7) };
+                exchange.run(&mut recorder, &few, &array.cast::<f32>()?, &other.cast::<f32>()?)
+            }
+        };
+        // Rank 1 stays until rank 0 has given up.
+        match comm.rank() {
+            0 => drop(comm.send(1, 0, vec![])?),
+            _ => drop(comm.receive(0, 0, 0)?.wait()?),
+        }
+        let told = matches!(outcome, Err(ExchangeError::Comm(CommError::Mismatch { .. })));
+        Ok::<_, ExchangeError>((told, comm.is_out_of_step()))
+    });
+    assert_eq!(known.unwrap(), [(true, true); 2]);
+}
+
 #[test]
 fn a_rank_that_gives_up_half_way_ends_all() {
     for options in devices() {

@@ -205,7 +205,7 @@ fn writers_refuse_what_does_not_fit() {
     assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
     assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));
     assert!(matches!(create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }), Some(IoError::Shape { .. })));
-    assert!(matches!(SnapshotWriter::open(&path, part, "other", [0; 3]), Err(IoError::Create { .. })));
+    assert!(matches!(SnapshotWriter::open(&path, part, "other", &[0; 3]), Err(IoError::Create { .. })));
     assert_eq!(scratch.names(), [""; 0]);
 }
 
@@ -545,11 +545,60 @@ fn centres_of_groups_are_points() {
     for other in ["snapshot.hdf5", "text.hdf5", "none.hdf5"] {
         assert!(Centers::open(scratch.file(other)).unwrap().is_none(), "{other}");
     }
-    let file = File::open_rw(&path).unwrap();
-    file.group("Header").unwrap().attr("NumFiles").unwrap().write_scalar(&4i32).unwrap();
-    drop(file);
-    let error = Centers::open(&path).unwrap_err().to_string();
-    assert!(error.contains("one of 4 files of a catalogue"), "{error}");
+}
+
+/// A catalogue of several files, one of which has no groups and no dataset, as Gadget-4 writes them.
+#[test]
+fn centres_of_groups_are_read_from_several_files() {
+    let scratch = Scratch::new();
+    let (part, rows) = (|index: u64| scratch.file(&format!("halos.{index}.hdf5")), groups().label.len());
+    let header = |path: &Path, name: &str, value: u64| {
+        let file = File::open_rw(path).unwrap();
+        let header = file.group("Header").unwrap();
+        header.delete_attr(name).unwrap();
+        header.new_attr::<u64>().create(name).unwrap().write_scalar(&value).unwrap();
+    };
+    for index in 0..3 {
+        write_groups(part(index), &info(8), &groups()).unwrap();
+        header(&part(index), "NumFiles", 3);
+        header(&part(index), "Ngroups_Total", 2 * rows as u64);
+    }
+    header(&part(1), "Ngroups_ThisFile", 0);
+    File::open_rw(part(1)).unwrap().unlink("Group").unwrap();
+
+    let wanted = groups().center.as_flattened().repeat(2);
+    for name in ["halos.0.hdf5", "halos.1.hdf5", "halos.2.hdf5", "halos.hdf5"] {
+        let centers = Centers::open(scratch.file(name)).unwrap().unwrap();
+        assert_eq!((centers.count(), centers.paths().count(), centers.dims()), (2 * rows as u64, 3, 3), "{name}");
+        assert_eq!(centers.positions_f32(0..2 * rows as u64).unwrap(), wanted, "{name}");
+        let across = rows as u64 - 1..rows as u64 + 1;
+        assert_eq!(centers.positions_f32(across).unwrap(), wanted[3 * rows - 3..3 * rows + 3], "{name}");
+        assert!(centers.length_unit().unwrap().is_some(), "{name}");
+    }
+
+    let told = |words: &[&str]| {
+        let error = Centers::open(part(0)).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+    };
+    header(&part(2), "Time", 1);
+    told(&["halos.2.hdf5", "another catalogue than", "halos.0.hdf5", "times differ"]);
+    fs::remove_file(part(2)).unwrap();
+    told(&["halos.0.hdf5", "one of 3 files of a catalogue", "halos.2.hdf5", "put all beside it"]);
+    fs::copy(part(0), part(2)).unwrap();
+    header(&part(1), "Ngroups_ThisFile", 1);
+    told(&["halos.1.hdf5", "Ngroups_ThisFile counts 1 groups, but there are 0 centres"]);
+    header(&part(1), "Ngroups_ThisFile", 0);
+    for index in 0..3 {
+        header(&part(index), "Ngroups_Total", 7);
+    }
+    told(&["Ngroups_Total counts 7 groups, but its 3 files have 4"]);
+    for index in 0..3 {
+        header(&part(index), "NumFiles", 4);
+    }
+    told(&["one of 4 files of a catalogue", "halos.3.hdf5"]);
+    fs::rename(part(0), scratch.file("halos.hdf5")).unwrap();
+    let error = Centers::open(scratch.file("halos.hdf5")).unwrap_err().to_string();
+    assert!(error.contains("names must end in .0, .1, ..."), "{error}");
 }
 
 /// A snapshot without particles.

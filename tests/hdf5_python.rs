@@ -34,7 +34,17 @@ fn python() -> Option<PathBuf> {
     let _ = fs::remove_dir_all(&home);
     run("Python cannot make an environment", Command::new("python3").args(["-m", "venv"]).arg(&home))?;
     let mut pip = Command::new(&program);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-r"]);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+        "-r",
+    ]);
     run("the packages cannot be installed", pip.arg(&requirements))?;
     fs::write(&installed, wanted).unwrap();
     Some(program)

@@ -51,7 +51,7 @@ fn table(path: &Path) -> BTreeMap<String, Vec<f64>> {
 
 /// Two runs of n^3 particles in a box of `side` Mpc/h, whose waves have opposite signs at the start: what the sign of a wave does to its power is gone in the
 /// mean of both (Angulo & Pontzen 2016). Forces are those of a mesh of twice as many cells.
-fn pair(scratch: &Scratch, n: usize, side: f64) -> [PathBuf; 2] {
+fn pair(scratch: &Scratch, n: usize, side: f64, more: &[&str]) -> [PathBuf; 2] {
     let noise = fixed_noise(n);
     [1.0, -1.0].map(|sign| {
         let values: Vec<f32> = noise.iter().map(|value| sign * value).collect();
@@ -62,8 +62,7 @@ fn pair(scratch: &Scratch, n: usize, side: f64) -> [PathBuf; 2] {
         let (out, noise) = (scratch.join(&format!("run{sign}")), path.to_str().unwrap());
         let [particles, mesh, side] = [n.to_string(), (2 * n).to_string(), side.to_string()];
         let size = ["--particles", &particles, "--mesh", &mesh, "--box", &side, "--white-noise", noise];
-        let words = ["--steps", "10", "--snapshots", "0.3333333333333333,0.5", "--linking-parameter", "0.2"];
-        Call::simulate(&out, &[&size[..], &words].concat()).on(Ranks::Threads(2)).succeeds();
+        Call::simulate(&out, &[&size[..], &["--steps", "10"], more].concat()).on(Ranks::Threads(2)).succeeds();
         out
     })
 }
@@ -74,7 +73,7 @@ fn pair(scratch: &Scratch, n: usize, side: f64) -> [PathBuf; 2] {
 #[test]
 fn the_nonlinear_spectrum_is_that_of_halofit() {
     let scratch = Scratch::new();
-    let tables = pair(&scratch, 48, 150.0).map(|run| {
+    let tables = pair(&scratch, 48, 150.0, &["--linking-length", "0"]).map(|run| {
         // What `simulate` writes is the power of painted cells; here the window is taken away.
         let [positions, power] =
             ["positions.npy", "power.csv"].map(|name| run.join(name).to_str().unwrap().to_string());
@@ -106,7 +105,8 @@ fn the_nonlinear_spectrum_is_that_of_halofit() {
 #[test]
 fn mass_functions_at_three_times_are_those_of_large_simulations() {
     let (scratch, side) = (Scratch::new(), 64.0f64);
-    let runs = pair(&scratch, 64, side);
+    let words = ["--snapshots", "0.3333333333333333,0.5", "--linking-parameter", "0.2"];
+    let runs = pair(&scratch, 64, side, &words);
     for (directory, members) in [("snapshot_0.3333333333333333", 50.0), ("snapshot_0.5", 100.0), ("", 100.0)] {
         let (mut count, mut expected) = (0.0, 0.0);
         for run in &runs {

@@ -493,6 +493,28 @@ fn ranks_that_order_other_rows_are_told() {
     assert!(told.contains("particles in order, Position") && told.contains("particles in order, Velocity"), "{told}");
 }
 
+/// A particle without a place is not put anywhere: noise on the device is not looked at, and NaN or infinity in it makes all displacements NaN.
+#[test]
+fn particles_without_a_position_are_an_error() {
+    for (value, grid) in [(f32::NAN, [1, 1]), (f32::INFINITY, [1, 1]), (f32::NAN, [1, 2])] {
+        let config = Config { grid: Some(grid), ..small() };
+        let told = launch(Launch::Threads(grid[0] * grid[1]), &Options::from_env().unwrap(), |mut context| {
+            let own = 512 / context.comm.size() as u64;
+            let noise = context.gpu.array("noise", own)?;
+            let mut values = vec![0.5; own as usize];
+            values[0] = value;
+            context.recorder.upload(&noise, 0, &values)?;
+            let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Device(&noise))?;
+            let positions = simulation.in_order(&mut context, Quantity::Position)?;
+            let positions = context.recorder.download(&positions, 0, positions.len())?;
+            assert!(positions.iter().all(|x| !x.is_finite()));
+            Ok::<_, Error>(simulation.cloud(&mut context)?.len())
+        });
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("coordinate 0 of point 0 is not finite"), "{told}");
+    }
+}
+
 #[test]
 fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     let options = Options::from_env().unwrap();

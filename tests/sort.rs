@@ -2,6 +2,7 @@
 //! and however it is dealt out.
 
 use meshloom::comm::run_threads;
+use meshloom::exchange::ExchangeError;
 use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::split;
 use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
@@ -268,17 +269,36 @@ fn routes_refuse_what_does_not_fit() {
     );
 }
 
-#[test]
-fn ranks_that_move_rows_the_other_way_are_told() {
+/// The error of two ranks that make two plans of the same shape and move rows by them, each rank as it says.
+fn told_of(
+    moves: impl Fn(usize, &mut Context, &[Route; 2], &Array<f32>) -> Result<Array<f32>, ExchangeError> + Sync,
+) -> String {
     let error = run_threads(2, |comm| {
         let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
         let order = upload(&mut context.recorder, &[0u32, 1]);
-        let route = Route::new(&comm, order, vec![1; 2], vec![1; 2], None)?;
+        let route = || Route::new(&comm, order.clone(), vec![1; 2], vec![1; 2], None);
+        let routes = [route()?, route()?];
         let rows = upload(&mut context.recorder, &[1.0f32, 2.0]);
-        let moved =
-            if comm.rank() == 0 { route.forward(&mut context, &rows, 1) } else { route.back(&mut context, &rows, 1) };
-        moved.map(drop)
+        moves(comm.rank(), &mut context, &routes, &rows).map(drop)
     });
-    let text = error.expect_err("one moves them there, the other back").to_string();
-    assert!(text.contains("called Route::forward, 1 u32 each") && text.contains("called Route::back"), "{text}");
+    error.expect_err("the ranks move other rows").to_string()
+}
+
+#[test]
+fn ranks_that_move_rows_the_other_way_are_told() {
+    let text = told_of(|rank, context, [route, _], rows| match rank {
+        0 => route.forward(context, rows, 1),
+        _ => route.back(context, rows, 1),
+    });
+    let [forward, back] =
+        ["forward", "back"].map(|way| text.contains(&format!("called Route::{way} of plan 0, 1 u32 each")));
+    assert!(forward && back, "{text}");
+}
+
+#[test]
+fn ranks_that_move_rows_by_other_plans_are_told() {
+    let text = told_of(|rank, context, routes, rows| routes[rank].forward(context, rows, 1));
+    let [first, second] =
+        [0, 1].map(|plan| text.contains(&format!("called Route::forward of plan {plan}, 1 u32 each")));
+    assert!(first && second, "{text}");
 }

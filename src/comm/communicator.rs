@@ -24,7 +24,7 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 /// - *Collective* methods are called by every rank of the communicator in the same order; they return when this rank's
 ///   part is done, which says nothing of the others except after [`barrier`](Communicator::barrier).
 /// - Slices hold any plain data ([`Pod`]); empty ones are legal everywhere. Ranks must have the same byte order.
-/// - After a [`CommError`] from a collective the ranks may be [out of step](Communicator::is_out_of_step): treat it as the end of the run.
+/// - After a [`CommError`] from a collective or an exchange the ranks may be [out of step](Communicator::is_out_of_step): treat it as the end of the run.
 ///
 /// ```
 /// use meshloom::comm::{CommError, Op, run_threads};
@@ -56,6 +56,8 @@ pub(super) struct Core {
     pub transport: Box<dyn Transport>,
     /// Collectives so far.
     pub sequence: AtomicU64,
+    /// Plans so far.
+    pub plans: AtomicU64,
     /// Held while the pieces of one message are posted.
     pub posting: Mutex<()>,
 }
@@ -68,7 +70,7 @@ impl fmt::Debug for Communicator {
 
 impl Communicator {
     pub(super) fn new(transport: Box<dyn Transport>) -> Communicator {
-        let core = Core { transport, sequence: AtomicU64::new(0), posting: Mutex::new(()) };
+        let core = Core { transport, sequence: AtomicU64::new(0), plans: AtomicU64::new(0), posting: Mutex::new(()) };
         Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize }
     }
 
@@ -99,7 +101,7 @@ impl Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }
 
-    /// Whether this rank knows that ranks have called different collectives here: it has got the error, or was told. Messages of these are not told apart from
+    /// Whether this rank knows that ranks have called different collectives or exchanges here: it has got the error, or was told. Messages of these are not told apart from
     /// those of later ones, which may fail. Where ranks are to go on after the error they make another communicator. Not collective.
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()
@@ -114,6 +116,11 @@ impl Communicator {
     /// Counts a collective and returns its number.
     pub(super) fn next_sequence(&self) -> u64 {
         self.core.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of a plan that all ranks make together, by which its exchanges are told from those of others. Sends no message.
+    pub(crate) fn next_plan(&self) -> u64 {
+        self.core.plans.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn valid_rank(&self, what: &'static str, named: usize) -> Result<()> {

@@ -16,3 +16,10 @@ pub(super) enum Lane {
     /// Messages of collectives, each with its call at the head.
     Collective,
 }
+
+impl Lane {
+    /// Whether it is of a layer above, which exchanges.
+    pub fn is_reserved(self) -> bool {
+        matches!(self, Lane::User(tag) if RESERVED_TAGS.contains(&tag))
+    }
+}

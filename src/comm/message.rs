@@ -111,8 +111,8 @@ pub struct Receiving {
 enum Head {
     /// Of a collective: its call, and where to say that it is another.
     Call(Call, Arc<Core>),
-    /// The subject, and where the rest of the message goes, if it is short: otherwise the subject is a piece by itself.
-    Subject(Subject, Option<Span>),
+    /// The subject, where the rest of the message goes, if it is short (otherwise the subject is a piece by itself), and where to say that it is another.
+    Subject(Subject, Option<Span>, Arc<Core>),
 }
 
 impl Head {
@@ -125,7 +125,7 @@ impl Head {
 
     /// Whether no data comes with it.
     fn is_alone(&self) -> bool {
-        matches!(self, Head::Subject(_, None))
+        matches!(self, Head::Subject(_, None, _))
     }
 
     /// Checks that a message for `rank` from rank `from` begins with it.
@@ -136,11 +136,19 @@ impl Head {
                 if theirs == *call {
                     return Ok(());
                 }
-                let found = Mismatch { rank, call: *call, other: from, did: Did::Called(theirs) };
+                let found = Mismatch::new(rank, *call, from, Did::Called(theirs));
                 core.transport.announce(&found);
                 Err(found.error())
             }
-            Head::Subject(subject, _) => subject.check(rank, from, data),
+            Head::Subject(subject, _, core) => {
+                let theirs = Subject::of_message(data);
+                if theirs == *subject {
+                    return Ok(());
+                }
+                let found = Mismatch::of_exchanges(rank, from, [*subject, theirs]);
+                core.transport.announce(&found);
+                Err(found.error())
+            }
         }
     }
 }
@@ -188,8 +196,8 @@ impl Receiving {
             return Err(CommError::MessageSize { rank, from, expected: self.bytes as u64, got: got as u64 });
         }
         match head {
-            Some(Head::Subject(_, Some(span))) => span.receive(&data[header..]),
-            Some(Head::Subject(_, None)) => {}
+            Some(Head::Subject(_, Some(span), _)) => span.receive(&data[header..]),
+            Some(Head::Subject(_, None, _)) => {}
             _ if self.came.is_none() => {
                 self.buffer = data; // a message in one piece is not copied
                 if !self.pieces.0.is_empty() && !self.buffer.is_empty() {
@@ -312,7 +320,10 @@ impl Communicator {
         let _posting = locked(&self.core.posting);
         let receive = |target| self.core.transport.receive(from, lane, target);
         let mut pieces = VecDeque::new();
-        let head = subject.map(|subject| Head::Subject(*subject, self.is_short(span).then(|| span.clone())));
+        let head = subject.map(|subject| {
+            let inline = self.is_short(span).then(|| span.clone());
+            Head::Subject(*subject, inline, self.core.clone())
+        });
         if let Some(head) = &head {
             let data = if head.is_alone() { 0 } else { span.bytes() };
             pieces.push_back(receive(Target::Bytes(SUBJECT_BYTES + data))?);

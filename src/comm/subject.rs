@@ -4,7 +4,6 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::CommError;
 use crate::hash::{START, fnv1a};
 
 /// Bytes of text.
@@ -39,25 +38,16 @@ impl Subject {
     }
 
     /// The subject that a message begins with; none that anybody has, where it is shorter.
-    fn of_message(data: &[u8]) -> Subject {
+    pub(super) fn of_message(data: &[u8]) -> Subject {
         data.get(..SUBJECT_BYTES).map_or(Subject::zeroed(), bytemuck::pod_read_unaligned)
     }
 
-    /// Checks that a message from rank `from` begins with this.
-    ///
-    /// # Errors
-    /// [`CommError::Mismatch`].
-    pub(super) fn check(&self, rank: usize, from: usize, data: &[u8]) -> Result<(), CommError> {
-        let theirs = Subject::of_message(data);
-        if theirs == *self {
-            return Ok(());
-        }
-        let settings = |subject: &Subject| match self.text == theirs.text {
+    /// Both in words, by which they differ.
+    pub(super) fn beside(&self, theirs: &Subject) -> [String; 2] {
+        [self, theirs].map(|subject| match self.text == theirs.text {
             true => format!("{subject} with settings {:016x}", subject.hash),
             false => subject.to_string(),
-        };
-        let (called, other_called) = (settings(self), format!("called {}", settings(&theirs)));
-        Err(CommError::Mismatch { rank, called, other: from, other_called })
+        })
     }
 }
 
@@ -79,15 +69,12 @@ mod tests {
     #[test]
     fn both_sides_are_named_and_settings_told_apart() {
         let [forward, inverse] = ["forward transform", "inverse transform"].map(Subject::new);
-        let error = |mine: &Subject, theirs: &Subject| {
-            mine.check(1, 4, bytemuck::bytes_of(theirs)).map_err(|error| error.to_string())
-        };
-        assert!(error(&forward, &forward).is_ok());
-        let told = error(&forward, &inverse).unwrap_err();
-        assert!(told.contains("rank 1 called forward transform, but rank 4 called inverse transform;"), "{told}");
-        let told = error(&forward.with(&[1]), &forward.with(&[2])).unwrap_err();
-        assert!(told.matches("forward transform with settings ").count() == 2, "{told}");
-        assert!(forward.check(1, 4, &[]).unwrap_err().to_string().contains("rank 4 called another exchange"));
+        assert_eq!(forward.beside(&inverse), ["forward transform", "inverse transform"]);
+        let [one, two] = [1, 2].map(|setting| forward.with(&[setting]));
+        let told = one.beside(&two);
+        assert!(told.iter().all(|text| text.starts_with("forward transform with settings ")) && told[0] != told[1]);
+        assert!(Subject::of_message(bytemuck::bytes_of(&one)) == one);
+        assert_eq!(forward.beside(&Subject::of_message(&[]))[1], "another exchange");
         // Texts that only differ where they are cut off do differ.
         let long = |end: &str| Subject::new(&("x".repeat(60) + end));
         assert!(long("a").to_string() == "x".repeat(TEXT) && long("a") != long("b"));

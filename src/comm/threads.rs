@@ -100,7 +100,13 @@ impl World {
         let make = || {
             let members = members();
             let last_calls = members.iter().map(|_| Mutex::new(LastCall::None)).collect();
-            Arc::new(CommState { id, members, last_calls, out_of_step: AtomicBool::new(false) })
+            Arc::new(CommState {
+                id,
+                members,
+                last_calls,
+                out_of_step: AtomicBool::new(false),
+                of_exchanges: Mutex::default(),
+            })
         };
         locked(&self.contexts).entry(id).or_insert_with(make).clone()
     }
@@ -140,13 +146,25 @@ struct CommState {
     last_calls: Vec<Mutex<LastCall>>,
     /// Whether a rank has found a mismatch.
     out_of_step: AtomicBool,
+    /// The first mismatch of exchanges.
+    of_exchanges: Mutex<Option<Mismatch>>,
 }
 
 impl CommState {
     /// Notes what a rank has found, for those that wait for it.
     fn fail(&self, found: &Mismatch) {
         self.out_of_step.store(true, Ordering::Relaxed);
-        *locked(&self.last_calls[found.rank]) = LastCall::Failed(*found);
+        if found.is_of_exchanges() {
+            locked(&self.of_exchanges).get_or_insert(*found);
+        } else {
+            *locked(&self.last_calls[found.rank]) = LastCall::Failed(*found);
+        }
+    }
+
+    /// Why nobody need wait any longer for a message of this lane, where ranks had other exchanges and had the time to say so.
+    fn other_exchange(&self, lane: Lane, grace: &Grace) -> Option<CommError> {
+        let found = locked(&self.of_exchanges).filter(|_| lane.is_reserved())?;
+        grace.is_over().then(|| found.error())
     }
 }
 
@@ -196,7 +214,7 @@ impl Transport for Threads {
             return Ok(Box::new(Sent));
         };
         let (world, context) = (self.world.clone(), self.context.clone());
-        Ok(Box::new(ThreadSend { world, context, to, taken, grace: Grace::default() }))
+        Ok(Box::new(ThreadSend { world, context, lane, to, taken, grace: Grace::default() }))
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
@@ -238,6 +256,7 @@ impl Drop for Threads {
 struct ThreadSend {
     world: Arc<World>,
     context: Arc<CommState>,
+    lane: Lane,
     to: usize,
     taken: Arc<AtomicBool>,
     grace: Grace,
@@ -255,7 +274,7 @@ impl Pending for ThreadSend {
         match (failure, gone) {
             (Some((rank, message)), _) => Err(CommError::PeerFailed { rank, message }),
             (None, Some(gone)) => Err(gone.in_wait_to_send(to)),
-            (None, None) => Ok(false),
+            (None, None) => self.context.other_exchange(self.lane, &self.grace).map_or(Ok(false), Err),
         }
     }
 
@@ -292,7 +311,7 @@ impl ThreadReceive {
             }
             _ => return None,
         };
-        Some(Mismatch { rank: self.rank, call: mine, other: self.key.from, did })
+        Some(Mismatch::new(self.rank, mine, self.key.from, did))
     }
 
     /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at once, so the sender's present
@@ -308,7 +327,10 @@ impl ThreadReceive {
             LastCall::Called(call) | LastCall::Failed(Mismatch { call, .. }) if self.key.lane == Lane::Collective => {
                 call
             }
-            _ => return gone.map(|gone| gone.in_wait_for_message(from)),
+            _ => {
+                let other = || self.context.other_exchange(self.key.lane, &self.grace);
+                return gone.map(|gone| gone.in_wait_for_message(from)).or_else(other);
+            }
         };
         let found = self.mismatch(mine, gone, last_call)?;
         self.context.fail(&found);

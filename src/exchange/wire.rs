@@ -11,7 +11,8 @@ pub enum Wire {
     /// Unchanged.
     #[default]
     Exact,
-    /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly.
+    /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly, and so do rows of
+    /// points: what routes and ghosts move, results of searches, particles in order.
     ///
     /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and 64 integers: 132
     ///   bytes instead of 256.

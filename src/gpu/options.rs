@@ -1,5 +1,6 @@
 //! How a device is opened.
 
+use std::env::VarError;
 use std::path::PathBuf;
 
 use super::adapter::AdapterSelector;
@@ -76,16 +77,16 @@ impl Default for Options {
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
     /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`, `MESHLOOM_SANITIZE=1|compare|4|8|16|32|64`,
-    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels; empty for none).
+    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels). Empty variables are as none.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when a variable has another value.
     pub fn from_env() -> Result<Self, DeviceError> {
-        let flag = |name: &str, default: bool| match std::env::var(name).as_deref() {
-            Err(_) | Ok("") => Ok(default),
-            Ok("1") => Ok(true),
-            Ok("0") => Ok(false),
-            Ok(other) => Err(DeviceError::Misuse { what: name.into(), why: format!("it is `{other}`, not 0 or 1") }),
+        let flag = |name: &str, default: bool| match variable(name)?.as_deref() {
+            None => Ok(default),
+            Some("1") => Ok(true),
+            Some("0") => Ok(false),
+            Some(other) => Err(DeviceError::Misuse { what: name.into(), why: format!("it is `{other}`, not 0 or 1") }),
         };
         let defaults = Options::default();
         let mut options = Options {
@@ -96,21 +97,21 @@ impl Options {
             sanitizer: sanitizer()?,
             ..defaults
         };
-        if let Ok(words) = std::env::var("MESHLOOM_DEVICE") {
+        if let Some(words) = variable("MESHLOOM_DEVICE")? {
             let Ok(adapter) = words.parse();
             options.adapter = adapter;
         }
         if let Some(directory) = std::env::var_os("MESHLOOM_CACHE").filter(|path| !path.is_empty()) {
             options.cache = Some(directory.into());
         }
-        if let Ok(words) = std::env::var("MESHLOOM_KERNELS") {
+        if let Some(words) = variable("MESHLOOM_KERNELS")? {
             let kernels = words.parse().ok().filter(|kernels| *kernels > 0);
             options.kernels = kernels.ok_or_else(|| DeviceError::Misuse {
                 what: "MESHLOOM_KERNELS".into(),
                 why: format!("it is `{words}`, not a number of at least 1"),
             })?;
         }
-        if let Ok(words) = std::env::var("MESHLOOM_WINDOW_BYTES") {
+        if let Some(words) = variable("MESHLOOM_WINDOW_BYTES")? {
             let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());
             options.window_bytes = Some(bytes.ok_or_else(|| DeviceError::Misuse {
                 what: "MESHLOOM_WINDOW_BYTES".into(),
@@ -142,13 +143,22 @@ impl Options {
     }
 }
 
+/// An environment variable; an empty one is as none.
+fn variable(name: &str) -> Result<Option<String>, DeviceError> {
+    match std::env::var(name) {
+        Ok(words) => Ok(Some(words).filter(|words| !words.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(DeviceError::Misuse { what: name.into(), why: "it is not Unicode".into() }),
+    }
+}
+
 /// What `MESHLOOM_SANITIZE` says: nothing or 0, 1, `compare`, or the lanes of a subgroup.
 fn sanitizer() -> Result<Sanitizer, DeviceError> {
-    match std::env::var("MESHLOOM_SANITIZE").as_deref() {
-        Err(_) | Ok("" | "0") => Ok(Sanitizer::Off),
-        Ok("1") => Ok(Sanitizer::Check),
-        Ok("compare") => Ok(Sanitizer::Compare),
-        Ok(words) => match words.parse() {
+    match variable("MESHLOOM_SANITIZE")?.as_deref() {
+        None | Some("0") => Ok(Sanitizer::Off),
+        Some("1") => Ok(Sanitizer::Check),
+        Some("compare") => Ok(Sanitizer::Compare),
+        Some(words) => match words.parse() {
             Ok(subgroup) if lanes(subgroup) => Ok(Sanitizer::Run { subgroup }),
             _ => {
                 let why = format!("it is `{words}`, not 0, 1, compare or the lanes of a subgroup: 4, 8, 16, 32 or 64");
@@ -165,11 +175,11 @@ fn lanes(subgroup: u32) -> bool {
 
 /// The profile that `MESHLOOM_PROFILE` names, if it is set.
 fn profile() -> Result<Option<Profile>, DeviceError> {
-    match std::env::var("MESHLOOM_PROFILE").as_deref() {
-        Err(_) | Ok("") => Ok(None),
-        Ok("gpu") => Ok(Some(Profile::Gpu)),
-        Ok("software") => Ok(Some(Profile::Software)),
-        Ok(other) => Err(DeviceError::Misuse {
+    match variable("MESHLOOM_PROFILE")?.as_deref() {
+        None => Ok(None),
+        Some("gpu") => Ok(Some(Profile::Gpu)),
+        Some("software") => Ok(Some(Profile::Software)),
+        Some(other) => Err(DeviceError::Misuse {
             what: "MESHLOOM_PROFILE".into(),
             why: format!("it is `{other}`, not gpu or software"),
         }),

@@ -18,19 +18,23 @@
 //! ```
 
 mod fingerprint;
+mod opened;
 mod same_contents;
 mod same_directory;
 
-use std::fmt::Debug;
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator, Op};
-use crate::hash::{START, fnv1a};
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 
 pub use fingerprint::fingerprint;
+#[cfg(feature = "hdf5")]
+use opened::agree;
+use opened::opened;
+#[cfg(feature = "hdf5")]
+pub(crate) use opened::opened_with_offsets;
 pub use same_contents::same_contents;
 pub use same_directory::same_directory;
 
@@ -56,34 +60,6 @@ fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
     let own = crate::host::name().unwrap_or_else(|| "a host without a name".into());
     let all = comm.all_gather_v(own.as_bytes())?;
     Ok(String::from_utf8_lossy(all.get(rank).unwrap_or_default()).into_owned())
-}
-
-/// Fails on all ranks where some write other types or shapes.
-fn agree<E: From<IoError> + From<CommError>>(comm: &Communicator, path: &Path, alike: impl Debug) -> Result<(), E> {
-    match comm.first_to_differ(fnv1a(START, format!("{alike:?}").as_bytes()))? {
-        Some(rank) => Err(IoError::Disagree { path: path.to_path_buf(), rank }.into()),
-        None => Ok(()),
-    }
-}
-
-/// Creates a file of what all ranks must have `alike` on rank 0, then opens it on the other ranks, with one token.
-fn opened<W, E: From<IoError> + From<CommError>>(
-    comm: &Communicator,
-    (path, alike): (&Path, impl Debug),
-    create: impl FnOnce(&str) -> Result<W, IoError>,
-    open: impl FnOnce(&str) -> Result<W, IoError>,
-) -> Result<W, E> {
-    let token = shared_token(comm)?;
-    let first = if comm.rank() == 0 { Some(create(&token)?) } else { None };
-    // Also the message to the other ranks that the file exists.
-    agree::<E>(comm, path, alike)?;
-    let writer = match first {
-        Some(writer) => writer,
-        None => open(&token)?,
-    };
-    // No rank may fail before all have opened it: rank 0 would remove the file, and others would report it as missing.
-    comm.barrier()?;
-    Ok(writer)
 }
 
 /// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. Each element is written once, by one rank. When this returns on any rank,
@@ -199,19 +175,12 @@ pub fn seal_groups<E: From<IoError> + From<CommError>>(
 ) -> Result<Sealed, E> {
     use hdf5::GroupsWriter;
 
-    let token = shared_token(comm)?;
-    let made = match comm.rank() {
-        0 => Some(GroupsWriter::create(path, info, groups, place, &token)?),
-        _ => None,
-    };
-    // Also the message to the other ranks that the file exists.
-    let offsets = comm.all_gather_v(made.as_ref().map_or(&[], GroupsWriter::offsets))?;
-    let writer = match made {
-        Some(writer) => writer,
-        None => GroupsWriter::open(path, info, groups, place, (&token, offsets.data()))?,
-    };
-    // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
-    comm.barrier()?;
+    let writer = opened_with_offsets::<_, E>(
+        comm,
+        |token| GroupsWriter::create(path, info, groups, place, token),
+        GroupsWriter::offsets,
+        |token, offsets| GroupsWriter::open(path, info, groups, place, (token, offsets)),
+    )?;
     writer.write(groups)?;
     let sealed = writer.seal()?;
     comm.barrier()?;
@@ -232,20 +201,13 @@ pub fn seal_arrays<E: From<IoError> + From<CommError>>(
 ) -> Result<Sealed, E> {
     use hdf5::ArraysWriter;
 
-    let token = shared_token(comm)?;
     agree::<E>(comm, path, members)?;
-    let made = match comm.rank() {
-        0 => Some(ArraysWriter::create(path, members, attributes, &token)?),
-        _ => None,
-    };
-    // Also the message to the other ranks that the file exists.
-    let offsets = comm.all_gather_v(made.as_ref().map_or(&[], ArraysWriter::offsets))?;
-    let writer = match made {
-        Some(writer) => writer,
-        None => ArraysWriter::open(path, members, (&token, offsets.data()))?,
-    };
-    // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
-    comm.barrier()?;
+    let writer = opened_with_offsets::<_, E>(
+        comm,
+        |token| ArraysWriter::create(path, members, attributes, token),
+        ArraysWriter::offsets,
+        |token, offsets| ArraysWriter::open(path, members, (token, offsets)),
+    )?;
     write(&writer)?;
     let sealed = writer.seal()?;
     comm.barrier()?;

@@ -4,6 +4,7 @@
 //! a killed process has left is taken over by the next run.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,10 +26,10 @@ pub(super) struct RunLock {
 
 impl RunLock {
     /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts. None where it cannot be had at all: some file systems
-    /// of networks have no locks, and that is no reason not to run.
+    /// of networks have no locks, and that is no reason not to run; nor is a directory that may not be written, of which the first output says more.
     ///
     /// # Errors
-    /// [`IoError::InUse`].
+    /// [`IoError::InUse`]; [`IoError::Create`] for a lock of another user that may not even be read.
     pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
         let (path, since) = (directory.join(NAME), Instant::now());
         loop {
@@ -36,6 +37,9 @@ impl RunLock {
                 Ok(file) => return Ok(Some(RunLock { path, _file: file })),
                 Err(TryLockError::WouldBlock) if since.elapsed() < patience => sleep(BETWEEN),
                 Err(TryLockError::WouldBlock) => return Err(IoError::InUse { path: directory.into() }),
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
+                    return Err(IoError::Create { path, source: error });
+                }
                 Err(TryLockError::Error(error)) => {
                     tracing::debug!(path = %path.display(), %error, "no lock on a directory");
                     return Ok(None);

@@ -106,7 +106,10 @@ impl Simulation {
         let incoming = context.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
         let subject =
             Subject::new(&format!("particles in order, {quantity:?}")).with(&[n, along as u64, across as u64]);
-        context.exchange.run_for(subject, &mut context.recorder, &plan.elements(3 * n), &rows, &incoming)?;
+        // As words, exactly, whatever the wire.
+        let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
+        context.exchange.run_for(subject, &mut context.recorder, &plan.elements(3 * n), &out, &into)?;
+        drop(out);
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);
         let index = context.gpu.array("pm::arrivals", plan.share)?;

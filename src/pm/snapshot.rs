@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Context;
 use crate::comm::{Communicator, Op};
-use crate::io::collective::shared_token;
+use crate::io::collective::opened_with_offsets;
 use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
 
@@ -41,20 +41,15 @@ pub fn seal_snapshot_together(
             (SnapshotWriter::create(part_path(path, part.index), info, part, &token())?, 0)
         }
         Files::One => {
-            let token = shared_token(comm)?;
-            let whole = FilePart::whole(info);
-            let made = if comm.rank() == 0 { Some(SnapshotWriter::create(path, info, whole, &token)?) } else { None };
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
-            // Also the message to the other ranks that the file exists.
-            let mut offsets = made.as_ref().map_or([0; 3], SnapshotWriter::offsets);
-            comm.broadcast(0, &mut offsets)?;
-            let writer = match made {
-                Some(writer) => writer,
-                None => SnapshotWriter::open(path, whole, &token, offsets)?,
-            };
-            // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
-            comm.barrier()?;
+            let whole = FilePart::whole(info);
+            let writer = opened_with_offsets::<_, SimulationError>(
+                comm,
+                |token| SnapshotWriter::create(path, info, whole, token),
+                SnapshotWriter::offsets,
+                |token, offsets| SnapshotWriter::open(path, whole, token, offsets),
+            )?;
             (writer, first[0])
         }
     };

@@ -31,7 +31,7 @@ pub(crate) fn chained<T: DeviceElement>(
 
 /// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next `sends[1]` to rank 1, and so on.
 /// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
-/// exchange others.
+/// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow from their numbers.
 pub(crate) fn exchange_rows<T: DeviceElement>(
     context: &mut Context,
     what: &str,
@@ -39,11 +39,13 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     width: u64,
     [sends, receives]: [&[u64]; 2],
 ) -> Result<Array<T>, ExchangeError> {
-    let transfers = Transfers { send: parts(sends, width), receive: parts(receives, width) };
+    let words = width * (T::ELEMENT.bytes() / 4);
+    let transfers = Transfers { send: parts(sends, words), receive: parts(receives, words) };
     let incoming =
         context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
     let subject = Subject::new(&format!("{what}, {width} {} each", T::ELEMENT.wgsl()));
-    context.exchange.run_for(subject, &mut context.recorder, &transfers, outgoing, &incoming)?;
+    let (out, into) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
+    context.exchange.run_for(subject, &mut context.recorder, &transfers, &out, &into)?;
     Ok(incoming)
 }
 

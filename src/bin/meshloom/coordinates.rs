@@ -232,6 +232,7 @@ impl Coordinates {
             #[cfg(feature = "hdf5")]
             Coordinates::Centers(centers) => {
                 report["format"] = "hdf5".into();
+                report["files"] = centers.paths().count().into();
                 let sides = centers.sides().map(|sides| sides[..centers.dims()].to_vec());
                 report["box_size"] = sides.filter(|sides| sides.iter().any(|&side| side > 0.0)).into();
                 report
@@ -284,13 +285,19 @@ impl Coordinates {
     }
 }
 
-/// The files of the input at `path`: it, or all those of the snapshot that it is of.
+/// The files of the input at `path`: it, or all those of the snapshot or catalogue that it is of.
 ///
 /// # Errors
 /// Those of the files.
 #[cfg(feature = "hdf5")]
 pub fn files(path: &Path) -> Result<Vec<PathBuf>, IoError> {
-    if is_hdf5(path) { snapshot_paths(path) } else { Ok(vec![path.into()]) }
+    if !is_hdf5(path) {
+        return Ok(vec![path.into()]);
+    }
+    match Centers::open(path) {
+        Ok(Some(centers)) => Ok(centers.paths().map(Path::to_path_buf).collect()),
+        _ => snapshot_paths(path),
+    }
 }
 
 /// Without the feature there are no snapshots.

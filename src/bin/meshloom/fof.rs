@@ -192,9 +192,11 @@ impl Inputs {
     fn spheres(&self, context: &mut Context, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;
-        // Of no points no density is above 0, and there are no groups.
-        let wanted = self.overdensities.iter().filter(|_| mean > 0.0);
-        let wanted: Vec<_> = wanted.map(|&(density, times)| (density, times * mean)).collect();
+        if self.points.count() == 0 {
+            // No density is above 0 then, and there are no groups.
+            return Ok(self.overdensities.iter().map(|&(density, _)| Spheres::none(density)).collect());
+        }
+        let wanted: Vec<_> = self.overdensities.iter().map(|&(density, times)| (density, times * mean)).collect();
         Spheres::measure(context, cloud, groups, &wanted, 1.0)
     }
 }

@@ -19,6 +19,11 @@ pub struct Spheres {
 const LEAST: u32 = 10;
 
 impl Spheres {
+    /// Those of no groups.
+    pub fn none(density: Overdensity) -> Spheres {
+        Spheres { density, mass: Vec::new(), radius: Vec::new() }
+    }
+
     /// The spheres of each of `densities`, which are points per volume, about the centres of groups, whoever the points in them belong to; each
     /// point has the mass `unit`. All ranks call it.
     pub fn measure(

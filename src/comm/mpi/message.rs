@@ -130,6 +130,11 @@ impl Message {
         {
             return Err(found.error());
         }
+        if RESERVED_TAGS.contains(&(self.ends.tag as u32))
+            && let Some(found) = self.comm.mismatch().filter(Mismatch::is_of_exchanges)
+        {
+            return Err(found.error());
+        }
         if self.watchdog.query_is_due() {
             let stream = Stream { context: self.comm.context, tag: self.ends.tag };
             self.watchdog.query = Some(self.family.query(self.ends.rank, self.ends.other_in_family, stream)?);
@@ -155,7 +160,7 @@ impl Message {
     /// What the other rank's status means for this message.
     fn verdict(&self, status: Status) -> Verdict {
         let Ends { rank, other, other_in_family, .. } = self.ends;
-        let mismatch = |call, did| Reason::Mismatch(Mismatch { rank, call, other, did });
+        let mismatch = |call, did| Reason::Mismatch(Mismatch::new(rank, call, other, did));
         match (status, self.call()) {
             (Status::Gone(gone), Some(call)) => Verdict::Suspect(mismatch(call, Did::Gone(gone))),
             (Status::Gone(gone), None) => Verdict::Suspect(Reason::Gone(match self.direction {

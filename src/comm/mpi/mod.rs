@@ -251,8 +251,8 @@ impl Communicator {
     /// over it. Needs the feature `mpi`.
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
-    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort); but a mismatch of collectives that
-    ///   one rank finds ends the waits of all in that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step) no more;
+    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort); but a mismatch of collectives or
+    ///   exchanges that one rank finds ends the waits of all in that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step) no more;
     ///   another one that all ranks make here is none the worse. A rank that has dropped
     ///   all communicators made here answers no status queries any more; ranks that wait for it wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.

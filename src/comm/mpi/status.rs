@@ -20,6 +20,7 @@ use crate::comm::call::Call;
 use crate::comm::ending;
 use crate::comm::gone::Gone;
 use crate::comm::mismatch::{Did, Mismatch};
+use crate::comm::subject::Subject;
 use crate::comm::sync::locked;
 
 const TAG: c_int = 0;
@@ -60,12 +61,14 @@ impl LastCalls {
 pub(super) struct Mismatches(Mutex<HashMap<u64, Mismatch>>);
 
 impl Mismatches {
-    /// Notes one, unless there was one before; returns whether there was none.
+    /// Notes one, unless there was one before that says as much; returns whether it does.
     fn note(&self, context: u64, found: Mismatch) -> bool {
         let mut all = locked(&self.0);
-        let is_first = !all.contains_key(&context);
-        all.entry(context).or_insert(found);
-        is_first
+        let is_news = all.get(&context).is_none_or(|before| found.says_more_than(before));
+        if is_news {
+            all.insert(context, found);
+        }
+        is_news
     }
 
     pub fn get(&self, context: u64) -> Option<Mismatch> {
@@ -111,7 +114,9 @@ struct Note {
     rank: u32,
     other: u32,
     other_kind: u32,
-    reserved: u32,
+    is_of_exchanges: u32,
+    /// Of a mismatch of exchanges.
+    subjects: [Subject; 2],
 }
 
 // Values of `Note::kind`.
@@ -153,7 +158,10 @@ impl Note {
         }
         .to_note();
         let (rank, other, found_in) = (found.rank as u32, found.other as u32, found.call);
-        Note { context, call, kind: MISMATCH, found_in, rank, other, other_kind, ..Note::zeroed() }
+        let is_of_exchanges = found.is_of_exchanges().into();
+        let subjects = found.subjects.unwrap_or([Subject::zeroed(); 2]);
+        let note = Note { is_of_exchanges, subjects, ..Note::zeroed() };
+        Note { context, call, kind: MISMATCH, found_in, rank, other, other_kind, ..note }
     }
 
     /// The mismatch of a note.
@@ -163,7 +171,8 @@ impl Note {
             DROPPED => Did::Gone(Gone::Dropped),
             _ => Did::Called(self.call),
         };
-        Mismatch { rank: self.rank as usize, call: self.found_in, other: self.other as usize, did }
+        let subjects = (self.is_of_exchanges != 0).then_some(self.subjects);
+        Mismatch { subjects, ..Mismatch::new(self.rank as usize, self.found_in, self.other as usize, did) }
     }
 }
 

@@ -108,13 +108,23 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file, which is made if there is none, locks it for this process alone, and adds it to the list, all under the lock of the list: an
-/// interrupt removes no file that another process has locked.
+/// interrupt removes no file that another process has locked. Another user's, which may only be read, is locked as well. Where files cannot be locked none is left.
 pub(crate) fn lock_file(path: &Path) -> Result<File, TryLockError> {
     let mut unfinished = Unfinished::lock();
     for _ in 0..8 {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = open.map_err(TryLockError::Error)?;
-        file.try_lock()?;
+        let readable = |error: io::Error| match error.kind() {
+            // Where there is none, it could not be made.
+            io::ErrorKind::PermissionDenied if path.exists() => File::open(path),
+            _ => Err(error),
+        };
+        let file = open.or_else(readable).map_err(TryLockError::Error)?;
+        if let Err(error) = file.try_lock() {
+            if matches!(error, TryLockError::Error(_)) {
+                drop(fs::remove_file(path));
+            }
+            return Err(error);
+        }
         // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
         if leftover::is_called(&file, path).map_err(TryLockError::Error)? {
             unfinished.files.push(absolute(path));

@@ -62,7 +62,8 @@ impl ArraysWriter {
     ///
     /// # Errors
     /// As [`create`](Self::create); [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0
-    /// has failed.
+    /// has failed; [`IoError::Shape`]
+    /// for another number of offsets than of datasets.
     pub fn open(path: impl AsRef<Path>, members: &[Member], (token, offsets): (&str, &[u64])) -> Result<Self, IoError> {
         let specs = specs(path.as_ref(), members)?;
         Ok(ArraysWriter { datasets: SharedDatasets::open(path.as_ref(), token, specs, offsets)? })

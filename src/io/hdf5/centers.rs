@@ -8,33 +8,47 @@ use hdf5_metno::{Dataset, H5Type};
 use super::attributes::{counts, single};
 use super::background::Background;
 use super::part_file::{Header, Opened, broken, group_name, header, points, read_rows, wrong};
-use super::{length_unit, queries};
+use super::{length_unit, parts, queries};
 use crate::io::{Dtype, IoError};
 
 /// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
-/// arrays that has such an array of points ([`ArraysWriter`](super::ArraysWriter)). Every rank opens the file by itself; numbers are in its own units.
+/// arrays that has such an array of points ([`ArraysWriter`](super::ArraysWriter)).
+///
+/// - Any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all files of a catalogue, or `name.hdf5` where only these exist; files without groups need not
+///   have the dataset. Groups are counted over all.
+/// - Every rank opens them by itself; numbers are in their own units.
 #[derive(Clone, Debug)]
 pub struct Centers {
     path: PathBuf,
+    /// The files, each with its groups.
+    parts: Vec<(PathBuf, Range<u64>)>,
     dataset: &'static str,
-    count: u64,
     dims: usize,
     dtype: Dtype,
     header: Option<Header>,
 }
 
-/// The datasets that may have the centres.
-const DATASETS: [&str; 2] = ["Group/GroupPos", "center"];
+/// The centres of a layout like Gadget-4's.
+const GROUP_POS: &str = "Group/GroupPos";
 
-impl Centers {
-    /// Opens a catalogue; none where the file is none, or cannot be opened: a snapshot says better what is wrong with it.
-    ///
-    /// # Errors
-    /// [`IoError::Shape`] and [`IoError::Dtype`] for centres that are not `(G, 3)` or `(G, 2)`, f32 or f64, [`IoError::NoFilter`], and
-    /// [`IoError::NotHdf5`] for broken files and for one of several files of a catalogue.
-    pub fn open(path: impl AsRef<Path>) -> Result<Option<Self>, IoError> {
-        let path = path.as_ref();
-        let Ok(file) = Opened::new(path) else { return Ok(None) };
+/// The datasets that may have the centres.
+const DATASETS: [&str; 2] = [GROUP_POS, "center"];
+
+/// One file of a catalogue.
+struct Part {
+    path: PathBuf,
+    header: Option<Header>,
+    /// Files of the catalogue.
+    files: u64,
+    /// Groups in all files, if the header says it.
+    total: Option<u64>,
+    /// The dataset with its rows, axes and type; a file without groups may have none.
+    centers: Option<(&'static str, u64, usize, Dtype)>,
+}
+
+impl Part {
+    /// Reads the header, and looks for the dataset; none where the file is no catalogue.
+    fn read(path: &Path, file: &Opened) -> Result<Option<Part>, IoError> {
         let has = |name: &str| queries::has_link(&file.hdf5, name).map_err(|e| broken(path, &e));
         for particle_type in 0..6 {
             // A snapshot may have groups beside its particles.
@@ -42,26 +56,98 @@ impl Centers {
                 return Ok(None);
             }
         }
+        let mut centers = None;
         for name in DATASETS {
-            let Some(dataset) = find(&file, name)? else { continue };
+            let Some(dataset) = find(file, name)? else { continue };
             let (count, dims, dtype) = points(path, &dataset, name)?;
             file.check(&dataset, name)?;
-            let header = if has("Header")? { Some(header(&file.hdf5).map_err(|why| wrong(path, why))?) } else { None };
-            if let Some(header) = &header {
-                header.check_box(path, dims)?;
-                let files = file.hdf5.group("Header").and_then(|header| counts(&header, "NumFiles").and_then(single));
-                match files.map_err(|error| wrong(path, format!("Header/NumFiles {error}; write it again")))? {
-                    None | Some(0 | 1) => {}
-                    Some(files) => {
-                        let reason = format!("it is one of {files} files of a catalogue; join them to one");
-                        return Err(wrong(path, reason));
-                    }
+            centers = Some((name, count, dims, dtype));
+            break;
+        }
+        let (mut files, mut total, mut header_of) = (1, None, None);
+        if has("Header")? {
+            let count = |name: &str| {
+                let found = file.hdf5.group("Header").and_then(|header| counts(&header, name).and_then(single));
+                found.map_err(|error| wrong(path, format!("Header/{name} {error}; write it again")))
+            };
+            (files, total) = (count("NumFiles")?.unwrap_or(1).max(1), count("Ngroups_Total")?);
+            if centers.is_none() && total.is_none() {
+                return Ok(None);
+            }
+            let rows = centers.map_or(0, |(_, rows, ..)| rows);
+            if let Some(said) = count("Ngroups_ThisFile")?.filter(|&said| said != rows) {
+                let reason = format!("Header/Ngroups_ThisFile counts {said} groups, but there are {rows} centres");
+                return Err(wrong(path, format!("{reason}; write it again")));
+            }
+            header_of = Some(header(&file.hdf5).map_err(|why| wrong(path, why))?);
+        } else if centers.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Part { path: path.into(), header: header_of, files, total, centers }))
+    }
+
+    /// Another file of the catalogue that this is of, which must have the same header.
+    fn sibling(&self, path: &Path) -> Result<Part, IoError> {
+        let file = Opened::new(path).map_err(|error| parts::missing(&self.path, self.files, WHAT, error))?;
+        let foreign = |what: &str| parts::foreign(path, &self.path, WHAT, what);
+        let part = Part::read(path, &file)?.ok_or_else(|| foreign("it has no groups"))?;
+        if (part.files, part.total) != (self.files, self.total) {
+            return Err(foreign("files or groups are counted differently"));
+        }
+        match part.header.as_ref().zip(self.header.as_ref()).and_then(|(one, other)| parts::difference(one, other)) {
+            Some(what) => Err(foreign(what)),
+            None => Ok(part),
+        }
+    }
+}
+
+/// What the files are of, for errors.
+const WHAT: &str = "catalogue";
+
+impl Centers {
+    /// Opens a catalogue; none where the file is none, or cannot be opened: a snapshot says better what is wrong with it.
+    ///
+    /// # Errors
+    /// [`IoError::Shape`] and [`IoError::Dtype`] for centres that are not `(G, 3)` or `(G, 2)`, f32 or f64, [`IoError::NoFilter`], and
+    /// [`IoError::NotHdf5`] for broken files, and where one of several is missing or of another catalogue.
+    pub fn open(path: impl AsRef<Path>) -> Result<Option<Self>, IoError> {
+        let path = path.as_ref();
+        let given = parts::existing(path);
+        let Ok(file) = Opened::new(&given) else { return Ok(None) };
+        let Some(first) = Part::read(&given, &file)? else { return Ok(None) };
+        drop(file);
+        let (total, header, files) = (first.total, first.header.clone(), first.files);
+        let all: Vec<Part> = match files {
+            1 => vec![first],
+            _ => parts::siblings(&given, files, WHAT)?.map(|path| first.sibling(&path)).collect::<Result<_, _>>()?,
+        };
+        let (mut centers, mut dtype): (Option<(&'static str, usize)>, _) = (None, Dtype::F32);
+        let (mut parts, mut end) = (Vec::new(), 0u64);
+        for part in all {
+            let start = end;
+            if let Some((name, count, dims, found)) = part.centers {
+                end = end.checked_add(count).ok_or_else(|| wrong(path, "it has more groups than can be"))?;
+                let wanted = *centers.get_or_insert((name, dims));
+                if wanted != (name, dims) {
+                    let (path, found) = (part.path.join(name), vec![count, dims as u64]);
+                    let wanted = format!("(G, {}) of {}, as in the files before it,", wanted.1, wanted.0);
+                    return Err(IoError::Shape { path, found, wanted });
+                }
+                if found == Dtype::F64 {
+                    dtype = Dtype::F64;
                 }
             }
-            let path = path.to_path_buf();
-            return Ok(Some(Centers { path, dataset: name, count, dims, dtype, header }));
+            parts.push((part.path, start..end));
         }
-        Ok(None)
+        if let Some(total) = total.filter(|&total| total != end) {
+            let reason = format!("Header/Ngroups_Total counts {total} groups, but its {files} files have {end}");
+            return Err(wrong(path, format!("{reason}; write them again")));
+        }
+        let (dataset, dims) = centers.unwrap_or((GROUP_POS, 3));
+        if let Some(header) = &header {
+            header.check_box(path, dims)?;
+        }
+        Ok(Some(Centers { path: path.into(), parts, dataset, dims, dtype, header }))
     }
 
     /// The path, as it was given.
@@ -69,14 +155,19 @@ impl Centers {
         &self.path
     }
 
+    /// The files, in the order of their groups.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|(path, _)| path.as_path())
+    }
+
     /// The name of the dataset that is read.
     pub fn dataset(&self) -> &'static str {
         self.dataset
     }
 
-    /// Number of groups.
+    /// Number of groups in all files.
     pub fn count(&self) -> u64 {
-        self.count
+        self.parts.last().map_or(0, |(_, rows)| rows.end)
     }
 
     /// Axes: 2 or 3.
@@ -84,7 +175,7 @@ impl Centers {
         self.dims
     }
 
-    /// Type of the centres in the file: F32 or F64.
+    /// Type of the centres in the files: F64 if it is in any of them, else F32.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -104,7 +195,7 @@ impl Centers {
     /// # Errors
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
     pub fn background(&self) -> Result<Option<Background>, IoError> {
-        Background::read(&self.path)
+        Background::read(self.first())
     }
 
     /// The Hubble constant in 100 km/s/Mpc; none where the file does not say it.
@@ -112,7 +203,7 @@ impl Centers {
     /// # Errors
     /// As [`background`](Self::background).
     pub fn hubble(&self) -> Result<Option<f64>, IoError> {
-        length_unit::hubble(&Opened::new(&self.path)?)
+        length_unit::hubble(&Opened::new(self.first())?)
     }
 
     /// Centimetres of a comoving length of 1; none where the file does not say it.
@@ -120,7 +211,8 @@ impl Centers {
     /// # Errors
     /// As [`background`](Self::background).
     pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
-        let file = Opened::new(&self.path)?;
+        let with_groups = self.parts.iter().find(|(_, rows)| !rows.is_empty());
+        let file = Opened::new(with_groups.map_or(self.first(), |(path, _)| path))?;
         let dataset = find(&file, self.dataset)?;
         length_unit::read(&file, dataset.as_ref())
     }
@@ -143,22 +235,33 @@ impl Centers {
 
     fn read<T: H5Type>(&self, rows: Range<u64>) -> Result<Vec<T>, IoError> {
         let Range { start, end } = rows;
-        if start > end || end > self.count {
-            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count });
+        if start > end || end > self.count() {
+            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
         }
-        if start == end {
-            return Ok(Vec::new());
+        let mut values = Vec::new();
+        for (path, part) in &self.parts {
+            let (start, end) = (start.max(part.start), end.min(part.end));
+            if start >= end {
+                continue;
+            }
+            let file = Opened::new(path)?;
+            let changed = || wrong(path, format!("{} has changed; write it again", self.dataset));
+            let dataset = find(&file, self.dataset)?.ok_or_else(changed)?;
+            let (count, dims, _) = points(path, &dataset, self.dataset)?;
+            if (count, dims) != (part.end - part.start, self.dims) {
+                return Err(changed());
+            }
+            let here = (start - part.start) as usize..(end - part.start) as usize;
+            let read = read_rows::<T>(&dataset, here, dims).map_err(|e| file.unread(&dataset, self.dataset, &e))?;
+            values.extend(read);
+            file.still_whole()?;
         }
-        let file = Opened::new(&self.path)?;
-        let changed = || wrong(&self.path, format!("{} has changed; write it again", self.dataset));
-        let dataset = find(&file, self.dataset)?.ok_or_else(changed)?;
-        if points(&self.path, &dataset, self.dataset)? != (self.count, self.dims, self.dtype) {
-            return Err(changed());
-        }
-        let values = read_rows::<T>(&dataset, start as usize..end as usize, self.dims);
-        let values = values.map_err(|e| file.unread(&dataset, self.dataset, &e))?;
-        file.still_whole()?;
         Ok(values)
+    }
+
+    /// The first file, whose header all have.
+    fn first(&self) -> &Path {
+        &self.parts[0].0
     }
 }
 

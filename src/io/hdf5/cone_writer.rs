@@ -111,7 +111,8 @@ impl ConeWriter {
     /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed.
+    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed; [`IoError::Shape`]
+    /// for another number of offsets than of datasets.
     pub fn open(path: impl AsRef<Path>, info: &ConeInfo, token: &str, offsets: &[u64]) -> Result<Self, IoError> {
         Ok(ConeWriter { datasets: SharedDatasets::open(path.as_ref(), token, datasets(info.count, None), offsets)? })
     }

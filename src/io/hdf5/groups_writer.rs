@@ -142,7 +142,8 @@ impl GroupsWriter {
     /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed.
+    /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has failed; [`IoError::Shape`]
+    /// for another number of offsets than of datasets.
     pub fn open(
         path: impl AsRef<Path>,
         info: &SnapshotInfo,

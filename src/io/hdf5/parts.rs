@@ -16,50 +16,55 @@ pub fn snapshot_paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, IoError> {
 
 /// All files of the snapshot that `path` belongs to, in their order, with their headers checked.
 pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
-    let first = part_path(path, 0);
-    // `path` may be the name without a number.
-    let given = if !path.exists() && first.is_file() { &first } else { path };
-    let part = PartFile::read(given)?;
+    let given = existing(path);
+    let part = PartFile::read(&given)?;
     let files = part.header.files;
     if files == 1 {
         return Ok(vec![part]);
     }
+    let read = |path: PathBuf| {
+        let other = PartFile::read(&path).map_err(|error| missing(&given, files, "snapshot", error))?;
+        match difference(&other.header, &part.header) {
+            Some(what) => Err(foreign(&path, &given, "snapshot", what)),
+            None => Ok(other),
+        }
+    };
+    siblings(&given, files, "snapshot")?.map(read).collect()
+}
+
+/// `path`, or file number 0 where `path` is the name without a number.
+pub(super) fn existing(path: &Path) -> PathBuf {
+    let first = part_path(path, 0);
+    if !path.exists() && first.is_file() { first } else { path.into() }
+}
+
+/// The paths of all `files` files of `what` the file `given` is of. They are listed as they are asked for: a header may say any number.
+pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iterator<Item = PathBuf>, IoError> {
     let Some(whole) = whole_path(given) else {
         let reason = format!(
-            "it is one of {files} files of a snapshot, whose names must end in .0, .1, ... before the extension; \
+            "it is one of {files} files of a {what}, whose names must end in .0, .1, ... before the extension; \
              give it its name back"
         );
         return Err(wrong(given, reason));
     };
-    (0..files).map(|index| read_part(&part, &whole, index)).collect()
+    Ok((0..files).map(move |index| part_path(&whole, index)))
 }
 
-/// Reads file number `index` and checks that it belongs to the same snapshot as `given`.
-fn read_part(given: &PartFile, whole: &Path, index: u64) -> Result<PartFile, IoError> {
-    let path = part_path(whole, index);
-    let files = given.header.files;
-    let part = PartFile::read(&path).map_err(|error| match error {
-        IoError::NotFound { path } => wrong(
-            &given.path,
-            format!(
-                "it is one of {files} files of a snapshot, but {} is not there; put all beside it",
-                printable_path(&path)
-            ),
-        ),
-        error => error,
-    })?;
-    if let Some(what) = difference(&part.header, &given.header) {
-        let reason = format!(
-            "it belongs to another snapshot than {}: {what}; remove what is left of an older run",
-            printable_path(&given.path)
-        );
-        return Err(wrong(&path, reason));
-    }
-    Ok(part)
+/// The error of another of the files that `given` is one of, with what to do where it is not there.
+pub(super) fn missing(given: &Path, files: u64, what: &str, error: IoError) -> IoError {
+    let IoError::NotFound { path } = error else { return error };
+    let path = printable_path(&path);
+    wrong(given, format!("it is one of {files} files of a {what}, but {path} is not there; put all beside it"))
+}
+
+/// The error of a file beside `given` that differs from it in what all files have alike.
+pub(super) fn foreign(path: &Path, given: &Path, what: &str, difference: &str) -> IoError {
+    let given = printable_path(given);
+    wrong(path, format!("it belongs to another {what} than {given}: {difference}; remove what is left of an older run"))
 }
 
 /// A difference between two headers that files of one snapshot cannot have.
-fn difference(one: &Header, other: &Header) -> Option<&'static str> {
+pub(super) fn difference(one: &Header, other: &Header) -> Option<&'static str> {
     let moment = |header: &Header| (header.time, header.redshift);
     if (one.files, &one.total) != (other.files, &other.total) {
         Some("files or particles are counted differently")

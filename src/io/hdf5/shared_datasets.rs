@@ -143,6 +143,10 @@ impl SharedDatasets {
     /// Opens the file that rank 0 has created, whose datasets begin at `offsets`. Called by all other ranks, after a barrier.
     /// It is not opened as HDF5, since the library would lock it.
     pub fn open(path: &Path, token: &str, datasets: Vec<DatasetSpec>, offsets: &[u64]) -> Result<Self, IoError> {
+        if offsets.len() != datasets.len() {
+            let wanted = format!("one offset for each of {} datasets", datasets.len());
+            return Err(IoError::Shape { path: path.to_path_buf(), found: vec![offsets.len() as u64], wanted });
+        }
         Ok(Self { file: SharedFile::open(path, token)?, datasets, offsets: offsets.to_vec() })
     }
 

@@ -122,14 +122,15 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// [`IoError::Create`] if the file is not to be seen from here: the ranks do not share a file system, or rank 0 has
-    /// failed.
-    pub fn open(path: impl AsRef<Path>, part: FilePart, token: &str, offsets: [u64; 3]) -> Result<Self, IoError> {
-        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count, None), &offsets)? })
+    /// failed; [`IoError::Shape`]
+    /// for another number of offsets than of datasets.
+    pub fn open(path: impl AsRef<Path>, part: FilePart, token: &str, offsets: &[u64]) -> Result<Self, IoError> {
+        Ok(Self { datasets: SharedDatasets::open(path.as_ref(), token, datasets(part.count, None), offsets)? })
     }
 
     /// The byte offsets of the datasets, which rank 0 broadcasts for the other ranks to [`open`](Self::open) the file.
-    pub fn offsets(&self) -> [u64; 3] {
-        [POSITIONS, VELOCITIES, IDS].map(|dataset| self.datasets.offsets()[dataset])
+    pub fn offsets(&self) -> &[u64] {
+        self.datasets.offsets()
     }
 
     /// Writes particles to the rows of this file from `first` on: positions in Mpc/h, Gadget's velocities, and ids, as

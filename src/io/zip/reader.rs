@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
+use super::records::{
     CENTRAL, CENTRAL_BYTES, END, END_BYTES, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64,
     LOCATOR64_BYTES, SEE64,
 };

@@ -1,6 +1,6 @@
 //! The records of an archive as bytes.
 
-use super::{CENTRAL, END, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64, SEE64};
+use super::records::{CENTRAL, END, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64, SEE64};
 
 /// The contents of a member begin at a multiple of this many bytes, as those of a `.npy` file do.
 pub(super) const ALIGNMENT: u64 = 64;

@@ -6,7 +6,7 @@ use super::cone::Cone;
 use super::particles::ConeParticles;
 use crate::comm::Communicator;
 use crate::io::Sealed;
-use crate::io::collective::shared_token;
+use crate::io::collective::opened_with_offsets;
 use crate::io::hdf5::{ConeInfo, ConeRows, ConeWriter, SnapshotInfo};
 use crate::pm::SimulationError;
 
@@ -30,16 +30,12 @@ impl ConeParticles {
             cone.opening.as_ref().map_or(([0.0, 0.0, 1.0], 180.0), |opening| (opening.unit(), opening.angle));
         let (observer, distance) = (cone.observer, cone.distance);
         let info = ConeInfo { snapshot, count: self.total(), observer, distance, direction, opening };
-        let token = shared_token(comm)?;
-        let made = if comm.rank() == 0 { Some(ConeWriter::create(path, &info, &token)?) } else { None };
-        // Also the message to the other ranks that the file exists.
-        let offsets = comm.all_gather_v(made.as_ref().map_or(&[], ConeWriter::offsets))?;
-        let writer = match made {
-            Some(writer) => writer,
-            None => ConeWriter::open(path, &info, &token, offsets.data())?,
-        };
-        // All have the file open before any may fail: rank 0 would remove it, and others would report it as missing.
-        comm.barrier()?;
+        let writer = opened_with_offsets::<_, SimulationError>(
+            comm,
+            |token| ConeWriter::create(path, &info, token),
+            ConeWriter::offsets,
+            |token, offsets| ConeWriter::open(path, &info, token, offsets),
+        )?;
         let (mut rows, mut first) = (self.iter(), self.first());
         while rows.len() > 0 {
             let piece: Vec<_> = rows.by_ref().take(PIECE).collect();

@@ -67,6 +67,8 @@ pub struct Ghosts {
     permute: Permute,
     adjoint: Adjoint,
     cost: Cost,
+    /// Which of the plans of its communicator it is.
+    number: u64,
 }
 
 /// How contributions to ghosts are added to the points that the ghosts are copies of.
@@ -133,7 +135,17 @@ impl Ghosts {
         asking.dedup();
         let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
         let rows = upload_u32(&mut context.recorder, &rows)?;
-        Ok(Ghosts { rows, sends, receives, owners, asking, permute: Permute::new(), adjoint, cost })
+        Ok(Ghosts {
+            rows,
+            sends,
+            receives,
+            owners,
+            asking,
+            permute: Permute::new(),
+            adjoint,
+            cost,
+            number: comm.next_plan(),
+        })
     }
 
     /// Number of ghosts.
@@ -176,7 +188,8 @@ impl Ghosts {
         let outgoing =
             context.gpu.array_in("ghosts::outgoing", self.rows.len().saturating_mul(width), MemoryKind::Outgoing)?;
         self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
-        exchange_rows(context, "Ghosts::refresh", &outgoing, width, [&self.sends, &self.receives])
+        let what = format!("Ghosts::refresh of plan {}", self.number);
+        exchange_rows(context, &what, &outgoing, width, [&self.sends, &self.receives])
     }
 
     /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of [`refresh`](Self::refresh).
@@ -200,7 +213,8 @@ impl Ghosts {
         self.check_length("Ghosts::accumulate", values.len(), width)?;
         let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
-        let incoming = exchange_rows(context, "Ghosts::accumulate", &outgoing, width, [&self.receives, &self.sends])?;
+        let what = format!("Ghosts::accumulate of plan {}", self.number);
+        let incoming = exchange_rows(context, &what, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let params = AccumulateParams { count: points.len() as u32, width: width as u32 };
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];

@@ -27,6 +27,8 @@ pub struct Route {
     receives: Vec<u64>,
     merge: Option<Array<u32>>,
     rank: usize,
+    /// Which of the plans of its communicator it is.
+    number: u64,
     permute: Permute,
 }
 
@@ -37,7 +39,7 @@ fn misuse(why: String) -> ExchangeError {
 impl Route {
     /// The plan of one rank of `comm`: it sends its rows in `order` (a permutation), the first `sends[0]` to rank 0 and so on, and receives
     /// `receives[r]` rows from rank `r`. Of the rows received, in rank order, row `merge[i]` becomes row `i`; without a merge order they
-    /// stay in rank order.
+    /// stay in rank order. Sends no message, but all ranks make their plans in one order: exchanges of two plans are told apart by it.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths do not fit together.
@@ -59,7 +61,15 @@ impl Route {
             let why = format!("{given} rows in {} places, to {taken} rows in {places} places", order.len());
             return Err(misuse(why));
         }
-        Ok(Route { order, sends, receives, merge, rank: comm.rank(), permute: Permute::new() })
+        Ok(Route {
+            order,
+            sends,
+            receives,
+            merge,
+            rank: comm.rank(),
+            number: comm.next_plan(),
+            permute: Permute::new(),
+        })
     }
 
     /// Rows of this rank before [`forward`](Self::forward).
@@ -132,7 +142,8 @@ impl Route {
         if self.is_local() {
             return Ok(outgoing);
         }
-        let incoming = exchange_rows(context, "Route::forward", &outgoing, words, [&self.sends, &self.receives])?;
+        let what = format!("Route::forward of plan {}", self.number);
+        let incoming = exchange_rows(context, &what, &outgoing, words, [&self.sends, &self.receives])?;
         let Some(merge) = &self.merge else { return Ok(incoming) };
         let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
         self.permute.gather(&mut context.recorder, &incoming, merge, &target, words, Count::All)?;
@@ -171,7 +182,8 @@ impl Route {
             Some(merge) => self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?,
             None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
         }
-        Ok(exchange_rows(context, "Route::back", &outgoing, words, [&self.receives, &self.sends])?.cast()?)
+        let what = format!("Route::back of plan {}", self.number);
+        Ok(exchange_rows(context, &what, &outgoing, words, [&self.receives, &self.sends])?.cast()?)
     }
 
     /// Words per row, and the array as words.

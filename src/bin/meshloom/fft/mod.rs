@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::phases::Phases;
 use crate::same_files::Files;
+use crate::terminal;
 pub use arguments::Arguments;
 use arguments::{NORMS, PRECISIONS, word};
 use file_transform::FileTransform;
@@ -208,7 +209,8 @@ where
     if comm.rank() == 0 {
         writable(arguments.output())?;
         if request.loses_digits(file.dtype()) {
-            tracing::warn!("integers beyond 2^24 of {} lose digits in f32", file.path().display());
+            let path = printable_path(file.path());
+            terminal::warn(&format!("integers beyond 2^24 of {path} lose digits in f32; --precision f64 keeps them"));
         }
     }
     let grid = arguments.common.process_grid(request.spec.cells, comm.size())?;

@@ -1,6 +1,7 @@
 //! The files of an inference.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
@@ -11,7 +12,8 @@ use meshloom::operators::{Field, Leaf, Space, Worker};
 use meshloom::{Error, inference::InferenceError};
 use serde_json::Value;
 
-use super::parameters::{HyperParameters, RunParameters};
+use super::demo;
+use super::parameters::{HyperParameters, Noise, RunParameters};
 use super::picture;
 use super::problem::Problem;
 use crate::described;
@@ -46,6 +48,15 @@ type Lines = Vec<(u64, Vec<f32>)>;
 impl<'w> Outputs<'_, 'w> {
     fn path(&self, name: &str) -> PathBuf {
         self.parameters.out.join(name)
+    }
+
+    /// Whether this inference reads a file.
+    fn is_input(&self, path: &Path) -> bool {
+        let RunParameters { data, exposure, mask, noise, .. } = self.parameters;
+        let noise = if let Some(Noise::File(path)) = noise { Some(path) } else { None };
+        let place = fs::canonicalize(path).ok();
+        let inputs = [data, exposure, mask].into_iter().flatten().chain(noise);
+        place.is_some() && inputs.into_iter().any(|input| fs::canonicalize(input).ok() == place)
     }
 
     fn lines(&self, worker: &mut Worker<'w>, field: &Field) -> Result<Lines, Error> {
@@ -89,8 +100,12 @@ impl<'w> Outputs<'_, 'w> {
         let path = self.path(run_directory::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
-            if unfinished || older.is_some_and(|older| has_samples(&older)) {
+            if unfinished || older.as_ref().is_some_and(has_samples) {
                 ["std.npy", "samples.npy"].iter().try_for_each(|name| described::remove(&self.path(name)))?;
+            }
+            if older.as_ref().is_some_and(is_demo) && self.parameters.data.is_some() {
+                let left = demo::FILES.map(|name| self.path(name));
+                left.iter().filter(|path| !self.is_input(path)).try_for_each(|path| described::remove(path))?;
             }
             described::remove(&path)
         })
@@ -237,6 +252,12 @@ impl<'w> Outputs<'_, 'w> {
 fn has_samples(description: &Value) -> bool {
     let parameters = &description["parameters"];
     parameters["hyper_parameters"].is_object() && parameters["samples"].as_u64() > Some(0)
+}
+
+/// Whether a description is of an inference that has made its data.
+fn is_demo(description: &Value) -> bool {
+    let parameters = &description["parameters"];
+    parameters["hyper_parameters"].is_object() && parameters.get("data").is_some_and(Value::is_null)
 }
 
 /// Names of hyper-parameters, their leaves, and what is known of them before.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
@@ -263,11 +264,17 @@ impl Arguments {
             merged.set(words)?;
         }
         if self.demo {
+            if let Some(word) = merged.likelihood.as_deref().filter(|word| *word != "poisson") {
+                return Err(usage(format!("--demo makes counts, whose likelihood is poisson, and not {word}")));
+            }
+            if let Some(data) = &merged.data {
+                let data = printable_path(data);
+                return Err(usage(format!("--demo makes its own data: leave {data} of the file of --config out")));
+            }
             // Some seven counts a cell, since there are no data yet that could say.
             let given = merged.offset_mean.filter(|offset| *offset != Offset::of_data());
             merged.offset_mean = given.or(Some(Offset::Number(2.0)));
             merged.likelihood = Some("poisson".into());
-            merged.data = None;
         }
         Ok(merged.with_defaults())
     }

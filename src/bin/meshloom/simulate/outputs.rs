@@ -43,6 +43,9 @@ const OPTIONAL: [&str; 11] = [
     "light_cone_halos.0.hdf5",
 ];
 
+/// Those of them that say groups of the linking length, and are written on request only.
+const HALOS: [&str; 2] = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
+
 /// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
@@ -125,7 +128,7 @@ impl<'a> Outputs<'a> {
         // The linking length is not part of the run's identity: halos of another length are removed.
         let halos = self.parameters.linking.is_some();
         let outdated = |name: &str| {
-            let of_halos = name == "halos.0.hdf5" || sphere_table(name);
+            let of_halos = HALOS.contains(&name) || sphere_table(name);
             part(name) && (parts || !same)
                 || (OPTIONAL.contains(&name) || sphere_table(name)) && !same
                 || halos && of_halos

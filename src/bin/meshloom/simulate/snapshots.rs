@@ -55,7 +55,8 @@ fn fingerprints(
 }
 
 /// Writes the snapshot that was just reached, in each of its directories. Where the run was `resumed` at this moment, only in
-/// those that have none yet: the run may have been killed between two of them. All ranks call it.
+/// those that have none yet: the run may have been killed between two of them. Where that fails a checkpoint keeps the steps; among several ranks, which
+/// write it beforehand, it does only after the last step, since it is as long as the snapshot. All ranks call it.
 pub fn write(
     outputs: &Outputs,
     context: &mut Context,
@@ -78,6 +79,27 @@ pub fn write(
         }
     }
     let state = simulation.phase_space(context)?;
+    let others = context.comm.size() > 1;
+    let kept = resumed || others && reached.step < simulation.steps();
+    let keep = |(context, simulation): &mut (&mut Context, &mut Simulation)| match kept {
+        true => Ok(()),
+        false => write_checkpoint(outputs, context, simulation, &state, light_cone, reached),
+    };
+    let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
+        write_whole(outputs, context, simulation, (&state, light_cone), reached, &names)
+    };
+    keeping(&mut (context, simulation), others, keep, write)
+}
+
+/// Writes a snapshot of `state` in directories of these names, with its groups. All ranks call it.
+fn write_whole(
+    outputs: &Outputs,
+    context: &mut Context,
+    simulation: &mut Simulation,
+    (state, light_cone): (&State, Option<&LightCone>),
+    reached: Reached,
+    names: &[&str],
+) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
     let mut halos = None;
     if let Some(linking) = outputs.parameters.linking {
@@ -85,7 +107,7 @@ pub fn write(
         // Groups need the memory of the particles, which are here.
         simulation.release(context)?;
         halos = Some(Halos::find(context, simulation, clouds, linking, &outputs.parameters.overdensities)?);
-        simulation.upload(context, &state)?;
+        simulation.upload(context, state)?;
     }
     let comm = context.comm.clone();
     for name in names {
@@ -94,7 +116,7 @@ pub fn write(
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = outputs.states.make(&comm, &directory)?;
         let spectrum = outputs.spectrum(context, simulation, &directory)?;
-        place.write(context, simulation, &state, |context, simulation, files| {
+        place.write(context, simulation, state, |context, simulation, files| {
             files.push(simulation.seal_particles(context, &directory.join("positions.npy"), Quantity::Position)?);
             // Momenta are part of the state.
             if outputs.velocities() == Quantity::Velocity {
