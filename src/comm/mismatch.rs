@@ -44,11 +44,6 @@ impl Mismatch {
         self.subjects.is_some()
     }
 
-    /// Whether others that were told of `other` are to be told of this, too: those in collectives are not helped by one of exchanges.
-    pub fn says_more_than(&self, other: &Mismatch) -> bool {
-        other.is_of_exchanges() && !self.is_of_exchanges()
-    }
-
     /// The error of the rank that has found it; of exchanges that of all.
     pub fn error(&self) -> CommError {
         if let Some([mine, theirs]) = self.subjects {
@@ -95,7 +90,7 @@ mod tests {
         let subjects = ["exchange of u32", "exchange of f32"].map(Subject::new);
         let exchanges = Mismatch::of_exchanges(2, 5, subjects);
         assert!(exchanges.as_seen_by(1, &barrier).is_none(), "collectives have messages of their own");
-        assert!(found.says_more_than(&exchanges) && !exchanges.says_more_than(&found));
+        assert!(exchanges.is_of_exchanges() && !found.is_of_exchanges());
         let text = exchanges.error().to_string();
         assert!(text.contains("rank 2 called exchange of u32, but rank 5 called exchange of f32"), "{text}");
     }

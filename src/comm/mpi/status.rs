@@ -61,10 +61,10 @@ impl LastCalls {
 pub(super) struct Mismatches(Mutex<HashMap<u64, Mismatch>>);
 
 impl Mismatches {
-    /// Notes one, unless there was one before that says as much; returns whether it does.
+    /// Notes one, unless there was one before that says as much; returns whether it does. Those in collectives are not helped by one of exchanges.
     fn note(&self, context: u64, found: Mismatch) -> bool {
         let mut all = locked(&self.0);
-        let is_news = all.get(&context).is_none_or(|before| found.says_more_than(before));
+        let is_news = all.get(&context).is_none_or(|before| before.is_of_exchanges() && !found.is_of_exchanges());
         if is_news {
             all.insert(context, found);
         }
