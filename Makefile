@@ -61,7 +61,7 @@ test:
 	@echo 'this build has no HDF5 and none of the libraries of bench --reference, and says so'
 	@if command -v mpicc.mpich mpirun.mpich >/dev/null; then with=mpich; else with=tests; fi; \
 	bash scripts/$$with.sh --workspace --features cli,mpi $(NO_ASSERTIONS) --test cli_features --test cli_sort --test comm_mpi --test device_collectives --test exchange_mpi
-	@echo 'kernels, primitives and searches in the form that GPUs get; primitives and operators with subgroups of 4 and 16'
+	@echo 'kernels, primitives and searches in the form that GPUs get; then groups, primitives, searches and sorts with subgroups of 4 and 16'
 	MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test components --test device --test inference_models --test mesh --test point_kernels --test primitives --test sort
 	MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test neighbors -- facts_of histograms_of nearest_of pairs_by
 	@echo 'kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64'
@@ -76,7 +76,8 @@ test:
 	    bash scripts/validation.sh $(ALL) --test device --test exchange --test ghost_cells --test guest --test soundness; \
 	else echo 'make: the Vulkan validation layer is not here, its tests are skipped'; fi
 	for width in 128 512; do \
-	    LP_NATIVE_VECTOR_WIDTH=$$width bash scripts/tests.sh $(ALL) --test components --test primitives --test operators --test linear_operators -- --skip every_operator || exit 1; \
+	    LP_NATIVE_VECTOR_WIDTH=$$width bash scripts/tests.sh $(ALL) --test components --test point_kernels --test primitives --test sort || exit 1; \
+	    LP_NATIVE_VECTOR_WIDTH=$$width bash scripts/tests.sh $(ALL) --test neighbors -- facts_of || exit 1; \
 	done
 	@if [ -e $(SWIFTSHADER) ]; then \
 	    echo 'once more on SwiftShader, which has no optional feature'; \
