@@ -482,7 +482,8 @@ fn a_killed_rank_ends_all_ranks() {
         let scratch = Scratch::new();
         let out = scratch.join("out");
         let mut run = long(&out).on(Ranks::Mpi(2)).start();
-        run.until("two ranks at work", |run| run.ranks().len() == 2 && out.is_dir());
+        // Before the lock ranks look for a file of one of them, which a killed one would leave.
+        run.until("two ranks at work", |run| run.ranks().len() == 2 && out.join(".meshloom.lock").exists());
         let ranks = run.ranks();
         signal(ranks[victim], "KILL");
         let outcome = run.wait(Duration::from_secs(20));

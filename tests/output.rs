@@ -205,7 +205,7 @@ fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     let mut run = Call::simulate(&out, &["--steps", "100000"]).on(Ranks::Mpi(2)).start();
-    run.until("two ranks at work", |run| run.ranks().len() == 2 && out.is_dir());
+    run.until("two ranks at work", |run| run.ranks().len() == 2 && out.join(".meshloom.lock").exists());
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
