@@ -66,11 +66,12 @@ test:
 	MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test neighbors -- facts_of histograms_of nearest_of pairs_by
 	@echo 'kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64'
 	MESHLOOM_SANITIZE=compare bash scripts/tests.sh $(ALL) --test exchange --test ghost_cells --test linear_operators --test mesh --test particles --test redistribution --test sort
-	MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test fft
+	MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test fft & transforms=$$! failed=''; \
 	for lanes in 32 64; do \
-	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test point_kernels --test sort || exit 1; \
-	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test neighbors -- facts_of few_points distances_of histograms_of callbacks_see every_form || exit 1; \
-	done
+	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test point_kernels --test sort || failed=yes; \
+	    MESHLOOM_SANITIZE=$$lanes MESHLOOM_PROFILE=gpu bash scripts/tests.sh $(ALL) --test neighbors -- facts_of few_points distances_of histograms_of callbacks_see every_form || failed=yes; \
+	done; \
+	wait $$transforms && [ -z "$$failed" ]
 	@if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then \
 	    echo 'what drivers are asked for, under the validation layer'; \
 	    bash scripts/validation.sh $(ALL) --test device --test exchange --test ghost_cells --test guest --test soundness; \
