@@ -295,6 +295,15 @@ fn all_numbers_and_byte_orders_are_read() {
     let want = Whole { shape: [2, 3].into(), values }.forward(true, "backward");
     let input = scratch.file("in.npy", npy("|b1", false, "(2, 3)", &truths));
     check(&scratch, &input, "--real", Dtype::C128, &want);
+    // Wide integers are transformed in f64 unless f32 is asked for, which is said.
+    let (input, output) = (
+        scratch.file("in.npy", npy("<i8", false, "(2, 3)", &bytes(|n| i64::from(n).to_le_bytes().into()))),
+        scratch.word("out.npy"),
+    );
+    let call = |more: &[&str]| Call::new(&[&["fft", &input, "-o", &output], more].concat());
+    call(&[]).succeeds();
+    let warned = call(&["--precision", "f32"]).run();
+    assert!(warned.status.success() && warned.stderr.contains("warning: integers beyond 2^24 of"), "{warned:#?}");
     // In one line both orders are the same.
     let input = scratch.file("in.npy", npy("<i2", true, "(1, 6)", &bytes(|n| n.to_le_bytes().into())));
     check(&scratch, &input, "--real --precision f32", Dtype::C64, &whole(&[1, 6]));

@@ -415,5 +415,14 @@ fn groups_have_spherical_overdensities() {
     };
     wrong("10", "200c", "needs a cosmology");
     wrong("10,10,open", "200m", "needs a box");
+    // Of no points there are the same columns, without rows.
+    let empty = scratch.word("empty.npz");
+    let none = save(&scratch, "none.npy", &[0, 3], &[0f32; 0]);
+    Call::new(&["fof", &none, "--linking-length", "0.1", "--box", "10", "--overdensity", "100m,1e6m", "-o", &empty])
+        .succeeds();
+    let columns = NpzFile::open(&empty).unwrap();
+    for name in ["mass_100m", "radius_100m", "mass_1000000m", "radius_1000000m"] {
+        assert_eq!(reals(&columns, name), [0.0; 0], "{name}");
+    }
     wrong("10", "200", "is no overdensity");
 }

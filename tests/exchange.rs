@@ -12,7 +12,7 @@ use meshloom::comm::{CommError, Communicator, Failure, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
-use plans::{MAPPED, Plan, Side, mix};
+use plans::{MAPPED, Plan, Side, mismatched, mix};
 
 /// Whole arrays, arrays in windows of 4 KiB, and the floor, where all goes through staging buffers.
 fn devices() -> [Options; 3] {
@@ -226,23 +226,7 @@ fn ranks_that_are_out_of_step_know_it() {
     let options = Options { floor: true, ..Options::from_env().unwrap() };
     let known = run_threads(2, |comm| {
         let mut recorder = Recorder::new(&Gpu::open(&options, 0)?)?;
-        let array = recorder.gpu().array::<u32>("array", 50_000)?;
-        let other = recorder.gpu().array::<u32>("other", 50_000)?;
-        // Rank 1 waits for a few words of another type.
-        let part = |len| vec![Transfer { peer: 1 - comm.rank(), start: 0, len }];
-        let mut exchange = Exchange::new(comm.clone());
-        let outcome = match comm.rank() {
-            0 => exchange.run(&mut recorder, &Transfers { send: part(50_000), receive: vec![] }, &array, &other),
-            _ => {
-                let few = Transfers { send: vec![], receive: part(7) };
-                exchange.run(&mut recorder, &few, &array.cast::<f32>()?, &other.cast::<f32>()?)
-            }
-        };
-        // Rank 1 stays until rank 0 has given up.
-        match comm.rank() {
-            0 => drop(comm.send(1, 0, vec![])?),
-            _ => drop(comm.receive(0, 0, 0)?.wait()?),
-        }
+        let outcome = mismatched(&comm, &mut recorder)?;
         let told = matches!(outcome, Err(ExchangeError::Comm(CommError::Mismatch { .. })));
         Ok::<_, ExchangeError>((told, comm.is_out_of_step()))
     });

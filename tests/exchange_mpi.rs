@@ -14,9 +14,8 @@ use std::time::Duration;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::exchange::{Context, Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::grid::{Transfer, Transfers};
 use mpi::ffi;
-use plans::{MAPPED, Plan, Side, mix};
+use plans::{MAPPED, Plan, Side, mismatched, mix};
 
 /// Three exchanges in flight, in small and large chunks, mapped and staged.
 fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
@@ -51,30 +50,14 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
     Ok(())
 }
 
-/// In a communicator of the caller's, where a rank that fails ends nobody: rank 0 sends more than goes with what its exchange is, and rank 1 waits for another
-/// exchange of a few words. Rank 0 does not wait for ever, and both know that they are out of step.
+/// In a communicator of the caller's, where a rank that fails ends nobody.
 fn out_of_step(gpu: &Gpu) -> Result<(), ExchangeError> {
     // SAFETY: the world is always a valid handle.
     let comm = unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_WORLD) }?;
     if comm.rank() > 1 {
         return Ok(());
     }
-    let mut recorder = Recorder::new(gpu)?;
-    let [array, other] = [gpu.array::<u32>("array", 50_000)?, gpu.array::<u32>("other", 50_000)?];
-    let part = |len| vec![Transfer { peer: 1 - comm.rank(), start: 0, len }];
-    let mut exchange = Exchange::new(comm.clone());
-    let outcome = match comm.rank() {
-        0 => exchange.run(&mut recorder, &Transfers { send: part(50_000), receive: vec![] }, &array, &other),
-        _ => {
-            let few = Transfers { send: vec![], receive: part(7) };
-            exchange.run(&mut recorder, &few, &array.cast::<f32>()?, &other.cast::<f32>()?)
-        }
-    };
-    // Rank 1 stays until rank 0 has given up.
-    match comm.rank() {
-        0 => drop(comm.send(1, 0, vec![])?),
-        _ => drop(comm.receive(0, 0, 0)?.wait()?),
-    }
+    let outcome = mismatched(&comm, &mut Recorder::new(gpu)?)?;
     assert!(matches!(outcome, Err(ExchangeError::Comm(CommError::Mismatch { .. }))), "{outcome:?}");
     assert!(comm.is_out_of_step());
     Ok(())

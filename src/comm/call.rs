@@ -22,12 +22,10 @@ pub(super) enum Operation {
     ScatterV,
     AllToAll,
     AllToAllV,
-    /// Of a layer above; only in what is told of mismatches.
-    Exchange,
 }
 
 /// Names of the operations, by their numbers.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 16] = [
     "another collective",
     "split",
     "barrier",
@@ -44,7 +42,6 @@ const NAMES: [&str; 17] = [
     "scatter_v",
     "all_to_all",
     "all_to_all_v",
-    "exchange",
 ];
 
 const NO_ELEMENTS: u64 = u64::MAX;
@@ -81,11 +78,6 @@ impl Call {
             kind: NO_BYTE,
             ..Call::zeroed()
         }
-    }
-
-    /// An exchange of a layer above, which follows all collectives for those that are told of it: they wait for none of its messages.
-    pub fn exchange() -> Call {
-        Call { sequence: u64::MAX, ..Call::new(Operation::Exchange) }
     }
 
     /// Elements of this type, any number of them.

@@ -15,7 +15,7 @@ use super::call::{Call, HEADER_BYTES};
 use super::communicator::{Communicator, Core};
 use super::lane::{Lane, MAX_TAG, RESERVED_TAGS};
 use super::memory::Span;
-use super::mismatch::{Did, Mismatch};
+use super::mismatch::{Did, Differing, Mismatch};
 use super::subject::{SUBJECT_BYTES, Subject};
 use super::sync::locked;
 use super::transport::{Arrived, Payload, Pending, Target};
@@ -136,7 +136,7 @@ impl Head {
                 if theirs == *call {
                     return Ok(());
                 }
-                let found = Mismatch::new(rank, *call, from, Did::Called(theirs));
+                let found = Mismatch::of_collectives(rank, *call, from, Did::Called(theirs));
                 core.transport.announce(&found);
                 Err(found.error())
             }
@@ -145,7 +145,7 @@ impl Head {
                 if theirs == *subject {
                     return Ok(());
                 }
-                let found = Mismatch::of_exchanges(rank, from, [*subject, theirs]);
+                let found = Mismatch { rank, other: from, differing: Differing::Exchanges([*subject, theirs]) };
                 core.transport.announce(&found);
                 Err(found.error())
             }

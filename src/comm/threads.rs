@@ -11,7 +11,7 @@ use super::call::Call;
 use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
-use super::mismatch::{Did, Mismatch};
+use super::mismatch::{Did, Differing, Mismatch};
 use super::sync::{Backoff, locked};
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
@@ -311,7 +311,7 @@ impl ThreadReceive {
             }
             _ => return None,
         };
-        Some(Mismatch::new(self.rank, mine, self.key.from, did))
+        Some(Mismatch::of_collectives(self.rank, mine, self.key.from, did))
     }
 
     /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at once, so the sender's present
@@ -324,7 +324,9 @@ impl ThreadReceive {
         let last_call = *locked(&self.context.last_calls[self.key.from]);
         let gone = self.world.gone(from, last_call, &self.grace);
         let mine = match *locked(&self.context.last_calls[self.rank]) {
-            LastCall::Called(call) | LastCall::Failed(Mismatch { call, .. }) if self.key.lane == Lane::Collective => {
+            LastCall::Called(call) | LastCall::Failed(Mismatch { differing: Differing::Collectives(call, _), .. })
+                if self.key.lane == Lane::Collective =>
+            {
                 call
             }
             _ => {

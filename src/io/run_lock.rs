@@ -29,7 +29,7 @@ impl RunLock {
     /// of networks have no locks, and that is no reason not to run; nor is a directory that may not be written, of which the first output says more.
     ///
     /// # Errors
-    /// [`IoError::InUse`]; [`IoError::Create`] for a lock of another user that may not even be read.
+    /// [`IoError::InUse`]; [`IoError::Create`] for a lock of another user that can neither be read nor locked.
     pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
         let (path, since) = (directory.join(NAME), Instant::now());
         loop {
@@ -37,7 +37,7 @@ impl RunLock {
                 Ok(file) => return Ok(Some(RunLock { path, _file: file })),
                 Err(TryLockError::WouldBlock) if since.elapsed() < patience => sleep(BETWEEN),
                 Err(TryLockError::WouldBlock) => return Err(IoError::InUse { path: directory.into() }),
-                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied => {
                     return Err(IoError::Create { path, source: error });
                 }
                 Err(TryLockError::Error(error)) => {

@@ -1,5 +1,6 @@
 //! Exchanges that know what must arrive: parts of any length between all ranks, filled with values that name their place.
 
+use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Transfer, Transfers};
@@ -104,3 +105,21 @@ impl Side {
 
 /// Arrays that the host maps where it can.
 pub const MAPPED: [MemoryKind; 2] = [MemoryKind::Outgoing, MemoryKind::Incoming];
+
+/// What becomes of it on two ranks that go on after errors: rank 0 sends more than goes with what its exchange is, rank 1 waits for another exchange, of a few words. Rank
+/// 1 stays until rank 0 has given up, too.
+pub fn mismatched(comm: &Communicator, recorder: &mut Recorder) -> Result<Result<(), ExchangeError>, ExchangeError> {
+    let gpu = recorder.gpu().clone();
+    let [from, to] = [gpu.array::<u32>("from", 50_000)?, gpu.array::<u32>("to", 50_000)?];
+    let part = |len| vec![Transfer { peer: 1 - comm.rank(), start: 0, len }];
+    let mut exchange = Exchange::new(comm.clone());
+    if comm.rank() == 0 {
+        let outcome = exchange.run(recorder, &Transfers { send: part(50_000), receive: vec![] }, &from, &to);
+        drop(comm.send(1, 0, vec![])?);
+        return Ok(outcome);
+    }
+    let few = Transfers { send: vec![], receive: part(7) };
+    let outcome = exchange.run(recorder, &few, &from.cast::<f32>()?, &to.cast::<f32>()?);
+    comm.receive(0, 0, 0)?.wait()?;
+    Ok(outcome)
+}

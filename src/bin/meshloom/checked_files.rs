@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::same_files::Files;
 
 /// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
-fn is_same_file(one: &Path, other: &Path) -> bool {
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();
         whole.unwrap_or_else(|_| {

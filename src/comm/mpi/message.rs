@@ -160,7 +160,7 @@ impl Message {
     /// What the other rank's status means for this message.
     fn verdict(&self, status: Status) -> Verdict {
         let Ends { rank, other, other_in_family, .. } = self.ends;
-        let mismatch = |call, did| Reason::Mismatch(Mismatch::new(rank, call, other, did));
+        let mismatch = |call, did| Reason::Mismatch(Mismatch::of_collectives(rank, call, other, did));
         match (status, self.call()) {
             (Status::Gone(gone), Some(call)) => Verdict::Suspect(mismatch(call, Did::Gone(gone))),
             (Status::Gone(gone), None) => Verdict::Suspect(Reason::Gone(match self.direction {

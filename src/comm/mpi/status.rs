@@ -19,7 +19,7 @@ use crate::comm::Result;
 use crate::comm::call::Call;
 use crate::comm::ending;
 use crate::comm::gone::Gone;
-use crate::comm::mismatch::{Did, Mismatch};
+use crate::comm::mismatch::{Did, Differing, Mismatch};
 use crate::comm::subject::Subject;
 use crate::comm::sync::locked;
 
@@ -114,7 +114,7 @@ struct Note {
     rank: u32,
     other: u32,
     other_kind: u32,
-    is_of_exchanges: u32,
+    reserved: u32,
     /// Of a mismatch of exchanges.
     subjects: [Subject; 2],
 }
@@ -127,6 +127,7 @@ const LEFT: u32 = 3;
 const DROPPED: u32 = 4;
 const FAILURE: u32 = 5;
 const MISMATCH: u32 = 6;
+const MISMATCH_OF_EXCHANGES: u32 = 7;
 
 impl Status {
     /// The kind of a note that carries this status, and its call.
@@ -152,16 +153,15 @@ impl Status {
 impl Note {
     /// The note of a mismatch in a communicator.
     fn of_mismatch(context: u64, found: &Mismatch) -> Note {
-        let (other_kind, call) = match found.did {
-            Did::Called(call) => Status::Called(call),
-            Did::Gone(gone) => Status::Gone(gone),
-        }
-        .to_note();
-        let (rank, other, found_in) = (found.rank as u32, found.other as u32, found.call);
-        let is_of_exchanges = found.is_of_exchanges().into();
-        let subjects = found.subjects.unwrap_or([Subject::zeroed(); 2]);
-        let note = Note { is_of_exchanges, subjects, ..Note::zeroed() };
-        Note { context, call, kind: MISMATCH, found_in, rank, other, other_kind, ..note }
+        let (rank, other) = (found.rank as u32, found.other as u32);
+        let note = Note { context, rank, other, ..Note::zeroed() };
+        let (found_in, did) = match found.differing {
+            Differing::Collectives(call, Did::Called(theirs)) => (call, Status::Called(theirs)),
+            Differing::Collectives(call, Did::Gone(gone)) => (call, Status::Gone(gone)),
+            Differing::Exchanges(subjects) => return Note { kind: MISMATCH_OF_EXCHANGES, subjects, ..note },
+        };
+        let (other_kind, call) = did.to_note();
+        Note { kind: MISMATCH, call, found_in, other_kind, ..note }
     }
 
     /// The mismatch of a note.
@@ -171,8 +171,11 @@ impl Note {
             DROPPED => Did::Gone(Gone::Dropped),
             _ => Did::Called(self.call),
         };
-        let subjects = (self.is_of_exchanges != 0).then_some(self.subjects);
-        Mismatch { subjects, ..Mismatch::new(self.rank as usize, self.found_in, self.other as usize, did) }
+        let differing = match self.kind {
+            MISMATCH_OF_EXCHANGES => Differing::Exchanges(self.subjects),
+            _ => Differing::Collectives(self.found_in, did),
+        };
+        Mismatch { rank: self.rank as usize, other: self.other as usize, differing }
     }
 }
 
@@ -312,7 +315,7 @@ impl StatusProtocol {
                     ending::announced();
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
-                MISMATCH => {
+                MISMATCH | MISMATCH_OF_EXCHANGES => {
                     self.mismatches.note(note.context, note.mismatch());
                 }
                 _ => {

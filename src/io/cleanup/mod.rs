@@ -109,21 +109,31 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 
 /// Opens a file, which is made if there is none, locks it for this process alone, and adds it to the list, all under the lock of the list: an
 /// interrupt removes no file that another process has locked. Another user's, which may only be read, is locked as well. Where files cannot be locked none is left.
+///
+/// An error of the kind `PermissionDenied` is of a file that is there and can be had in neither way.
 pub(crate) fn lock_file(path: &Path) -> Result<File, TryLockError> {
     let mut unfinished = Unfinished::lock();
     for _ in 0..8 {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let readable = |error: io::Error| match error.kind() {
-            // Where there is none, it could not be made.
-            io::ErrorKind::PermissionDenied if path.exists() => File::open(path),
-            _ => Err(error),
-        };
-        let file = open.or_else(readable).map_err(TryLockError::Error)?;
-        if let Err(error) = file.try_lock() {
-            if matches!(error, TryLockError::Error(_)) {
-                drop(fs::remove_file(path));
+        let (file, may_write) = match open {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
+                (File::open(path).map_err(TryLockError::Error)?, false)
             }
-            return Err(error);
+            // A directory that may not be written, too: nothing is said of a file that is not there.
+            Err(error) => return Err(TryLockError::Error(io::Error::other(error))),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            // Some file systems lock only what may be written: whether the other user has it is not to be known then.
+            Err(TryLockError::Error(_)) if !may_write => {
+                return Err(TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
+            }
+            Err(TryLockError::Error(error)) => {
+                drop(fs::remove_file(path));
+                return Err(TryLockError::Error(error));
+            }
+            Err(held) => return Err(held),
         }
         // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
         if leftover::is_called(&file, path).map_err(TryLockError::Error)? {

@@ -1,7 +1,6 @@
 //! The files of an inference.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
@@ -16,6 +15,7 @@ use super::demo;
 use super::parameters::{HyperParameters, Noise, RunParameters};
 use super::picture;
 use super::problem::Problem;
+use crate::checked_files::is_same_file;
 use crate::described;
 use crate::run_directory;
 
@@ -54,9 +54,7 @@ impl<'w> Outputs<'_, 'w> {
     fn is_input(&self, path: &Path) -> bool {
         let RunParameters { data, exposure, mask, noise, .. } = self.parameters;
         let noise = if let Some(Noise::File(path)) = noise { Some(path) } else { None };
-        let place = fs::canonicalize(path).ok();
-        let inputs = [data, exposure, mask].into_iter().flatten().chain(noise);
-        place.is_some() && inputs.into_iter().any(|input| fs::canonicalize(input).ok() == place)
+        [data, exposure, mask].into_iter().flatten().chain(noise).any(|input| is_same_file(input, path))
     }
 
     fn lines(&self, worker: &mut Worker<'w>, field: &Field) -> Result<Lines, Error> {
