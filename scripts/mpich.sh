@@ -13,9 +13,9 @@ target=target/mpich
 if [ ! -d "$target/debug" ]; then
     mkdir -p "$target/debug"
     if [ -d target/debug/deps ]; then
-        # Libraries have a dot in their names, programs, which are large, have none.
-        (cd target/debug && find .fingerprint build deps -type f \( -not -path 'deps/*' -o -name '*.*' \) -print0 |
-            tar --null -T - -cf -) | tar -C "$target/debug" -xf -
+        # Libraries have a dot in their names, programs, which are large, have none. Cargo's lock keeps other builds from writing meanwhile.
+        (cd target/debug && flock .cargo-lock sh -c "find .fingerprint build deps -type f \( -not -path 'deps/*' -o -name '*.*' \) -print0 |
+            tar --null -T - -cf -") | tar -C "$target/debug" -xf -
         "$cargo" clean --quiet --target-dir "$target" -p mpi-sys -p mpi
     fi
 fi

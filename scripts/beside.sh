@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the commands in the lines of standard input, several at once: one more than there are cores, as many wait for other processes or for a device; JOBS says
+# another number. The output of each is printed when it ends. All are run; those that failed are named at the end, which is a failure then.
+#
+#   scripts/beside.sh <LINES
+set -euo pipefail
+cores=$(nproc)
+# More at a time would need memory that few machines have.
+[ "$cores" -le 4 ] || cores=4
+
+logs=$(mktemp -d)
+export logs
+trap 'rm -rf "$logs"' EXIT
+
+run() {
+    local command=$1 log status=0 start=$SECONDS
+    log=$(mktemp -p "$logs")
+    bash -c "$command" >"$log" 2>&1 || status=$?
+    {
+        flock 9
+        printf '\n     Running %s\n' "$command"
+        cat "$log"
+        printf 'took %d s: %s\n' $((SECONDS - start)) "$command"
+        [ "$status" = 0 ] || printf 'ended with %d: %s\n' "$status" "$command" | tee -a "$logs/failed"
+    } 9>"$logs/lock"
+}
+export -f run
+
+xargs -d '\n' -P "${JOBS:-$((cores + 1))}" -I '{}' bash -c 'run "$1"' run '{}'
+if [ -e "$logs/failed" ]; then
+    echo 'beside: these failed:' >&2
+    cat "$logs/failed" >&2
+    exit 1
+fi
