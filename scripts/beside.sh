@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the commands in the lines of standard input, several at once: one more than there are cores, as many wait for other processes or for a device; JOBS says
-# another number. The output of each is printed when it ends. All are run; those that failed are named at the end, which is a failure then.
+# Runs the commands in the lines of standard input, as many at once as there are cores; JOBS says another number. The output of each is printed when it ends. All are run;
+# those that failed are named at the end, which is a failure then.
 #
 #   scripts/beside.sh <LINES
 set -euo pipefail
@@ -26,7 +26,7 @@ run() {
 }
 export -f run
 
-xargs -d '\n' -P "${JOBS:-$((cores + 1))}" -I '{}' bash -c 'run "$1"' run '{}'
+xargs -d '\n' -P "${JOBS:-$cores}" -I '{}' bash -c 'run "$1"' run '{}'
 if [ -e "$logs/failed" ]; then
     echo 'beside: these failed:' >&2
     cat "$logs/failed" >&2
