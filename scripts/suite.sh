@@ -56,6 +56,7 @@ lines() {
     # Kernels, primitives and searches in the form that GPUs get.
     of 'MESHLOOM_PROFILE=gpu' components device inference_models mesh point_kernels primitives sort
     of 'MESHLOOM_PROFILE=gpu' neighbors -- facts_of histograms_of nearest_of pairs_by
+    of 'MESHLOOM_PROFILE=gpu' bench -- exchanges
 
     # Kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64.
     of 'MESHLOOM_SANITIZE=compare' exchange ghost_cells linear_operators mesh particles redistribution sort

@@ -120,7 +120,7 @@ class _OfData(Likelihood):
         for option, number in options.items():
             self._options["number"] = whole_number(number, option, 2) if option == "classes" else real_number(number, option)
         if mask is not None:
-            mask = np.ascontiguousarray(mask)
+            mask = np.array(mask, order="C")
             if mask.dtype != bool or mask.shape != self._data.shape:
                 raise ValueError(f"mask must be of booleans, True where data count, of the shape {self._data.shape}")
             self._options["mask"] = mask.ravel()

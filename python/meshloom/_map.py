@@ -7,7 +7,7 @@ import numpy as np
 from ._arguments import whole_number
 from ._comm import REDUCTIONS, block, gathered, resolve, summand
 from ._device_array import Array, asarray
-from ._model import Model
+from ._model import Model, same_shape
 
 
 def _leaves(value):
@@ -53,7 +53,7 @@ def _over_items(model):
 
     def function(rows):
         rows = np.asarray(rows)
-        if rows.shape[1:] != takes and rows[:1].size != np.prod(takes):
+        if not same_shape(rows.shape[1:], takes) and rows.shape[1:] != (np.prod(takes),):
             raise ValueError(f"items have the shape {rows.shape[1:]}; the model takes {takes}")
         found = model._native.map(asarray(rows, np.float32, model._comm)._native, len(rows), len(rows))
         return Array(found).numpy().reshape(len(rows), *gives)

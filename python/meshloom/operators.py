@@ -300,7 +300,7 @@ def select(space, where, adjoint=False, comm=None):
             found = np.argwhere(found)
         if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
             raise ValueError(f"where must be a mask of the shape {leaf.shape} or rows of {len(leaf.shape)} indices from 0 on")
-        cells = np.stack(three(list(found.T), np.zeros(len(found), np.int64)), axis=1)
+        cells = np.stack(three(list(found.astype(np.int64).T), np.zeros(len(found), np.int64)), axis=1)
         return (cells.tolist(), bool(adjoint)), {"where": summary(cells)}
 
     return _linear("select", space, "a selection", adjoint, comm, check, _native.select)

@@ -153,6 +153,7 @@ def test_wrong_maps():
         (ValueError, lambda: meshloom.map(lambda a: a[0], (VALUES, VALUES[:2]))),
         (ValueError, lambda: meshloom.map(two, VALUES)),
         (ValueError, lambda: meshloom.map(one, VALUES)),
+        (ValueError, lambda: meshloom.map(op.hartley(op.Space(x=op.cells((4, 6)))), np.ones((3, 6, 4)))),
         (ValueError, lambda: meshloom.map_reduce(lambda n: n, 3, "mean")),
         (ZeroDivisionError, lambda: meshloom.ranks(2, lambda comm: meshloom.map(lambda n: 1 / 0, 3, comm=comm))),
     ]:

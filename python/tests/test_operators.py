@@ -92,7 +92,7 @@ def test_linear_operators_and_their_adjoints():
         (lambda **a: op.stencil(space, {(0, 1): 2.0, (-1, 0): -0.5}, **a), x, 2 * np.roll(x, -1, 1) - 0.5 * np.roll(x, 1, 0)),
         (lambda **a: op.readout(space, positions, **a), x, np.sum(np.array(near) * weights, axis=0)),
         (lambda **a: op.select(space, mask, **a), x, x[mask]),
-        (lambda **a: op.select(space, np.argwhere(mask)[::-1], **a), x, x[mask][::-1]),
+        (lambda **a: op.select(space, np.argwhere(mask)[::-1].astype(np.uint64), **a), x, x[mask][::-1]),
         (lambda **a: op.gather(vector, space, index, **a), three, np.append(three, 0.0)[index]),
         (lambda **a: op.broadcast(op.Space(x=op.vector(1)), space, **a), np.float32([3.0]), np.full((6, 8), 3.0)),
         (lambda **a: op.lines_of_sight(space, *ends, 0.1, **a), np.ones((6, 8)), np.linalg.norm(ends[1] - ends[0], axis=1)),

@@ -168,13 +168,14 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
         };
         object["results"].as_array_mut().into_iter().for_each(|all| all.push(result.clone()));
     }
-    match arguments.settings.common.json {
-        true => terminal::print_object(&object)?,
-        false => terminal::print(text.trim_start())?,
-    }
+    let printed = match arguments.settings.common.json {
+        true => terminal::print_object(&object),
+        false => terminal::print(text.trim_start()),
+    };
     if let Some(path) = &arguments.save {
         write_whole(path, format!("{object:#}\n").as_bytes())?;
     }
+    printed?;
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::exchange::{Exchange, GridComms};
-use meshloom::fft::Transform;
+use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Context, Error};
@@ -87,7 +87,10 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
         let grid = settings.common.process_grid(shape, ranks)?;
-        let plan = Transform::<[f32; 2]>::new(&context.gpu, shape, grid, context.comm.rank());
+        // One piece is the whole of a transpose.
+        let tuning = TransformTuning { pieces: 1, ..TransformTuning::of(&context.gpu) };
+        let (spec, none) = (Spec::new(Values::Complex, shape), TransformCallbacks::default());
+        let plan = Transform::<[f32; 2]>::with(&context.gpu, &spec, grid, context.comm.rank(), &tuning, &none);
         let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {
             Err(error) if refused == ranks as u64 => return Ok(Err(format!("--size {}: {error}", name(shape)))),
