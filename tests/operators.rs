@@ -173,7 +173,8 @@ fn every_operator_works_in_small_windows() {
 /// The types that `src` makes operators of, and those that the documentation lists.
 #[test]
 fn no_operator_is_left_out_of_the_checks() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Programs of tests run in the package's directory, which need not be the one that they were built in.
+    let root = Path::new("");
     let mut found = BTreeSet::new();
     let mut folders = vec![root.join("src")];
     while let Some(folder) = folders.pop() {

@@ -199,7 +199,14 @@ fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Ve
     }
     let rows = numbers_of(worker, at.model().target())?;
     let columns = numbers_of(worker, at.model().domain())?;
-    let mut matrix = vec![0.0; (rows * columns) as usize];
+    let mut matrix = Vec::new();
+    let len = rows.checked_mul(columns).and_then(|len| usize::try_from(len).ok());
+    let Some(len) = len.filter(|len| matrix.try_reserve_exact(*len).is_ok()) else {
+        return Err(Failure::Value(format!(
+            "a matrix of {rows} x {columns} numbers has no room in memory; take jvp and vjp"
+        )));
+    };
+    matrix.resize(len, 0.0);
     if rows <= columns {
         jacobian_rows(worker, at, 0..rows, ChunkSize::Items(chunk), |worker, first, fields| {
             for (row, field) in (first..).zip(fields) {
