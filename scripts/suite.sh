@@ -16,13 +16,16 @@ without_assertions=$(tr -s '\n ' ' ' <<<"$without_assertions")
 mpich=''
 if command -v mpicc.mpich mpirun.mpich >/dev/null; then mpich=yes; fi
 
-swiftshader=$PWD/target/swiftshader/vk_swiftshader_icd.json
+# In lines paths are written as a shell reads them back.
+here=$(printf %q "$PWD")
+swiftshader=target/swiftshader/vk_swiftshader_icd.json
 validation_layer=/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 
 say() { echo "suite: $*" >&2; }
 
 # shellcheck disable=SC2086 # Words of a list.
 programs=$(bash scripts/programs.sh $features --tests)
+programs=$(while IFS= read -r program; do printf '%q\n' "$program"; done <<<"$programs")
 
 # Lines of some programs in an environment: ENVIRONMENT PROGRAM... [-- ARGUMENTS]
 of() {
@@ -51,7 +54,7 @@ lines() {
     grep -E "$starts_others" <<<"$programs"
     # By another MPI library; its ranks wait busily, and few programs are left to disturb.
     [ -z "$mpich" ] || echo "JOBS=1 bash scripts/mpich.sh $without_assertions"
-    echo "RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh $cargo test $features --doc"
+    echo "RUSTC_WORKSPACE_WRAPPER=$here/scripts/rustc.sh $cargo test $features --doc"
 
     # Kernels, primitives and searches in the form that GPUs get.
     of 'MESHLOOM_PROFILE=gpu' components device inference_models mesh point_kernels primitives sort
@@ -78,12 +81,12 @@ lines() {
 
     # A device without any optional feature.
     if [ -e "$swiftshader" ]; then
-        of "VK_DRIVER_FILES=$swiftshader" simulation components device device_collectives exchange ghost_cells guest inference_models linear_operators mesh \
+        of "VK_DRIVER_FILES=$here/$swiftshader" simulation components device device_collectives exchange ghost_cells guest inference_models linear_operators mesh \
             operators shallow_water sort soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory \
             --skip bits_do_not_depend_on_windows
-        of "VK_DRIVER_FILES=$swiftshader" neighbors -- facts_of
-        of "VK_DRIVER_FILES=$swiftshader" scales -- two_axes
-        of "VK_DRIVER_FILES=$swiftshader MESHLOOM_PROFILE=gpu" components
+        of "VK_DRIVER_FILES=$here/$swiftshader" neighbors -- facts_of
+        of "VK_DRIVER_FILES=$here/$swiftshader" scales -- two_axes
+        of "VK_DRIVER_FILES=$here/$swiftshader MESHLOOM_PROFILE=gpu" components
     else say 'SwiftShader is not here, its tests are skipped'; fi
 }
 

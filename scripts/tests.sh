@@ -6,18 +6,24 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=() tests='' some=''
+build=() tests=() some=''
 while [ $# -gt 0 ]; do
     case $1 in
-        --) shift; tests=$(printf ' %q' "$@"); break ;;
+        --) shift; tests=("$@"); break ;;
         --test | --lib | --bins) some=yes; build+=("$1"); shift ;;
         *) build+=("$1"); shift ;;
     esac
 done
 
 # Examples are not built: lints look at them.
-if [ -n "$some" ]; then programs=$(bash scripts/programs.sh "${build[@]}"); else programs=$(bash scripts/programs.sh "${build[@]}" --tests); fi
+programs=("${build[@]}")
+[ -n "$some" ] || programs+=(--tests)
+programs=$(bash scripts/programs.sh "${programs[@]}")
+
+# A command in words that a shell reads back.
+line() { printf '%q ' "$@"; echo; }
+
 {
-    sed "s|\$|$tests|" <<<"$programs"
-    [ -n "$some" ] || echo "RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh ${CARGO:-cargo} test ${build[*]} --doc --${tests}"
+    while IFS= read -r program; do line "$program" "${tests[@]}"; done <<<"$programs"
+    [ -n "$some" ] || line env "RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh" "${CARGO:-cargo}" test "${build[@]}" --doc -- "${tests[@]}"
 } | bash scripts/beside.sh
