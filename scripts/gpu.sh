@@ -6,7 +6,7 @@
 #   scripts/gpu.sh --pack DIR               builds the programs for the line above (without MPI and HDF5) and puts them there
 #
 #   --out DIR       where the results go [gpu-report]
-#   --seconds N     most seconds of all together, building aside [520]
+#   --seconds N     most seconds of all together, 60 at least, building aside [520]
 #   --runs N        runs of which benchmarks report the median [7]
 #   --small         small sizes on any device, to try the script; compares with NumPy and SciPy
 #
@@ -14,6 +14,7 @@
 # as Python finds them), report.json (all of it, with the date and the driver). Exit code 1 where a test or a benchmark failed; what
 # can be measured is measured all the same.
 set -euo pipefail
+from=$PWD
 cd "$(dirname "$0")/.."
 
 say() { printf 'gpu: %s\n' "$*"; }
@@ -21,21 +22,24 @@ fail() { printf 'gpu: %s\n' "$*" >&2; exit 1; }
 
 out=gpu-report seconds=520 runs=7 small='' pack='' prebuilt=''
 value() { [ $# -ge 2 ] || fail "$1 needs a value"; printf '%s' "$2"; }
+# Paths are given from where this was started.
+path() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$from/$1" ;; esac; }
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(value "$@"); shift 2 ;;
+        --out) out=$(path "$(value "$@")"); shift 2 ;;
         --seconds) seconds=$(value "$@"); shift 2 ;;
         --runs) runs=$(value "$@"); shift 2 ;;
-        --pack) pack=$(value "$@"); shift 2 ;;
+        --pack) pack=$(path "$(value "$@")"); shift 2 ;;
         --small) small=1; shift ;;
         -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
         -*) fail "there is no option $1 (see --help)" ;;
-        *) [ -z "$prebuilt" ] || fail 'one directory at most'; prebuilt=$1; shift ;;
+        *) [ -z "$prebuilt" ] || fail 'one directory at most'; prebuilt=$(path "$1"); shift ;;
     esac
 done
 for number in "$seconds" "$runs"; do
     [[ $number =~ ^[1-9][0-9]{0,5}$ ]] || fail "$number is no number of seconds or runs"
 done
+[ "$seconds" -ge 60 ] || fail "--seconds is $seconds, and no test is done in that; give 60 at least"
 
 # The programs, built: prints the path of the tests.
 build() {
@@ -70,12 +74,15 @@ done
 mkdir -p "$out"
 begun=$SECONDS
 left() { local left=$((seconds - SECONDS + begun)); echo $((left > 1 ? left : 1)); }
+# Two thirds of what is left.
+most() { local most=$(($(left) * 2 / 3)); echo $((most > 1 ? most : 1)); }
 failures=()
 
 say 'adapters'
 "$program" devices | tee "$out/devices.txt"
-command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader |
-    tee -a "$out/devices.txt"
+if command -v nvidia-smi >/dev/null; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee -a "$out/devices.txt" || say 'nvidia-smi fails'
+fi
 
 # Half of the time at most is for the tests; with small sizes three quarters, since a software renderer compiles for longer than it works.
 for_tests=$((small ? seconds * 3 / 4 : seconds / 2))
@@ -100,7 +107,7 @@ say "benchmarks"
 sizes=()
 [ -z "$small" ] || sizes=(--sizes small)
 code=0
-timeout "$(left)" "$program" bench --all "${sizes[@]}" --runs "$runs" --quiet --within $(($(left) * 2 / 3)) \
+timeout "$(left)" "$program" bench --all "${sizes[@]}" --runs "$runs" --quiet --within "$(most)" \
     --save "$out/bench.json" | tee "$out/table.txt" || code=$?
 [ "$code" = 0 ] || failures+=("bench: exit code $code")
 
@@ -110,7 +117,7 @@ if [ -e "$out/bench.json" ] && command -v python3 >/dev/null; then
     [ -z "$small" ] || where=(--cpu)
     code=0
     timeout "$(left)" python3 benches/compare_gpu.py all --report "$out/bench.json" --save "$out/report.json" \
-        --runs "$runs" --within $(($(left) * 2 / 3)) "${where[@]}" | tee "$out/comparison.txt" || code=$?
+        --runs "$runs" --within "$(most)" "${where[@]}" | tee "$out/comparison.txt" || code=$?
     [ "$code" = 0 ] || failures+=("comparison: exit code $code")
 else
     say 'without Python there is no comparison, and bench.json is the report'

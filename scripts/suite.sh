@@ -45,7 +45,7 @@ starts_others='/(cli|cli_.*|bench|nonlinear|output|power|vendors|hdf5_python|.*_
 lines() {
     # What takes longest begins. The package is built here, which leaves a core free at times.
     echo 'bash scripts/python.sh test'
-    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft
+    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- shapes_of every_grid stages_of fields_of fields_are filters_of callbacks_run transforms_in_place
     echo "RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $features --lib --example sph_sum"
     if "$cargo" clippy --version >/dev/null 2>&1; then echo "$cargo clippy --no-default-features --lib -- -D warnings"
     else echo "$cargo check --no-default-features --lib"; fi
@@ -57,16 +57,18 @@ lines() {
     echo "RUSTC_WORKSPACE_WRAPPER=$here/scripts/rustc.sh $cargo test $features --doc"
 
     # Kernels, primitives and searches in the form that GPUs get.
-    of 'MESHLOOM_PROFILE=gpu' components device inference_models mesh point_kernels primitives sort
+    of 'MESHLOOM_PROFILE=gpu' components device linear_operators mesh point_kernels primitives sort
     of 'MESHLOOM_PROFILE=gpu' neighbors -- facts_of histograms_of nearest_of pairs_by
     of 'MESHLOOM_PROFILE=gpu' bench -- exchanges
 
     # Kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64.
     of 'MESHLOOM_SANITIZE=compare' exchange ghost_cells linear_operators mesh particles redistribution sort
     for lanes in 32 64; do
-        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" neighbors -- facts_of few_points distances_of histograms_of callbacks_see every_form
+        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" neighbors -- facts_of few_points distances_of
         of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" point_kernels sort
     done
+    of 'MESHLOOM_SANITIZE=32 MESHLOOM_PROFILE=gpu' neighbors -- histograms_of
+    of 'MESHLOOM_SANITIZE=64 MESHLOOM_PROFILE=gpu' neighbors -- callbacks_see
 
     # What drivers are asked for.
     if [ -e "$validation_layer" ]; then
@@ -81,12 +83,12 @@ lines() {
 
     # A device without any optional feature.
     if [ -e "$swiftshader" ]; then
-        of "VK_DRIVER_FILES=$here/$swiftshader" simulation components device device_collectives exchange ghost_cells guest inference_models linear_operators mesh \
-            operators shallow_water sort soundness -- --skip every_operator --skip memory_is_what_was_said --skip a_run_takes_the_memory \
-            --skip bits_do_not_depend_on_windows
+        of "VK_DRIVER_FILES=$here/$swiftshader" components device device_collectives exchange ghost_cells guest inference_models linear_operators mesh operators sort \
+            soundness -- --skip every_operator --skip memory_is_what_was_said
+        of "VK_DRIVER_FILES=$here/$swiftshader" simulation -- golden_run every_rank_count
+        of "VK_DRIVER_FILES=$here/$swiftshader" shallow_water -- ranks_or_grids two_mistakes
         of "VK_DRIVER_FILES=$here/$swiftshader" neighbors -- facts_of
         of "VK_DRIVER_FILES=$here/$swiftshader" scales -- two_axes
-        of "VK_DRIVER_FILES=$here/$swiftshader MESHLOOM_PROFILE=gpu" components
     else say 'SwiftShader is not here, its tests are skipped'; fi
 }
 

@@ -515,7 +515,7 @@ fn what_linear_operators_cannot_take_is_refused() {
         let space = space(worker)?;
         let error = Readout::new(worker, &space, Window::Cic, &[[0.1; 3]]).err().map(|error| error.to_string());
         let error = error.unwrap();
-        assert!(error.contains("rank 1 does not own cell [0, 0, 0]") || error.contains("1 other ranks"), "{error}");
+        assert!(error.contains("rank 1: it does not own cell [0, 0, 0]"), "{error}");
         Ok(())
     });
 }
@@ -600,5 +600,33 @@ fn arrays_of_all_ranks_are_joined() {
             assert!(all_gather(recorder, &comm, &own, &short).unwrap_err().to_string().contains("there is room for"));
             Ok(())
         });
+    }
+}
+
+/// Which sums are made in one pass depends on the lengths that a rank has: here the leaves are as long as each other on the first two of four ranks only.
+#[test]
+fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
+    let sums = |parts: [usize; 2]| {
+        on_grid(parts, &options(), |worker| {
+            let shapes = [("p", [6, 10, 1]), ("q", [3, 20, 1])];
+            let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(worker, shape)))))?;
+            let mut fields = [Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?];
+            for (salt, field) in fields.iter_mut().enumerate() {
+                for (name, shape) in shapes {
+                    let mut all: Vec<f64> = (0..60).map(|cell| number(cell, salt as u64)).collect();
+                    // Far above the terms of the other sums.
+                    all[3] *= if (salt, name) == (0, "q") { 1e6 } else { 1.0 };
+                    field.set(&mut worker.context.recorder, name, &own(&regular(worker, shape), &all))?;
+                }
+            }
+            let [x, y] = &fields;
+            worker.sums(&[(x, Some(x)), (y, Some(y)), (x, Some(y)), (y, None)])
+        })
+    };
+    let one = sums([1, 1]);
+    for parts in [[2, 1], [3, 1], [4, 1], [5, 1], [2, 2]] {
+        for found in sums(parts) {
+            assert_eq!(found, one[0], "{parts:?}");
+        }
     }
 }

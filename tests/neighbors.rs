@@ -114,7 +114,7 @@ fn the_nearest_of_all_kinds_of_clouds() {
     for dims in [3, 2] {
         for domain in domains(dims) {
             for &kind in KINDS.iter() {
-                let points = points(kind, 700, dims, 1);
+                let points = points(kind, 400, dims, 1);
                 let (cloud, tree) = bench.tree(&domain, &points);
                 let wrapped = bench.recorder.download(cloud.positions(), 0, points.len() as u64).unwrap();
                 for k in [8, 17] {
@@ -139,7 +139,7 @@ fn any_number_of_neighbours() {
     let mut bench = Bench::own();
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 1500, 3, 2), &mut bench);
-    for k in [1, 2, 7, 32, 33, 64, 200, 1024] {
+    for k in [1, 7, 32, 33, 200, 1024] {
         let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(k));
         let want = brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false);
         same(&have, &want, &format!("k = {k}"));
@@ -613,7 +613,7 @@ fn outliers_do_not_drag_their_group_through_the_tree() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 12, ..Default::default() })]
     #[test]
     fn any_cloud(
         n in 0usize..300,

@@ -401,6 +401,34 @@ fn small() -> Config {
     Config { particles: 8, mesh: 16, box_size: 16.0, steps: 3, ..golden() }
 }
 
+/// A state that is uploaded in the middle of a run brings no kicks and no force of the one before it.
+#[test]
+fn a_state_replaces_the_one_before_it() {
+    for scheme in [Scheme::BullFrog, Scheme::FastPm] {
+        let config = Config { snapshots: vec![0.5], scheme, ..small() };
+        launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
+            let run = |context: &mut Context, noise: u64, given: Option<&[Vec<f32>; 2]>| {
+                let mut seen = None;
+                let config = Config { seed: noise, ..config.clone() };
+                let mut simulation = Simulation::new(context, config, Noise::Seed)?;
+                simulation.run(context, |simulation, context, reached| {
+                    match given {
+                        _ if !reached.snapshot => {}
+                        Some(state) => simulation.upload(context, state)?,
+                        None => seen = Some(simulation.phase_space(context)?),
+                    }
+                    Ok::<_, SimulationError>(())
+                })?;
+                Ok::<_, SimulationError>((seen, simulation.phase_space(context)?))
+            };
+            let (seen, end) = run(&mut context, 1, None)?;
+            assert_eq!(run(&mut context, 2, seen.as_ref())?.1, end, "{scheme:?}");
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+}
+
 /// What is done with the device's memory while particles are on the host changes nothing, also between two kicks by one force.
 #[test]
 fn particles_come_back_as_they_were() {

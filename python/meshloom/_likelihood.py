@@ -7,7 +7,7 @@ import numpy as np
 from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
-from ._comm import agreed, given_or_not, resolve, together
+from ._comm import agreed, check_parts, gathered, given_or_not, resolve, together
 from ._model import Model, long_axes, of_given, random, result, same_shape
 from ._space import Fields, Leaf
 
@@ -136,7 +136,12 @@ class _OfData(Likelihood):
         if values.ndim and values.shape != self._data.shape:
             raise ValueError(f"{name} has the shape {values.shape}; it must be a number or have the shape {self._data.shape}")
         self._alike[name] = "one for each datum" if values.ndim else float(values)
-        self._options["each"] = np.atleast_1d(values).ravel() if values.ndim or self._kind != "poisson" else np.full(self._data.size, values)
+        if values.ndim:
+            self._options["each"] = values.ravel()
+        elif self._kind == "poisson":
+            self._options["each"] = np.full(self._data.size, values)
+        else:
+            self._options["noise"] = float(values)
 
     def _of(self, where, comm):
         """That of data where a model says something: `where` gives a leaf, and the shape of the values that this rank has of it."""
@@ -164,16 +169,26 @@ class _OfData(Likelihood):
 
     @property
     def _own(self):
-        """That of data at the cells of a grid with their shape."""
+        """That of data at the cells of a grid, of which each rank's are a part."""
         if self._made is None:
-            self._made = self._of(self._cells, resolve(self._given_comm))
+            comm = resolve(self._given_comm)
+            leaf = self._cells(comm)
+            self._made = self._of(lambda: (leaf, self._data.shape), comm)
         return self._made
 
-    def _cells(self):
+    def _cells(self, comm):
+        """The grid whose rows along the first axis ranks have one after the other. All ranks call it."""
         shape = self._data.shape
-        if not 1 <= len(shape) <= 3:
-            raise ValueError(f"data of the shape {shape} are amended with a model first")
-        return Leaf("cells", shape, [float(n) for n in shape], False, self._components), shape
+
+        def check():
+            if not 1 <= len(shape) <= 3:
+                raise ValueError(f"data of the shape {shape} are amended with a model first")
+            return None, {"function": "a likelihood", "number of axes of data": len(shape), "shape of a row of data": shape[1:]}, shape[0]
+
+        rows = gathered(comm, check)[1]
+        check_parts(rows, len(shape))
+        whole = (sum(rows), *shape[1:])
+        return Leaf("cells", whole, [float(n) for n in whole], False, self._components)
 
     _native = property(lambda self: self._own._native)
     _comm = property(lambda self: self._own._comm)
@@ -204,7 +219,8 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
     mask : array_like of bool, optional
         True where data count; others may be anything, NaN too.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Of a likelihood that is used without a model, and the ranks that refuse together what one of them has and cannot take; without it only that one does.
+        Of a likelihood that is used without a model, where data are those of this rank's rows along the first axis, as `numpy.array_split` cuts it (of one axis all
+        are the first rank's). And the ranks that refuse together what one of them has and cannot take; without it only that one does.
 
     Returns
     -------

@@ -67,6 +67,8 @@ def _chunks(function, rows_of, begin, end, chunk):
     for first in range(begin, end, chunk):
         last = min(first + chunk, end)
         rows, structure = _leaves(function(rows_of(first, last)))
+        # A function may write the next ones where these are.
+        rows = [row.copy() for row in rows]
         if not rows or any(row.ndim == 0 or len(row) != last - first for row in rows):
             shapes = [row.shape for row in rows]
             raise ValueError(f"the function gives arrays of the shapes {shapes} for {last - first} items; each has a row for each item")

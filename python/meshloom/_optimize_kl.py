@@ -104,8 +104,8 @@ class Samples:
 
 
         def check():
-            own = whole_number(number, "number", -len(self))
-            if own >= len(self):
+            own = whole_number(number, "number", -(2**63))
+            if not -len(self) <= own < len(self):
                 raise IndexError(f"there is no sample {own} of {len(self)}")
             return own % len(self), {"function": "a sample", "number": own}, None
 

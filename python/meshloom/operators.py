@@ -21,15 +21,13 @@ Examples
 {'y': (4, 6)}
 """
 
-import collections.abc
-
 import numpy as np
 
 from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
-from ._model import Linearisation, Model, given
+from ._model import Linearisation, Model, given, long_axes, same_shape
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
@@ -74,7 +72,7 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     result : str
         The name of what it gives.
     constants : dict, optional
-        Arguments that are fixed: arrays at the places of the first leaf of `space`, by name.
+        Arguments that are fixed: arrays at the places of the first leaf of `space`, by name; with `comm` those of this rank's part.
     comm : Comm or mpi4py.MPI.Comm, optional
 
     Raises
@@ -98,7 +96,7 @@ def pointwise(text, function, space, result, constants=None, comm=None):
         names = sorted(constants or {})
         main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))
         one = main._place()
-        fixed = [one._native(name) for name in names], [_field(one, name, constants[name], comm) for name in names]
+        fixed = [one._native(name) for name in names], [_field(one, name, {name: constants[name]}, comm) for name in names]
         alike = {"function": "pointwise", "space": own._said(), "text": text, "name of the function": function, "result": result, "constants": names}
         return (own, fixed), alike, None
 
@@ -144,26 +142,25 @@ def hartley(space, adjoint=False, comm=None):
 
 
 def diagonal(space, factors, comm=None):
-    """Multiplication of the only leaf of `space` by factors, one for each of its places, which counts for all components."""
+    """Multiplication of the only leaf of `space` by factors, one for each of its places, which counts for all components. With `comm` factors are those of this
+    rank's part."""
 
     def check(comm, name, leaf):
         place = leaf._place(leaf.complex)
-        own = factors[name] if isinstance(factors, collections.abc.Mapping) else factors
-        return (place._native(name), _field(place, name, own, comm)), {}
+        return (place._native(name), _field(place, name, factors, comm)), {}
 
     return _linear("diagonal", space, "a diagonal", False, comm, check, _native.diagonal)
 
 
 def _field(leaf, name, values, comm):
-    """The values of a leaf: this rank's, whose shape the library checks, of any number on several ranks."""
-    shape = leaf.shape if comm.size == 1 and leaf.kind in ("cells", "modes", "vector") else np.shape(values)
-    shape = (leaf.components, *shape) if leaf.components > 1 and comm.size == 1 else shape
-    return given([(leaf._native(name), shape)], {name: values}, comm)[0]
+    """This rank's values of a leaf, an array or a dictionary with one."""
+    native = leaf._native(name)
+    return given([(native, _native.leaf_shape(comm, native))], values, comm)[0]
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
     """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products. All
-    components are convolved with the one kernel."""
+    components are convolved with the one kernel. With `comm` the kernel's values are those of this rank's part."""
 
     def check(comm, name, leaf):
         place = leaf._place()
@@ -206,7 +203,7 @@ def _index(index, leaf, what):
     index = (index,) if np.ndim(index) == 0 else tuple(index)
     if len(index) != len(leaf.shape):
         raise ValueError(f"{what} is {index}; the grid has {len(leaf.shape)} axes")
-    return three([int(n.__index__()) for n in index], 0)
+    return three([whole_number(n, f"a number of {what}", -(2**63)) for n in index], 0)
 
 
 def _coordinates(rows, axes, name):
@@ -317,15 +314,18 @@ def gather(space, target, index, adjoint=False, comm=None):
     target : Space
         One real leaf.
     index : array_like of int
-        An entry for each of this rank's places.
+        An entry for each of this rank's places, in their shape.
     adjoint : bool
     comm : Comm or mpi4py.MPI.Comm, optional
     """
 
-    def entries():
+    def entries(comm, leaf, name):
         own = np.ascontiguousarray(index)
         if own.dtype.kind not in "iu" or np.any(own < 0) or np.any(own >= 2**32):
             raise ValueError("index must be whole numbers from 0 on")
+        shape = _native.leaf_shape(comm, leaf._place()._native(name))
+        if not same_shape(own.shape, shape):
+            raise ValueError(f"index has the shape {own.shape}; it must be {long_axes(shape)}")
         return own.ravel().tolist()
 
     return _gathered("gather", space, target, entries, adjoint, comm)
@@ -333,7 +333,7 @@ def gather(space, target, index, adjoint=False, comm=None):
 
 def broadcast(space, target, adjoint=False, comm=None):
     """The only number of `space` at all places of the leaf of `target`; the adjoint is the sum over them."""
-    return _gathered("broadcast", space, target, lambda: None, adjoint, comm)
+    return _gathered("broadcast", space, target, lambda *_: None, adjoint, comm)
 
 
 def _gathered(name, space, target, entries, adjoint, comm):
@@ -341,8 +341,8 @@ def _gathered(name, space, target, entries, adjoint, comm):
 
     def check():
         own, places = space_of(space), space_of(target)
-        places._only("a gather")
-        return (own, places, entries()), {"function": name, "space": own._said(), "target": places._said(), "adjoint": bool(adjoint)}, None
+        name, leaf = places._only("a gather")
+        return (own, places, entries(comm, leaf, name)), {"function": name, "space": own._said(), "target": places._said(), "adjoint": bool(adjoint)}, None
 
     def make(own, _):
         own, places, index = own

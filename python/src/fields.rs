@@ -8,6 +8,7 @@ use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::comm::Comm;
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
 use crate::session::{Session, Work};
@@ -40,15 +41,24 @@ pub fn working<R>(
     cut: Cut,
     body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let ranks = work.context.comm.size();
-    let parts = if cut == Some(true) { [1, ranks] } else { [ranks, 1] };
-    body(&mut Worker::new(&mut work.context, Grid::new(parts, ranks)?)?)
+    let grid = process_grid(cut, work.context.comm.size())?;
+    body(&mut Worker::new(&mut work.context, grid)?)
 }
 
-/// The leaf that a tuple says, on one rank.
+/// The process grid of so many ranks on which grids are cut so.
+fn process_grid(cut: Cut, ranks: usize) -> Result<Grid, Failure> {
+    let parts = if cut == Some(true) { [1, ranks] } else { [ranks, 1] };
+    Ok(Grid::new(parts, ranks)?)
+}
+
+/// The leaf that a tuple says, on the rank of a worker.
 pub fn leaf(worker: &Worker<'_>, tuple: &LeafTuple) -> Result<Leaf, Failure> {
+    leaf_on(worker.comms.grid(), worker.comm().rank(), tuple)
+}
+
+/// The leaf that a tuple says, on one rank of a process grid.
+fn leaf_on(grid: Grid, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
     let (_, kind, shape, size, complex, components, points) = tuple;
-    let (grid, rank) = (worker.comms.grid(), worker.comm().rank());
     let regular = RegularGrid { shape: *shape, size: *size, grid, rank };
     let leaf = match kind.as_str() {
         "cells" => Leaf::cells(&regular),
@@ -95,6 +105,15 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
         (tuple, components.into_iter().chain(places).collect())
     };
     space.leaves().map(describe).collect()
+}
+
+/// The shape of this rank's values of a leaf. Asks no other rank.
+#[pyfunction]
+pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>> {
+    let session = &comm.get().session;
+    let grid = process_grid(cut_of(std::slice::from_ref(&leaf)), session.size())?;
+    let space = Space::of(&leaf.0, leaf_on(grid, session.rank(), &leaf)?).map_err(Failure::from)?;
+    Ok(described(&space).remove(0).1)
 }
 
 /// Values of leaves, in the order of the names.

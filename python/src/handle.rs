@@ -84,6 +84,9 @@ impl<T: 'static> Handle<T> {
     }
 
     /// Makes something of this and another thing.
+    ///
+    /// # Errors
+    /// `ValueError` on several ranks for grids that these cut along different axes: neither process grid is that of both.
     pub fn join<U: 'static, R: 'static, A: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -91,6 +94,11 @@ impl<T: 'static> Handle<T> {
         join: impl FnOnce(&T, &U) -> Result<(R, A), Failure> + Send + 'static,
     ) -> PyResult<(Handle<R>, A)> {
         let key = self.with_the_ranks_of(other)?;
+        if self.session.size() > 1 && matches!((self.cut, other.cut), (Some(own), Some(other)) if own != other) {
+            return Err(PyValueError::new_err(
+                "a grid of three axes and one of fewer are put together, which several ranks cut along different axes; make both of three axes, or use one rank",
+            ));
+        }
         let (mut joined, about) = self.derive(py, move |work, own| join(own, &*key.get(work)?))?;
         joined.cut = self.cut.or(other.cut);
         Ok((joined, about))

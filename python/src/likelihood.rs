@@ -19,7 +19,9 @@ struct Observed {
     leaf: LeafTuple,
     values: Vec<f64>,
     mask: Option<Vec<bool>>,
-    /// Standard deviations, or exposures of counts: one for all or one for each.
+    /// The standard deviation of the noise of all, where each has not its own.
+    noise: f64,
+    /// Standard deviations, or exposures of counts: one for each.
     each: Option<Vec<f64>>,
     /// Degrees of freedom, or classes.
     number: f64,
@@ -30,11 +32,7 @@ impl Observed {
     fn likelihood(&self, worker: &mut Worker<'_>, kind: &str) -> Result<Likelihood, Failure> {
         let leaf: Leaf = leaf(worker, &self.leaf)?;
         let data = Data { name: &self.name, leaf: &leaf, values: &self.values, mask: self.mask.as_deref() };
-        let noise = match self.each.as_deref() {
-            None => NoiseLevel::Uniform(1.0),
-            Some(&[one]) => NoiseLevel::Uniform(one),
-            Some(each) => NoiseLevel::Each(each),
-        };
+        let noise = self.each.as_deref().map_or(NoiseLevel::Uniform(self.noise), NoiseLevel::Each);
         Ok(match kind {
             "gaussian" => Likelihood::gaussian(worker, &data, noise)?,
             "poisson" => Likelihood::poisson(worker, &data, self.each.as_deref())?,
@@ -89,7 +87,7 @@ impl NativeLikelihood {
 
 #[pymethods]
 impl NativeLikelihood {
-    /// The likelihood of data at a leaf; `options` has `mask`, `each` and `number`, where these matter.
+    /// The likelihood of data at a leaf; `options` has `mask`, `noise`, `each` and `number`, where these matter.
     #[new]
     fn new(
         comm: &Bound<'_, Comm>,
@@ -104,6 +102,7 @@ impl NativeLikelihood {
             leaf,
             values: values.as_array().iter().copied().collect(),
             mask: None,
+            noise: 1.0,
             each: None,
             number: 0.0,
         };
@@ -117,6 +116,7 @@ impl NativeLikelihood {
                     let each: PyReadonlyArray1<'_, f64> = value.extract()?;
                     observed.each = Some(each.as_array().to_vec());
                 }
+                "noise" => observed.noise = value.extract()?,
                 "number" => observed.number = value.extract()?,
                 name => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
             }

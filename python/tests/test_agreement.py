@@ -89,6 +89,15 @@ def of_models(comm, one):
         "step differs: 0.5 on rank 0, 0.25 on rank {}": lambda: op.lines_of_sight(cells, [[0.0, 0.0]], [[1.0, 1.0]], 0.5 - 0.25 * one, comm=comm),
         "where differs: an array of the shape (1, 3) and the sum": lambda: op.select(cells, [[0, 0 + one]], comm=comm),
         "rank {}: index must be whole numbers": lambda: op.gather(op.Space(v=op.vector(3)), cells, np.ones((2, 4), float if one else int), comm=comm),
+        "rank {}: index has the shape (4, 2); it must be (2, 4)": lambda: op.gather(op.Space(v=op.vector(3)), cells, np.ones((4, 2) if one else (2, 4), int), comm=comm),
+        # Modes are cut along another axis than cells.
+        "`xi` has the shape (2, 4); it must be (4, 2)": lambda: op.diagonal(modes, own, comm=comm),
+        "rank {}: `c` has the shape (4, 2); it must be (2, 4)": lambda: op.pointwise(
+            "fn f(x: f32, c: f32) -> f32 { return x * c; }", "f", cells, "y", constants={"c": own.T if one else own}, comm=comm
+        ),
+        "a grid of three axes and one of fewer": lambda: line.zip(op.pointwise(LINE.replace("x", "z"), "f", op.Space(z=op.cells((n, 4, 4))), "w", comm=comm)),
+        "rank {}: place 6 of its 8 is not there, or comes twice": lambda: op.select(cells, [[0, 1], [n - 1, 2], [n - 1, 2]], comm=comm),
+        "rank {}: it does not own cell": lambda: op.readout(cells, [[0.5, 0.5]] if one else [], comm=comm),
         "edges differs: None on rank 0, [0.0, 1.0, 9.0] on rank {}": lambda: op.amplitudes(modes, [0.0, 1.0, 9.0] if one else None, comm=comm),
         "rank {}: `x` has the shape (2, 4, 1, 2)": lambda: at.jvp(np.ones((2, 4, 1, 2)) if one else own),
         "rank {}: `y` has the shape (9,)": lambda: at.vjp(np.ones(9) if one else own),
@@ -102,6 +111,12 @@ def of_models(comm, one):
         "noise_std differs: 1.0 on rank 0, 2.0 on rank {}": lambda: mi.Gaussian(own, 1.0 + one).amend(line),
         "mask differs: not given on rank 0, given on rank {}": lambda: mi.Gaussian(own, mask=own > 0 if one else None).amend(line),
         "rank {}: data `data` have the shape (3, 4)": lambda: mi.Gaussian(np.ones((2 + one, 4))).amend(line),
+        "rank {}: number 0 is NaN; data are finite": lambda: mi.Gaussian(own * (np.nan if one else 1.0)).amend(line),
+        "rank {}: noise of number 0 has the standard deviation 0": lambda: mi.StudentT(own, 3.0, own - one).amend(line),
+        "rank {}: number 0 is 1 at an exposure of 0": lambda: mi.Poissonian(own, exposure=own - one).amend(line),
+        "rank {}: number 0 is 2; classes are": lambda: mi.Categorical(own + one, 2).amend(op.broadcast(op.Space(v=op.vector(1)), op.Space(y=op.cells((n, 4))), comm=comm)),
+        "shape of a row of data differs: (4,) on rank 0, (5,) on rank {}": lambda: mi.Gaussian(np.ones((2, 4 + one)), comm=comm)(own),
+        "rank 0 has 2 of ": lambda: mi.Gaussian(np.ones((2 + 3 * one, 4)), comm=comm)(own),
         "noise of standard deviation -1": lambda: mi.Gaussian(own, -1.0).amend(line),
         "rank {}: `x` has the shape (7,)": lambda: likelihood(np.ones(7) if one else own),
         "function differs: report on rank 0, value_and_grad on rank {}": lambda: likelihood.value_and_grad(own) if one else likelihood.report(own),
@@ -147,3 +162,18 @@ def test_a_callback_of_one_rank_ends_the_fit_of_all():
         return len(mi.optimize_kl(mi.Gaussian(own).amend(model), n_total_iterations=5, n_samples=1, callback=stop)[1])
 
     assert meshloom.ranks(2, body) == [2, 2]
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (4, 2, 3)])
+def test_data_without_a_model_are_parts_of_one_grid(shape):
+    data = np.random.default_rng(6).standard_normal(shape)
+
+    def part(comm, array):
+        return (array if comm.rank == 0 else array[:0]) if array.ndim == 1 else np.array_split(array, comm.size)[comm.rank]
+
+    def body(comm):
+        own = part(comm, data)
+        return mi.Gaussian(own, noise_std=part(comm, 1.0 + data**2), comm=comm)(np.zeros(own.shape))
+
+    for ranks in 1, 2, 3:
+        assert meshloom.ranks(ranks, body) == pytest.approx([0.5 * np.sum((data / (1.0 + data**2)) ** 2)] * ranks, rel=1e-6)

@@ -16,7 +16,7 @@ def dense(matrix):
     rows, columns = matrix.shape
     vector, both, out = op.Space(x=op.vector(columns)), op.Space(x=op.cells((rows, columns))), op.Space(y=op.vector(rows))
     spread = op.gather(vector, both, np.tile(np.arange(columns), (rows, 1)))
-    return spread.then(op.diagonal(both, matrix)).then(op.gather(out, both, np.repeat(np.arange(rows), columns), adjoint=True))
+    return spread.then(op.diagonal(both, matrix)).then(op.gather(out, both, np.repeat(np.arange(rows), columns).reshape(rows, columns), adjoint=True))
 
 
 def test_a_linear_model_has_the_posterior_of_the_closed_form():

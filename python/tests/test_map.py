@@ -139,6 +139,12 @@ def test_a_model_is_a_function_of_items():
     assert all(np.array_equal(one, want) for one in found)
 
 
+def test_a_function_may_give_the_same_array_again():
+    own = np.empty(4)
+    assert meshloom.map(lambda n: np.multiply(n, n, out=own), 8, chunk=4).tolist() == [n * n for n in range(8)]
+    assert meshloom.map_reduce(lambda n: np.multiply(n, 1.0, out=own), 8, chunk=4) == 28.0
+
+
 def test_wrong_maps():
     two = op.pointwise("fn f(a: f32, b: f32) -> f32 { return a + b; }", "f", op.Space(a=op.cells(4), b=op.cells(4)), "x")
     one = op.pointwise("fn f(a: f32) -> f32 { return a; }", "f", op.Space(a=op.cells(4)), "x")

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::ExchangeError;
 use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per};
-use super::short_collectives::all_reduce;
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -158,9 +157,17 @@ impl SeveralSums {
             end += small.len();
         }
         let passes = passes(sums);
+        // From the order of the passes to that of the sums.
+        let order = passes.concat();
+        let place = |number: usize| order.iter().position(|&other| other == number).unwrap_or_default();
         self.record(recorder, sums, &passes, &words, false)?;
-        if count > 0 {
-            all_reduce(recorder, comm, &words, 0..count, Op::Max)?;
+        if count > 0 && comm.size() > 1 {
+            // In the order of the sums: which of them go together depends on the lengths that a rank has.
+            let own = recorder.download(&words, 0, count)?;
+            let mut most: Vec<u32> = (0..sums.len()).map(|number| own[place(number)]).collect();
+            comm.all_reduce(&mut most, Op::Max)?;
+            let most: Vec<u32> = order.iter().map(|&number| most[number]).collect();
+            recorder.upload(&words, 0, &most)?;
         }
         self.record(recorder, sums, &passes, &words, true)?;
         let words = recorder.download(&words, 0, end)?;
@@ -172,9 +179,6 @@ impl SeveralSums {
         });
         let small = small.collect();
         let (most, integers) = made.split_at(sums.len());
-        // From the order of the passes to that of the sums.
-        let order = passes.concat();
-        let place = |number: usize| order.iter().position(|&other| other == number).unwrap_or_default();
         let mut own: Vec<u64> = (0..sums.len())
             .map(place)
             .map(|at| u64::from(integers[2 * at + 1]) << 32 | u64::from(integers[2 * at]))

@@ -60,18 +60,11 @@ impl Readout {
         let foreign = |position: &&[f64; 3]| {
             position.iter().all(|x| x.is_finite()) && !regular.owns(cell_of(regular, **position))
         };
-        let found = positions.iter().find(foreign);
-        let mut wrong = [u64::from(found.is_some())];
-        worker.comm().all_reduce(&mut wrong, crate::comm::Op::Sum)?;
-        if wrong[0] > 0 {
-            let why = match found {
-                Some(position) => format!(
-                    "rank {} does not own cell {:?}, in which {position:?} is; give each position to the rank that owns its cell",
-                    regular.rank,
-                    cell_of(regular, *position)
-                ),
-                None => format!("{} other ranks were given positions in cells that they do not own", wrong[0]),
-            };
+        let fault = positions.iter().find(foreign).map(|position| {
+            let cell = cell_of(regular, *position);
+            format!("it does not own cell {cell:?}, in which {position:?} is; give each position to the rank that owns its cell")
+        });
+        if let Some(why) = worker.comm().first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
         let widths = PointsInCells::ghost_widths(window, false);

@@ -59,9 +59,9 @@ impl Select {
         let mut sorted = places.to_vec();
         sorted.sort_unstable();
         let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]);
-        if let Some(place) = twice.map(|pair| pair[0]).or(sorted.last().copied().filter(|&last| last >= leaf.places()))
-        {
-            let why = format!("place {place} of {} on this rank is not there, or comes twice", leaf.places());
+        let wrong = twice.map(|pair| pair[0]).or(sorted.last().copied().filter(|&last| last >= leaf.places()));
+        let fault = wrong.map(|place| format!("place {place} of its {} is not there, or comes twice", leaf.places()));
+        if let Some(why) = worker.comm().first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
         let mut total = [places.len() as u64];

@@ -203,7 +203,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has. Where
+    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has, and of their force. Where
     /// they were [released](Self::release), they are to be the same: the force of where they are is not computed anew. All ranks call it.
     ///
     /// # Errors
@@ -213,11 +213,18 @@ impl Simulation {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
         }
-        if self.is_released() {
+        let are_others = !self.is_released();
+        if are_others {
+            self.forget();
+        } else {
             [self.displacement, self.momentum] = particles(context, &self.lattice)?;
         }
         for (columns, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
             self.set_columns(context, columns, values)?;
+        }
+        let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
+        if are_others && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. })) {
+            self.solve(context)?;
         }
         Ok(())
     }

@@ -59,6 +59,12 @@ impl Domain {
         self.dims
     }
 
+    /// What tells it from others: its axes, and its sides as they were given.
+    pub(crate) fn bits(&self) -> [u64; 4] {
+        let [a, b, c] = self.periods.map(f64::to_bits);
+        [self.dims as u64, a, b, c]
+    }
+
     /// The side of a periodic axis; `None` for an open axis, and beyond the last one.
     pub fn side(&self, axis: usize) -> Option<f32> {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)

@@ -163,7 +163,9 @@ impl PointValues {
     }
 
     fn allows(&self, value: f64) -> bool {
-        (value as f32).is_finite() && !(self.masses && value < 0.0)
+        let narrow = value as f32;
+        // A mass that becomes 0 would not count.
+        narrow.is_finite() && !(self.masses && (value < 0.0 || narrow == 0.0 && value != 0.0))
     }
 
     fn path(&self) -> &Path {

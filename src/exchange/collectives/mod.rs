@@ -38,7 +38,7 @@ pub(crate) use scan_range::ScanRange;
 
 use super::block_copy::BlockCopies;
 use crate::comm::Communicator;
-use crate::exchange::{Exchange, ExchangeError, PendingExchange, unnamed};
+use crate::exchange::{Exchange, ExchangeError, PendingExchange, Wire, unnamed};
 use crate::gpu::{Array, DeviceElement, DeviceError, LONGEST, Recorder};
 use crate::grid::{Cost, Transfers};
 
@@ -98,9 +98,10 @@ impl fmt::Debug for Collectives {
 }
 
 impl Collectives {
-    /// Collectives whose data travel by `exchange`: over its ranks, in its chunks. Exchanges that are in flight together are started by one
-    /// `Exchange` or its clones.
+    /// Collectives whose data travel by `exchange`: over its ranks, in its chunks, but always exactly, as all ranks get the same bits. Exchanges that are in flight
+    /// together are started by one `Exchange` or its clones.
     pub fn new(exchange: Exchange) -> Self {
+        let exchange = exchange.with_wire(Wire::Exact);
         Collectives { exchange, copies: Arc::default(), combiner: Arc::default() }
     }
 

@@ -4,9 +4,9 @@ use super::agreement::{Call, Operation};
 use super::batch::Batch;
 use super::pending::{PendingCollective, Stage};
 use super::{Collectives, allowed, are_short, misuse, per_field};
-use crate::comm::CommError;
+use crate::comm::{CommError, Op};
 use crate::exchange::{ExchangeError, short_collectives};
-use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers, split};
 
 /// Parts of all ranks in one array: of each field, the parts in the order of ranks.
@@ -216,8 +216,14 @@ impl Collectives {
     ) -> Pending<DeviceParts<T>> {
         let valid = self.valid_counts(array.len(), counts, fields);
         let call = Call::new(Operation::AllToAllV, T::ELEMENT.wgsl(), fields, array.len() / fields.max(1));
-        self.agree(recorder, call, Some(array), valid)?;
+        let calls = self.agree(recorder, call, Some(array), valid)?;
         let incoming = self.comm().all_to_all(counts)?;
+        // Where all arrays together are no longer than any may be, no rank gets more.
+        if calls.iter().fold(0u64, |sum, call| sum.saturating_add(call.own)).saturating_mul(fields) > LONGEST {
+            let mut most = [incoming.iter().fold(0u64, |sum, &count| sum.saturating_add(count)).saturating_mul(fields)];
+            self.comm().all_reduce(&mut most, Op::Max)?;
+            allowed("all_to_all", most[0])?;
+        }
         self.exchange_parts(recorder, array, fields, [counts, &incoming])
     }
 

@@ -4,7 +4,8 @@
 //! each rank's numbers -> a part for each rank -> combined there, in the order of ranks -> to all, to the root, or kept
 //! ```
 //!
-//! Of n numbers a rank sends and receives n, once there and once back, on any number of ranks; it needs memory for n more.
+//! Of n numbers a rank sends and receives n, once there and once back, on any number of ranks; it needs memory for n more. Where parts are uneven a rank
+//! receives its own from every rank, and holds as much.
 
 use super::agreement::{Call, Operation};
 use super::batch::Batch;
@@ -12,7 +13,7 @@ use super::combine::{Blocks, DeviceNumber};
 use super::moves::both;
 use super::pending::{PendingCollective, Stage};
 use super::scan_range::{Order, ScanRange};
-use super::{Collectives, are_short, misuse, per_field};
+use super::{Collectives, allowed, are_short, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
@@ -118,7 +119,10 @@ impl Collectives {
         fields: u64,
     ) -> Pending<Array<N::Element>> {
         let words: Vec<u64> = counts.iter().map(|count| count.saturating_mul(N::WORDS)).collect();
-        let valid = self.valid_counts(array.len(), &words, fields);
+        // The longest part comes from every rank. All know it, so that what is too long for one is refused by all.
+        let longest = words.iter().copied().max().unwrap_or(0).saturating_mul(fields);
+        let blocks = allowed("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
+        let valid = self.valid_counts(array.len(), &words, fields).and(blocks.map(drop).map_err(Into::into));
         let call = Call::new(Operation::ReduceScatterV, N::NAME, fields, array.len() / fields.max(1) / N::WORDS);
         let call = call.agreeing(fnv1a(START, bytemuck::cast_slice(counts))).reducing(op);
         self.agree(recorder, call, Some(array), valid)?;

@@ -18,7 +18,7 @@ pub struct Data<'a> {
 }
 
 impl Data<'_> {
-    pub(super) fn fault<T>(&self, why: impl Into<String>) -> Result<T, InferenceError> {
+    fn fault<T>(&self, why: impl Into<String>) -> Result<T, InferenceError> {
         Err(InferenceError::Invalid { what: format!("data `{}`", self.name), why: why.into() })
     }
 
@@ -28,37 +28,39 @@ impl Data<'_> {
     }
 
     /// Refuses data of another shape than places, and numbers that count and are not what `wanted` says.
-    pub(super) fn check(&self, wanted: &str, sound: impl Fn(f64) -> bool) -> Result<(), InferenceError> {
-        let places = self.leaf.places();
+    pub(super) fn check(&self, wanted: &str, sound: impl Fn(f64) -> bool) -> Result<(), String> {
         if self.leaf.numbers() != 1 || self.leaf.fields() != 1 {
-            return self.fault(format!("they are {}; data are one real number at each place", self.leaf));
+            return Err(format!("they are {}; data are one real number at each place", self.leaf));
         }
-        self.of_places("data", self.values.len())?;
+        self.check_len("data", self.values.len())?;
         if let Some(mask) = self.mask {
-            self.of_places("entries of the mask", mask.len())?;
+            self.check_len("entries of the mask", mask.len())?;
         }
-        match (0..places as usize)
-            .find(|&at| self.counts(at) && !(self.values[at].is_finite() && sound(self.values[at])))
-        {
-            Some(at) => {
-                let why = format!("number {at} is {}; {wanted}, or mask it", self.values[at]);
-                self.fault(why)
-            }
+        let sound = |at: usize| self.values[at].is_finite() && sound(self.values[at]);
+        match (0..self.values.len()).find(|&at| self.counts(at) && !sound(at)) {
+            Some(at) => Err(format!("number {at} is {}; {wanted}, or mask it", self.values[at])),
             None => Ok(()),
         }
     }
 
     /// Refuses another number of `what` than places.
-    pub(super) fn of_places(&self, what: &str, found: usize) -> Result<(), InferenceError> {
+    pub(super) fn check_len(&self, what: &str, found: usize) -> Result<(), String> {
         let places = self.leaf.places();
         if found as u64 == places {
             return Ok(());
         }
-        self.fault(format!("{found} {what} for {places} places, {}; give one for each", self.leaf))
+        Err(format!("{found} {what} for {places} places, {}; give one for each", self.leaf))
     }
 
-    /// How many count on all ranks, who all call it.
-    pub(super) fn total(&self, worker: &Worker<'_>) -> Result<u64, InferenceError> {
+    /// How many count on all ranks. All of them call it, with what a check says of their own data, and refuse them together.
+    pub(super) fn total(&self, worker: &Worker<'_>, checked: Result<(), String>) -> Result<u64, InferenceError> {
+        let mut fault = checked.err();
+        if self.leaf.is_distributed() {
+            fault = worker.comm().first_fault(fault.as_deref())?;
+        }
+        if let Some(why) = fault {
+            return self.fault(why);
+        }
         let mut total = [(0..self.values.len()).filter(|&at| self.counts(at)).count() as u64];
         if self.leaf.is_distributed() {
             worker.comm().all_reduce(&mut total, Op::Sum)?;
@@ -91,4 +93,27 @@ pub enum NoiseLevel<'a> {
     Uniform(f64),
     /// One for each datum of this rank.
     Each(&'a [f64]),
+}
+
+impl NoiseLevel<'_> {
+    /// Refuses standard deviations that are none, of data that count.
+    pub(super) fn check(self, data: &Data<'_>) -> Result<(), String> {
+        let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0;
+        match self {
+            NoiseLevel::Uniform(sigma) if !sound(sigma) => {
+                Err(format!("noise of standard deviation {sigma}; it must be positive"))
+            }
+            NoiseLevel::Uniform(_) => Ok(()),
+            NoiseLevel::Each(sigmas) => {
+                data.check_len("standard deviations of noise", sigmas.len())?;
+                match (0..sigmas.len()).find(|&at| data.counts(at) && !sound(sigmas[at])) {
+                    Some(at) => Err(format!(
+                        "noise of number {at} has the standard deviation {}; it must be positive, or mask it",
+                        sigmas[at]
+                    )),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
 }

@@ -51,38 +51,33 @@ struct Weighted {
     data: Field,
     weights: Option<Field>,
     uniform: f64,
+    /// Data that count, on all ranks.
+    count: u64,
 }
 
 impl Weighted {
-    /// Weights of 1, and 0 for what does not count.
-    fn masked(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Self, InferenceError> {
+    /// Weights of 1, and 0 for what does not count. All ranks call it, with what a check says of their data.
+    fn masked(worker: &mut Worker<'_>, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
+        let count = data.total(worker, checked)?;
         let weights = data.mask.map(|_| data.field(worker, "weight", |_| 1.0)).transpose()?;
-        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform: 1.0 })
+        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
     }
 
-    /// Weights of one over the noise's standard deviation.
-    fn by_noise(worker: &mut Worker<'_>, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
-        let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0;
+    /// Weights of one over the noise's standard deviation. All ranks call it, with what a check says of their data.
+    fn by_noise(
+        worker: &mut Worker<'_>,
+        data: &Data<'_>,
+        noise: NoiseLevel<'_>,
+        checked: Result<(), String>,
+    ) -> Result<Self, InferenceError> {
+        let count = data.total(worker, checked.and_then(|()| noise.check(data)))?;
         let (weights, uniform) = match noise {
-            NoiseLevel::Uniform(sigma) if !sound(sigma) => {
-                return data.fault(format!("noise of standard deviation {sigma}; it must be positive"));
-            }
             NoiseLevel::Uniform(sigma) => {
                 (data.mask.map(|_| data.field(worker, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
             }
-            NoiseLevel::Each(sigmas) => {
-                data.of_places("standard deviations of noise", sigmas.len())?;
-                if let Some(at) = (0..sigmas.len()).find(|&at| data.counts(at) && !sound(sigmas[at])) {
-                    let why = format!(
-                        "noise of number {at} has the standard deviation {}; it must be positive, or mask it",
-                        sigmas[at]
-                    );
-                    return data.fault(why);
-                }
-                (Some(data.field(worker, "weight", |at| 1.0 / sigmas[at])?), 1.0)
-            }
+            NoiseLevel::Each(sigmas) => (Some(data.field(worker, "weight", |at| 1.0 / sigmas[at])?), 1.0),
         };
-        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform })
+        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform, count })
     }
 
     /// A function of `s` and, if its body says so, of `data` and `weight`; `types` are those of `s` and of the result.
@@ -121,7 +116,6 @@ fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
 
 /// A density of one number at each place.
 fn with_coordinates(
-    worker: &mut Worker<'_>,
     data: &Data<'_>,
     (kind, dof): (&str, f64),
     weighted: &Weighted,
@@ -139,7 +133,7 @@ fn with_coordinates(
         transformation: Some(transformation),
         residual: Some(function("residual", &texts.residual)?),
         squares: Squares::of(kind),
-        count: data.total(worker)?,
+        count: weighted.count,
         space,
     })
 }
@@ -150,14 +144,14 @@ pub(super) fn gaussian(
     data: &Data<'_>,
     noise: NoiseLevel<'_>,
 ) -> Result<Density, InferenceError> {
-    data.check("data are finite numbers", |_| true)?;
-    let weighted = Weighted::by_noise(worker, data, noise)?;
+    let checked = data.check("data are finite numbers", |_| true);
+    let weighted = Weighted::by_noise(worker, data, noise, checked)?;
     let texts = Texts {
         score: "weight * (weight * (s - data))".into(),
         transformation: "weight * s".into(),
         residual: "weight * (data - s)".into(),
     };
-    with_coordinates(worker, data, ("gaussian", 1.0), &weighted, &texts)
+    with_coordinates(data, ("gaussian", 1.0), &weighted, &texts)
 }
 
 /// The least rate that is told from 0: the least normal number of f32, which no device takes for 0.
@@ -165,8 +159,8 @@ const LEAST_RATE: &str = "1.1754944e-38";
 
 /// Counts of a rate.
 pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
-    data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0)?;
-    let weighted = Weighted::masked(worker, data)?;
+    let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
+    let weighted = Weighted::masked(worker, data, checked)?;
     // Rates may underflow to 0, where no count is as probable as it can be. Derivatives by what the rate is a function of are 0 there: those of the rate are, and
     // none of these is infinite. Where there are counts the energy is infinite, which is an error.
     let texts = Texts {
@@ -174,15 +168,16 @@ pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Densit
         transformation: format!("2.0 * weight * sqrt(max(s, {LEAST_RATE}))"),
         residual: format!("weight * ((data - s) / sqrt(max(s, {LEAST_RATE})))"),
     };
-    with_coordinates(worker, data, ("poisson", 1.0), &weighted, &texts)
+    with_coordinates(data, ("poisson", 1.0), &weighted, &texts)
 }
 
-/// Refuses degrees of freedom that are none.
-fn check_dof(data: &Data<'_>, dof: f64) -> Result<(), InferenceError> {
+/// Refuses data, or degrees of freedom, that are none of Student's t distribution.
+fn check_student_t(data: &Data<'_>, dof: f64) -> Result<(), String> {
+    data.check("data are finite numbers", |_| true)?;
     if dof.is_finite() && dof > 0.0 {
         return Ok(());
     }
-    data.fault(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
+    Err(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
 }
 
 /// Student's t distribution around s, with `dof` degrees of freedom. Its residual is the root of the metric times the distance, whose square has another mean
@@ -193,9 +188,7 @@ pub(super) fn student_t(
     noise: NoiseLevel<'_>,
     dof: f64,
 ) -> Result<Density, InferenceError> {
-    data.check("data are finite numbers", |_| true)?;
-    check_dof(data, dof)?;
-    let weighted = Weighted::by_noise(worker, data, noise)?;
+    let weighted = Weighted::by_noise(worker, data, noise, check_student_t(data, dof))?;
     let (root, t) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, dof as f32);
     let away = "(weight * (s - data))";
     let texts = Texts {
@@ -203,20 +196,19 @@ pub(super) fn student_t(
         transformation: format!("f32({root:?}) * weight * s"),
         residual: format!("f32({root:?}) * weight * (data - s)"),
     };
-    with_coordinates(worker, data, ("student", dof), &weighted, &texts)
+    with_coordinates(data, ("student", dof), &weighted, &texts)
 }
 
 /// A density of two numbers at each place, the second of which says how wide it is. `root` are the two factors of the metric's square root, which is
 /// diagonal.
 fn of_two(
-    worker: &mut Worker<'_>,
     data: &Data<'_>,
     (kind, dof): (&str, f64),
+    weighted: &Weighted,
     [score, residual, root]: [&str; 3],
     transformation: Option<&str>,
 ) -> Result<Density, InferenceError> {
     let space = space_of(data, 2)?;
-    let weighted = Weighted::masked(worker, data)?;
     let vector = |name: &str, body: &str| weighted.function(&space, name, ["vec2<f32>"; 2], body);
     let factors = vector("root_factors", root)?;
     let uniform = (dof, 1.0, 2);
@@ -228,21 +220,21 @@ fn of_two(
         transformation: transformation.map(|body| vector("transformation", body)).transpose()?,
         residual: Some(weighted.function(&space, "residual", ["vec2<f32>", "f32"], residual)?),
         squares: Squares::of(kind),
-        count: data.total(worker)?,
+        count: weighted.count,
         space,
     })
 }
 
 /// A Gaussian of mean and inverse standard deviation.
 pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
-    data.check("data are finite numbers", |_| true)?;
+    let weighted = Weighted::masked(worker, data, data.check("data are finite numbers", |_| true))?;
     let texts = [
         "weight * vec2<f32>(s.y * s.y * (s.x - data), s.y * (s.x - data) * (s.x - data) - 1.0 / s.y)",
         "weight * s.y * (data - s.x)",
         "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
     ];
     let transformation = "weight * vec2<f32>(s.y * (s.x - data), log(s.y))";
-    of_two(worker, data, ("gaussian_inferred", 1.0), texts, Some(transformation))
+    of_two(data, ("gaussian_inferred", 1.0), &weighted, texts, Some(transformation))
 }
 
 /// Student's t distribution of mean and standard deviation.
@@ -251,8 +243,7 @@ pub(super) fn student_t_inferred(
     data: &Data<'_>,
     dof: f64,
 ) -> Result<Density, InferenceError> {
-    data.check("data are finite numbers", |_| true)?;
-    check_dof(data, dof)?;
+    let weighted = Weighted::masked(worker, data, check_student_t(data, dof))?;
     let (t, more) = (dof as f32, dof as f32 + 1.0);
     let (first, second) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, (2.0 * dof / (dof + 3.0)).sqrt() as f32);
     let away = "((s.x - data) / s.y)";
@@ -260,18 +251,19 @@ pub(super) fn student_t_inferred(
     let score = format!("weight / s.y * vec2<f32>({share}, 1.0 - {share} * {away})");
     let residual = format!("weight * f32({first:?}) * (data - s.x) / s.y");
     let root = format!("weight * vec2<f32>(f32({first:?}) / s.y, f32({second:?}) / s.y)");
-    of_two(worker, data, ("student_inferred", dof), [&score, &residual, &root], None)
+    of_two(data, ("student_inferred", dof), &weighted, [&score, &residual, &root], None)
 }
 
 /// Classes by their logits.
 pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32) -> Result<Density, InferenceError> {
-    if classes < 2 {
-        return data.fault(format!("{classes} classes; there must be two at least"));
-    }
-    let wanted = format!("classes are whole numbers from 0 to {}", classes - 1);
-    data.check(&wanted, |class| class >= 0.0 && class.fract() == 0.0 && class < f64::from(classes))?;
+    let checked = if classes < 2 {
+        Err(format!("{classes} classes; there must be two at least"))
+    } else {
+        let wanted = format!("classes are whole numbers from 0 to {}", classes - 1);
+        data.check(&wanted, |class| class >= 0.0 && class.fract() == 0.0 && class < f64::from(classes))
+    };
+    let weighted = Weighted::masked(worker, data, checked)?;
     let space = space_of(data, classes)?;
-    let weighted = Weighted::masked(worker, data)?;
     let Weighted { data: numbers, weights, .. } = &weighted;
     let uniform = (1.0, 1.0, classes);
     let step = |flag| Categorical::new(flag, &space, numbers, weights.as_ref());
@@ -283,7 +275,7 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
         transformation: None,
         residual: None,
         squares: Squares::Wild,
-        count: data.total(worker)?,
+        count: weighted.count,
         space,
     })
 }

@@ -67,6 +67,20 @@ pub struct DataSetReport {
     pub count: u64,
 }
 
+/// Refuses counts that are none, exposures that are none, and counts without exposure.
+fn check_exposed(data: &Data<'_>, exposure: &[f64]) -> Result<(), String> {
+    data.check("counts are finite numbers", |_| true)?;
+    data.check_len("exposures", exposure.len())?;
+    let counted = || (0..exposure.len()).filter(|&at| data.counts(at));
+    if let Some(at) = counted().find(|&at| !(exposure[at].is_finite() && exposure[at] >= 0.0)) {
+        return Err(format!("the exposure of number {at} is {}; it must be 0 or more, or mask it", exposure[at]));
+    }
+    match counted().find(|&at| exposure[at] == 0.0 && data.values[at] != 0.0) {
+        Some(at) => Err(format!("number {at} is {} at an exposure of 0; mask it", data.values[at])),
+        None => Ok(()),
+    }
+}
+
 impl Likelihood {
     fn of(density: Density) -> Self {
         let space = density.space.clone();
@@ -89,18 +103,8 @@ impl Likelihood {
     /// As [`gaussian`](Self::gaussian); for negative or broken counts, exposures that are negative or 0 where something was counted.
     pub fn poisson(worker: &mut Worker<'_>, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
         let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(worker, data)?)) };
-        data.check("counts are finite numbers", |_| true)?;
-        data.of_places("exposures", exposure.len())?;
-        let sound = |at: usize| exposure[at].is_finite() && exposure[at] >= 0.0;
-        if let Some(at) = (0..exposure.len()).find(|&at| data.counts(at) && !sound(at)) {
-            let why = format!("the exposure of number {at} is {}; it must be 0 or more, or mask it", exposure[at]);
-            return data.fault(why);
-        }
-        let without = |at: usize| data.counts(at) && exposure[at] == 0.0;
-        if let Some(at) = (0..exposure.len()).find(|&at| without(at) && data.values[at] != 0.0) {
-            return data.fault(format!("number {at} is {} at an exposure of 0; mask it", data.values[at]));
-        }
-        let mask: Vec<bool> = (0..exposure.len()).map(|at| data.counts(at) && !without(at)).collect();
+        data.total(worker, check_exposed(data, exposure))?;
+        let mask: Vec<bool> = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0).collect();
         // Ranks have kernels alike, so a mask that one needs all have.
         let own = u64::from(data.mask.is_some() || mask.contains(&false));
         let mut any = [own];

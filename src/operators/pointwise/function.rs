@@ -59,7 +59,7 @@ impl Pointwise {
         let Some(function) = module.functions.iter().map(|(_, function)| function).find(of_name) else {
             return Err(PointwiseError::Signature(format!("the text has no function `{name}`")));
         };
-        let mut lowering = Lowering { module: &module, source: text, graph: Graph::default() };
+        let mut lowering = Lowering { module: &module, source: text, graph: Graph::default(), steps: 0 };
         let (mut arguments, mut values, mut component) = (Vec::new(), Vec::new(), 0);
         for (number, argument) in function.arguments.iter().enumerate() {
             let name = argument.name.clone().unwrap_or_else(|| format!("argument {number}"));

@@ -47,6 +47,8 @@ pub(super) struct Lowering<'a> {
     pub module: &'a Module,
     pub source: &'a str,
     pub graph: Graph,
+    /// Statements run so far, on all paths.
+    pub steps: usize,
 }
 
 pub(super) type Result<T> = std::result::Result<T, PointwiseError>;
@@ -96,7 +98,9 @@ impl<'a> Lowering<'a> {
     fn run(&mut self, mut frame: Frame<'a>, steps_left: Vec<Step<'a>>, span: Span) -> Result<Value> {
         let mut left = steps_left.into_iter().collect::<std::collections::VecDeque<_>>();
         while let Some((statement, at)) = left.pop_front() {
-            if self.graph.len() > MOST {
+            // Operations that are there already are steps all the same: what follows an `if` that may return is run once for each of its branches.
+            self.steps += 1;
+            if self.graph.len().max(self.steps) > MOST {
                 return Err(self.refuse(at, format!("the function has more than {MOST} operations")));
             }
             match statement {

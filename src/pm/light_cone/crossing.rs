@@ -188,9 +188,9 @@ impl LightCone {
         let [ox, oy, oz] = place.map(|x| x.floor() as i32);
         let [rx, ry, rz] = place.map(|x| (x.floor() - x) as f32);
         let (unit, cosine) = match &self.cone.opening {
-            Some(opening) => (opening.unit(), opening.angle.to_radians().cos()),
-            // All directions have a component of at least -2 lengths.
-            None => ([0.0; 3], -2.0),
+            Some(opening) if opening.angle < 180.0 => (opening.unit(), opening.angle.to_radians().cos()),
+            // All directions have a component of at least -2 lengths; one of -1 may be rounded to less.
+            _ => ([0.0; 3], -2.0),
         };
         let [a0, a1] = shell.a;
         let roots = shell.a.map(f64::sqrt);

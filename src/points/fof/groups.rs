@@ -71,10 +71,14 @@ const ATTRIBUTES: [(&str, [u64; 2]); 3] = [("mass", [0, 1]), ("velocity", [1, 0]
 fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Array<f32>>, FofError> {
     let Some(attribute) = cloud.attribute(name) else { return Ok(None) };
     let [per_axis, alone] = ATTRIBUTES.iter().find(|(known, _)| *known == name).map_or([0, 1], |(_, widths)| *widths);
-    let want = cloud.len() * (per_axis * cloud.domain().dims() as u64 + alone);
+    let width = per_axis * cloud.domain().dims() as u64 + alone;
     match attribute.values() {
-        AnyArray::F32(values) if values.len() == want => Ok(Some(values)),
-        values => Err(FofError::WrongLength { what: name, have: values.len(), want }),
+        AnyArray::F32(values) if attribute.width() == width => Ok(Some(values)),
+        // Also on ranks without points, which would wait for the others.
+        _ => {
+            let rows = cloud.len().max(1);
+            Err(FofError::WrongLength { what: name, have: attribute.width() * rows, want: width * rows })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::Radius;
 use super::result_routing::{GlobalLists, RadiusResult};
-use super::targets::{Queries, Targets};
+use super::targets::{Queries, Targets, in_one_domain};
 use crate::comm::Op;
 use crate::exchange::Context;
 use crate::gpu::primitives::Count;
@@ -122,7 +122,8 @@ impl DistributedSearch {
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
         let own = &self.points.own;
-        let lists = self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), knn)?;
+        let lists = self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), knn);
+        let lists = self.no_longer_than_any(lists)?;
         let (mut index, mut distance) = (own.ids_of(&mut context.recorder, &lists.index)?, lists.distance);
         if let Some(route) = self.route(&local).filter(|_| knn.k > 0) {
             self.search_ghosts(context, &local, knn, (&index, &distance))?;
@@ -182,7 +183,8 @@ impl DistributedSearch {
         // Among ghosts the numbers of queries are not their rows.
         let rows = if route.is_some() { RowOrder::Curve } else { RowOrder::Input };
         let recorder = &mut context.recorder;
-        let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows))?;
+        let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows));
+        let lists = self.no_longer_than_any(lists)?;
         let NeighborLists { offset, index, distance } = lists;
         let index = points.ids_of(recorder, &index)?;
         let mut lists = GlobalLists { offset, index, distance };
@@ -231,12 +233,25 @@ impl DistributedSearch {
     /// Fails on all ranks if they search for different things, or some among their own points: each would find something else, or wait for
     /// a call that others do not make. One all-gather of 8 bytes a rank. All ranks call it.
     pub(super) fn agree(&self, queries: Option<&Cloud>, what: &[u64]) -> Result<(), NeighborError> {
-        let domain = queries.map_or([0; 3], |cloud| cloud.domain().sides().map(f32::to_bits));
-        let common = [u64::from(queries.is_some())].into_iter().chain(domain.map(u64::from));
+        let domain = queries.map_or([0; 4], |cloud| cloud.domain().bits());
+        let common = [u64::from(queries.is_some())].into_iter().chain(domain);
         let hash = common.chain(what.iter().copied()).fold(START, |hash, word| fnv1a(hash, &word.to_le_bytes()));
-        match self.points.comm.first_to_differ(hash)? {
-            Some(rank) => Err(NeighborError::Differ { rank }),
-            None => Ok(()),
+        if let Some(rank) = self.points.comm.first_to_differ(hash)? {
+            return Err(NeighborError::Differ { rank });
+        }
+        // Of all ranks alike, now that they have agreed.
+        queries.map_or(Ok(()), |cloud| in_one_domain(cloud.domain(), self.points.own.tree.domain()))
+    }
+
+    /// Lists of this rank, or that those of some rank are too long, on all: they would wait for what that rank does not send. All ranks call it.
+    fn no_longer_than_any<T>(&self, found: Result<T, NeighborError>) -> Result<T, NeighborError> {
+        let own = match &found {
+            Err(NeighborError::TooLong { rows, each }) => [*rows, *each],
+            _ => [0; 2],
+        };
+        match self.points.comm.all_gather(&own)?.chunks_exact(2).find(|lists| lists[0] > 0) {
+            Some(lists) => Err(NeighborError::TooLong { rows: lists[0], each: lists[1] }),
+            None => found,
         }
     }
 

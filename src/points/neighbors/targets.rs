@@ -34,16 +34,22 @@ pub struct Targets {
     extent: Extent,
 }
 
+/// Refuses queries in another domain than the points.
+pub(super) fn in_one_domain(queries: &Domain, points: &Domain) -> Result<(), NeighborError> {
+    if queries == points {
+        return Ok(());
+    }
+    let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
+    Err(NeighborError::Domain { queries: sides(queries), points: sides(points) })
+}
+
 impl Targets {
     /// Arranges the points of `cloud` for searches in `tree`. Recorded only.
     ///
     /// # Errors
     /// [`NeighborError::Domain`] when the tree's points lie in another domain, and those of the device.
     pub fn new(recorder: &mut Recorder, builder: &Builder, cloud: &Cloud, tree: &Tree) -> Result<Self, NeighborError> {
-        if cloud.domain() != tree.domain() {
-            let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
-            return Err(NeighborError::Domain { queries: sides(cloud.domain()), points: sides(tree.domain()) });
-        }
+        in_one_domain(cloud.domain(), tree.domain())?;
         let frame = Frame::over(cloud.domain(), cloud.core());
         let (positions, numbers) = builder.arranged(recorder, cloud, &frame)?;
         Ok(Targets { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
@@ -165,11 +171,8 @@ impl<'a> Queries<'a> {
 
     /// The parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
     pub(super) fn params(&self, tree: &Tree, knn: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
-        if let Queries::At(targets) = self
-            && targets.domain != *tree.domain()
-        {
-            let sides = |domain: &Domain| format!("{:?}", &domain.sides()[..domain.dims()]);
-            return Err(NeighborError::Domain { queries: sides(&targets.domain), points: sides(tree.domain()) });
+        if let Queries::At(targets) = self {
+            in_one_domain(&targets.domain, tree.domain())?;
         }
         let load_scale = units.load_scale();
         let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * load_scale);

@@ -49,7 +49,7 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
     let measurements = arguments.size.len() * (1 + every.len());
     let mut session = Session::new("gradient", &arguments.settings, context, measurements, &COLUMNS);
     session.report.note(
-        "of the power in each bin of the spectrum, by white noise and parameters; both with initial conditions".into(),
+        "of the power in each bin of the spectrum, by white noise and parameters; both with their set-up and initial conditions".into(),
     );
     for &particles in &arguments.size {
         let config = Config {
@@ -84,12 +84,12 @@ fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(
         Ok(())
     })?;
     for &every in every {
-        let mut gradient = Gradient::new(context, config.clone(), every as usize)?;
+        let memory = Gradient::new(context, config.clone(), every as usize)?.memory().clone();
         let spread = clock.together(*context, |context: &mut Context| {
-            gradient.evaluate(context, Noise::Seed, loss)?;
+            Gradient::new(context, config.clone(), every as usize)?.evaluate(context, Noise::Seed, loss)?;
             Ok(())
         })?;
-        let (memory, ratio) = (gradient.memory(), spread.median / forward.median);
+        let ratio = spread.median / forward.median;
         report.row(vec![
             config.particles.pow(3).to_string(),
             size::name(config.cells()),
