@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the commands in the lines of standard input, as many at once as there are cores; JOBS says another number. The output of each is printed when it ends. All are run;
-# those that failed are named at the end, which is a failure then.
+# Runs the commands in the lines of standard input, as many at once as there are cores; JOBS says another number. The output of each is printed when it ends, with the seconds
+# that it took by the clock and of the processor. All are run; those that failed are named at the end, which is a failure then.
 #
 #   scripts/beside.sh <LINES
 set -euo pipefail
@@ -13,14 +13,15 @@ export logs
 trap 'rm -rf "$logs"' EXIT
 
 run() {
-    local command=$1 log status=0 start=$SECONDS
+    local command=$1 log took status=0 TIMEFORMAT='%0R %0U'
     log=$(mktemp -p "$logs")
-    bash -c "$command" >"$log" 2>&1 || status=$?
+    took=$({ time bash -c "$command" >"$log" 2>&1; } 2>&1) || status=$?
     {
         flock 9
         printf '\n     Running %s\n' "$command"
         cat "$log"
-        printf 'took %d s: %s\n' $((SECONDS - start)) "$command"
+        # shellcheck disable=SC2086 # Two words.
+        printf 'took %d s, %d s of the processor: %s\n' $took "$command"
         [ "$status" = 0 ] || printf 'ended with %d: %s\n' "$status" "$command" | tee -a "$logs/failed"
     } 9>"$logs/lock"
 }

@@ -607,7 +607,7 @@ fn arrays_of_all_ranks_are_joined() {
 #[test]
 fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
     let sums = |parts: [usize; 2]| {
-        on_grid(parts, &options(), |worker| {
+        on_grid(parts, &options()[0], |worker| {
             let shapes = [("p", [6, 10, 1]), ("q", [3, 20, 1])];
             let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(worker, shape)))))?;
             let mut fields = [Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?];
