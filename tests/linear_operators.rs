@@ -499,7 +499,7 @@ fn what_linear_operators_cannot_take_is_refused() {
         fails(Hartley::new(worker, &vector).err(), "not one field of cells");
         fails(Select::cells(worker, &space, &[[0, 5, 0]]).err(), "cell [0, 5, 0]");
         fails(Select::places(worker, &space, &[3, 8, 3]).err(), "place 3");
-        fails(Select::places(worker, &space, &[120]).err(), "place 120 of 120");
+        fails(Select::places(worker, &space, &[120]).err(), "place 120 of its 120");
         let factors = Field::new(worker.gpu(), &complex)?;
         fails(Diagonal::new(&space, &factors).err(), "complex ones for complex values only");
         fails(Readout::new(worker, &space, Window::Cic, &[[f64::NAN, 0.0, 0.0]]).err(), "NaN");
@@ -616,7 +616,8 @@ fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
                     let mut all: Vec<f64> = (0..60).map(|cell| number(cell, salt as u64)).collect();
                     // Far above the terms of the other sums.
                     all[3] *= if (salt, name) == (0, "q") { 1e6 } else { 1.0 };
-                    field.set(&mut worker.context.recorder, name, &own(&regular(worker, shape), &all))?;
+                    let own = own(&regular(worker, shape), &all);
+                    field.set(&mut worker.context.recorder, name, &own)?;
                 }
             }
             let [x, y] = &fields;
