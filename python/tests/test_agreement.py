@@ -69,6 +69,7 @@ def of_models(comm, one):
     n = 2 * comm.size
     cells, modes = op.Space(x=op.cells((n, 4))), op.Space(xi=op.modes((n, 4)))
     line = op.pointwise(LINE, "f", cells, "y", comm=comm)
+    pair = op.pointwise("fn f(x: f32) -> vec2<f32> { return vec2<f32>(x, x); }", "f", cells, "y", comm=comm)
     own = np.ones((2, 4))
     at, data = line.at(own), mi.Gaussian(own)
     likelihood = data.amend(line)
@@ -91,13 +92,13 @@ def of_models(comm, one):
         "rank {}: index must be whole numbers": lambda: op.gather(op.Space(v=op.vector(3)), cells, np.ones((2, 4), float if one else int), comm=comm),
         "rank {}: index has the shape (4, 2); it must be (2, 4)": lambda: op.gather(op.Space(v=op.vector(3)), cells, np.ones((4, 2) if one else (2, 4), int), comm=comm),
         # Modes are cut along another axis than cells.
-        "`xi` has the shape (2, 4); it must be (4, 2)": lambda: op.diagonal(modes, own, comm=comm),
+        f"`xi` has the shape (2, 4); it must be ({n}, ": lambda: op.diagonal(modes, own, comm=comm),
         "rank {}: `c` has the shape (4, 2); it must be (2, 4)": lambda: op.pointwise(
             "fn f(x: f32, c: f32) -> f32 { return x * c; }", "f", cells, "y", constants={"c": own.T if one else own}, comm=comm
         ),
         "a grid of three axes and one of fewer": lambda: line.zip(op.pointwise(LINE.replace("x", "z"), "f", op.Space(z=op.cells((n, 4, 4))), "w", comm=comm)),
         "rank {}: place 6 of its 8 is not there, or comes twice": lambda: op.select(cells, [[0, 1], [n - 1, 2], [n - 1, 2]], comm=comm),
-        "rank {}: it does not own cell": lambda: op.readout(cells, [[0.5, 0.5]] if one else [], comm=comm),
+        "rank {}: it does not own cell": lambda: op.readout(cells, np.full((int(one), 2), 0.5), comm=comm),
         "edges differs: None on rank 0, [0.0, 1.0, 9.0] on rank {}": lambda: op.amplitudes(modes, [0.0, 1.0, 9.0] if one else None, comm=comm),
         "rank {}: `x` has the shape (2, 4, 1, 2)": lambda: at.jvp(np.ones((2, 4, 1, 2)) if one else own),
         "rank {}: `y` has the shape (9,)": lambda: at.vjp(np.ones(9) if one else own),
@@ -114,7 +115,7 @@ def of_models(comm, one):
         "rank {}: number 0 is NaN; data are finite": lambda: mi.Gaussian(own * (np.nan if one else 1.0)).amend(line),
         "rank {}: noise of number 0 has the standard deviation 0": lambda: mi.StudentT(own, 3.0, own - one).amend(line),
         "rank {}: number 0 is 1 at an exposure of 0": lambda: mi.Poissonian(own, exposure=own - one).amend(line),
-        "rank {}: number 0 is 2; classes are": lambda: mi.Categorical(own + one, 2).amend(op.broadcast(op.Space(v=op.vector(1)), op.Space(y=op.cells((n, 4))), comm=comm)),
+        "rank {}: number 0 is 2; classes are": lambda: mi.Categorical(own + one, 2).amend(pair),
         "shape of a row of data differs: (4,) on rank 0, (5,) on rank {}": lambda: mi.Gaussian(np.ones((2, 4 + one)), comm=comm)(own),
         "rank 0 has 2 of ": lambda: mi.Gaussian(np.ones((2 + 3 * one, 4)), comm=comm)(own),
         "noise of standard deviation -1": lambda: mi.Gaussian(own, -1.0).amend(line),
