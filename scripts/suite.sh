@@ -45,7 +45,7 @@ starts_others='/(cli|cli_.*|bench|nonlinear|output|power|vendors|hdf5_python|.*_
 lines() {
     # What takes longest begins. The package is built here, which leaves a core free at times.
     echo 'bash scripts/python.sh test'
-    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- shapes_of every_grid stages_of fields_of filters_of transforms_in_place
+    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- shapes_of every_grid fields_of filters_of transforms_in_place
     echo "RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $features --lib --example sph_sum"
     if "$cargo" clippy --version >/dev/null 2>&1; then echo "$cargo clippy --no-default-features --lib -- -D warnings"
     else echo "$cargo check --no-default-features --lib"; fi

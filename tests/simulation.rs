@@ -366,7 +366,7 @@ fn a_run_takes_the_memory_that_was_said() {
     let cut = |grid| Config { grid: Some(grid), ..base.clone() };
     let cases = [
         (1, Config { scheme: Scheme::FastPm, ..base.clone() }),
-        (1, Config { particles: 126, ..base.clone() }),
+        (1, Config { particles: 84, mesh: 84, ..base.clone() }),
         (2, cut([2, 1])),
         (2, cut([1, 2])),
     ];
