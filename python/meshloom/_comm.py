@@ -149,6 +149,20 @@ def agreed(comm, work, *arguments):
     return gathered(comm, done)[0]
 
 
+def heard(comm, callback):
+    """A callback of a rank's, whose errors all ranks hear: an `Error` that it raises is none of their work, as which `agreed` would keep it to itself."""
+    if comm.size == 1:
+        return callback
+
+    def called(*arguments):
+        try:
+            return callback(*arguments)
+        except Error as failure:
+            raise RuntimeError(str(failure)) from failure
+
+    return called
+
+
 def together(comm, check, work):
     """What a call of all ranks gives: `work` of what `check` has found, as `gathered` gives it. What either raises on one rank is raised on all."""
     return agreed(comm, work, *gathered(comm, check))

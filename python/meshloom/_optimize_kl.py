@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 from . import _native
 from ._arguments import real_number, whole_number
-from ._comm import agreed, all_groups, gathered, given_or_not, resolve, together
+from ._comm import agreed, all_groups, gathered, given_or_not, heard, resolve, together
 from ._likelihood import Likelihood
 from ._model import Model, given, result
 
@@ -212,16 +212,16 @@ def _start(likelihood, position, seed, scale):
     return _native.white_noise(likelihood._comm, leaves, seed, scale, _START) if position is None else position
 
 
-def _told(progress, total):
+def _told(progress, total, comm):
     """A function of what happens within an iteration, and one of an iteration's end."""
     if progress is None:
         return None, lambda iteration: None
     if callable(progress):
-        return lambda iteration, what: progress(iteration, total, what), lambda iteration: None
+        return heard(comm, lambda iteration, what: progress(iteration, total, what)), lambda iteration: None
     if not hasattr(progress, "update"):
         raise TypeError("progress must be a function of (iteration, iterations, what), or a bar with update and total as tqdm's")
     progress.total = total
-    return None, lambda iteration: progress.update(1)
+    return None, heard(comm, lambda iteration: progress.update(1))
 
 
 def optimize_kl(
@@ -327,7 +327,7 @@ def optimize_kl(
 
     def check():
         total = whole_number(n_total_iterations, "n_total_iterations")
-        told, done = _told(progress, total)
+        told, done = _told(progress, total, comm)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
         if resume and odir is None:

@@ -7,7 +7,7 @@ import numpy as np
 from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array, single
-from ._comm import agreed, gathered, given_or_not, resolve, together
+from ._comm import agreed, gathered, given_or_not, heard, resolve, together
 from ._cosmology import parameters
 from ._power import _MAX_SIDE, PowerSpectrum
 
@@ -40,10 +40,12 @@ class Simulation:
         return f"<meshloom.Simulation: {len(self.positions)} particles at a = {self.a:g}>"
 
 
-def _reporter(progress):
+def _reporter(progress, comm):
     """A function ``(step, steps, a)`` of a callback of that form, or of a bar with `update` (tqdm's)."""
-    if progress is None or callable(progress):
-        return progress
+    if progress is None:
+        return None
+    if callable(progress):
+        return heard(comm, progress)
     if not hasattr(progress, "update"):
         raise TypeError("progress must be a function of (step, steps, a), or a bar with update and total as tqdm's")
 
@@ -52,7 +54,7 @@ def _reporter(progress):
         if step > 0:
             progress.update(1)
 
-    return report
+    return heard(comm, report)
 
 
 def _whole(value, name, least, most):
@@ -221,7 +223,7 @@ def simulate(
         options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
         options["seed"], options["noise_by"] = _seed(seed), noise_by
         options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
-        own = _own_noise(noise, options["particles"], comm), _native.run_warnings(options), _reporter(progress)
+        own = _own_noise(noise, options["particles"], comm), _native.run_warnings(options), _reporter(progress, comm)
         return (options, *own), {"function": "simulate", **options, "noise": given_or_not(noise)}, None
 
     (options, noise, said, report), _ = gathered(comm, check)

@@ -78,6 +78,11 @@ def _transformable(dtype):
     return dtype.kind in "biufc" and dtype.itemsize <= {"f": 8, "c": 16}.get(dtype.kind, 8)
 
 
+def _is_single(dtype):
+    """Whether numbers are transformed in single precision."""
+    return dtype.itemsize <= {"f": 4, "c": 8}.get(dtype.kind, 0)
+
+
 def _result_type(kind, dtype):
     if kind == "rfft":
         return np.result_type(dtype, np.complex64)
@@ -92,18 +97,17 @@ def _array(a, real=False):
             raise TypeError(f"{a.dtype} on a device; this transform takes {wanted} there")
         return a
     a = np.asarray(a)
-    kind, size = a.dtype.kind, a.dtype.itemsize
+    kind = a.dtype.kind
     if kind == "c" and real:
         raise TypeError(f"a transform of real numbers was given {a.dtype}; give its real part, or use fft or fftn")
     if kind not in "biufc":
         raise TypeError(f"{a.dtype} cannot be transformed; give real or complex numbers")
     if not _transformable(a.dtype):
         raise TypeError(f"{a.dtype} has more digits than devices compute with; give float64 or complex128")
-    single = (kind == "f" and size <= 4) or (kind == "c" and size == 8)
     if real:
-        dtype = np.float32 if single else np.float64
+        dtype = np.float32 if _is_single(a.dtype) else np.float64
     else:
-        dtype = np.complex64 if single else np.complex128
+        dtype = np.complex64 if _is_single(a.dtype) else np.complex128
     return a.astype(dtype, copy=False)
 
 
@@ -509,5 +513,8 @@ def __ua_function__(method, args, kwargs):
     name = method.__name__
     arguments = numpys_arguments(name, args, kwargs) if name in __all__ else None
     if arguments is None or not _transformable(arguments[0].dtype):
+        return NotImplemented
+    # Some devices have no double precision; what lies on a device has what that has.
+    if not (_is_single(arguments[0].dtype) or isinstance(arguments[0], Array) or resolve(None).has_f64):
         return NotImplemented
     return globals()[name](*arguments)

@@ -12,6 +12,10 @@ LINE = "fn f(x: f32) -> f32 { return 3.0 * x; }"
 
 def of_points(comm, one):
     """Errors of points, by what they say. `one` is whether this is the last rank, which does otherwise."""
+
+    def lost(*_):
+        raise meshloom.Error("a device is lost")
+
     own = np.array_split(POINTS, comm.size)[comm.rank]
     tree = meshloom.KDTree(own, boxsize=1.0, comm=comm)
     elsewhere = meshloom.asarray(own.astype(np.float32)) if one else own
@@ -56,6 +60,7 @@ def of_points(comm, one):
         "max_distance differs: 0.5 on rank 0, 0.25 on rank {}": lambda: tree.sparse_distance_matrix(tree, 0.5 - 0.25 * one),
         "rank 0 has 1 of ": lambda: meshloom.power_spectrum(np.ones((1 + 3 * comm.rank, 4, 4)), 1.0, comm=comm),
         "rank {}: division by zero": lambda: meshloom.simulate(4, box=8.0, steps=2, window="tsc", progress=(lambda *_: 1 / 0) if one else None, comm=comm),
+        "rank {}: a device is lost": lambda: meshloom.simulate(4, box=8.0, steps=2, window="tsc", progress=lost if one else None, comm=comm),
         "noise differs: given on rank 0, not given": lambda: meshloom.simulate(4, noise=None if one else np.zeros((len(np.arange(4)[comm.rank :: comm.size]), 4, 4)), comm=comm),
         "seed differs: 1 on rank 0, 2 on rank {}": lambda: meshloom.white_noise(4, 1 + one, comm=comm),
         "rank {}: Shape and axes have": lambda: fft.fftn(own, s=(40,) if one else None, comm=comm),
@@ -142,7 +147,7 @@ def errors(comm, cases):
     last = comm.size - 1
     found = {}
     for said, call in cases(comm, comm.rank == last).items():
-        with pytest.raises((ValueError, TypeError, ZeroDivisionError, IndexError)) as caught:
+        with pytest.raises((ValueError, TypeError, ZeroDivisionError, IndexError, RuntimeError)) as caught:
             call()
         found[said.replace("{}", str(last), 1)] = str(caught.value)
     return found
