@@ -8,8 +8,8 @@ mod ranks;
 
 use meshloom::Context;
 use meshloom::comm::{CommError, Op, run_threads};
-use meshloom::exchange::ExchangeError;
 use meshloom::exchange::collectives::{Collectives, PendingCollective};
+use meshloom::exchange::{ExchangeError, Wire};
 use meshloom::gpu::{Array, DeviceError, Gpu, Options};
 use meshloom::operators::{
     Adjoint, Field, Leaf, Linear, Model, OperatorError, RankCollective, Space, Worker, check_adjoint, random_field,
@@ -45,6 +45,22 @@ fn arrays_in_windows_and_staged_ones_are_moved_alike() {
     let window_bytes = Some(if few { 1 << 15 } else { 1 << 12 });
     on_ranks(3, &Options { window_bytes, ..options.clone() }, |context| bodies::all(context, 5000));
     on_ranks(3, &Options { floor: true, ..options }, |context| bodies::all(context, 5000));
+}
+
+/// Whatever form other exchanges give to values on the way, here all ranks have the same bits.
+#[test]
+fn collectives_of_an_exchange_in_blocks_are_exact() {
+    let found = on_ranks(3, &Options::from_env().unwrap(), |context| {
+        let mut collectives = Collectives::new(context.exchange.clone().with_wire(Wire::Block16));
+        let own: Vec<f32> = (0..9000).map(|n| 1.0 + (context.comm.rank() + 1) as f32 / (n + 3) as f32).collect();
+        let array = context.gpu.array("own", 9000)?;
+        context.recorder.upload(&array, 0, &own)?;
+        let sum =
+            collectives.all_reduce::<f32>(&mut context.recorder, &array, Op::Max)?.finish(&mut context.recorder)?;
+        Ok(context.recorder.download(&sum, 0, 9000)?)
+    });
+    let most: Vec<f32> = (0..9000).map(|n| 1.0 + 3.0 / (n + 3) as f32).collect();
+    assert!(found.iter().all(|found| *found == most));
 }
 
 /// What each rank calls in a faulty run.

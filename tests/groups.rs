@@ -282,6 +282,20 @@ fn groups_take_the_memory_that_was_said() {
     .unwrap();
 }
 
+/// Ranks without points, which have no values of any width, refuse them with the others, for whom they would wait.
+#[test]
+fn attributes_of_another_width_are_refused_on_all_ranks() {
+    let found = run_threads(2, |comm| {
+        let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let own = if comm.rank() == 0 { 2 } else { 0 };
+        let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &vec![0.25; 3 * own])?;
+        cloud.set("mass", context.gpu.array::<f32>("mass", 3 * own as u64)?, 3)?;
+        Ok::<_, Error>(Groups::find(&mut context, &cloud, Linking::Length(0.1)).err())
+    });
+    let found = found.unwrap();
+    assert!(found.iter().all(|error| matches!(error, Some(FofError::WrongLength { what: "mass", .. }))), "{found:?}");
+}
+
 #[test]
 fn wrong_questions_are_refused() {
     let (box_of, half_open) = (Domain::new(&[1.0; 3]).unwrap(), Domain::new(&[1.0, 0.0, 1.0]).unwrap());

@@ -350,3 +350,11 @@ fn what_has_no_derivative_is_refused_with_its_line() {
         assert!(error.contains(about), "{text}\n{error}");
     }
 }
+
+/// Each line runs what follows twice: without a bound that would be 2^30 times.
+#[test]
+fn functions_with_many_ways_through_are_refused() {
+    let lines: String = (1..=30).map(|n| format!("if (a > {n}.0) {{ if (b > {n}.5) {{ return 1.0; }} }}\n")).collect();
+    let error = Pointwise::new(&format!("fn f(a: f32, b: f32) -> f32 {{\n{lines}return a; }}"), "f").unwrap_err();
+    assert!(error.to_string().contains("operations"), "{error}");
+}

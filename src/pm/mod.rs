@@ -203,8 +203,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has, and of their force. Where
-    /// they were [released](Self::release), they are to be the same: the force of where they are is not computed anew. All ranks call it.
+    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has. They may be others, whose
+    /// force is computed here where the next kick needs it; but where particles were [released](Self::release) they are to be the same, and keep their force. All ranks call it.
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
