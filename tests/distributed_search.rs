@@ -309,3 +309,24 @@ fn ranks_ask_for_ghosts_within_one_radius_of_one_domain() {
         assert!(text.matches("Ghosts::within 0.5 in a domain and frame of number").count() == 2, "{text}");
     }
 }
+
+/// A rank without queries hears of it, too, and does not wait for theirs.
+#[test]
+fn queries_of_another_domain_are_refused_on_all_ranks() {
+    let found = run_threads(2, |comm| {
+        let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let cloud = |context: &mut Context, domain: Domain, values: usize| {
+            Cloud::from_host(&mut context.recorder, &domain, &vec![0.25; values])
+        };
+        let points = cloud(&mut context, Domain::open(3)?, 30)?;
+        let queries = cloud(&mut context, Domain::open(2)?, if comm.rank() == 0 { 4 } else { 0 })?;
+        let search = DistributedSearch::new(&mut context, &points)?;
+        let refused = search.nearest(&mut context, Some(&queries), &KnnQuery::nearest(2)).err();
+        // And the next search is none the worse.
+        let found = search.nearest(&mut context, None, &KnnQuery::nearest(2))?;
+        assert_eq!(found.index.len(), 20);
+        Ok::<_, Error>(refused)
+    });
+    let found = found.unwrap();
+    assert!(found.iter().all(|error| matches!(error, Some(NeighborError::Domain { .. }))), "{found:?}");
+}
