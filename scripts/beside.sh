@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the commands in the lines of standard input, as many at once as there are cores; JOBS says another number. The output of each is printed when it ends, with the seconds
-# that it took by the clock and of the processor. All are run; those that failed are named at the end, which is a failure then.
+# that it took by the clock and of the processor. All are run; those that failed are named at the end, which is a failure then. One that takes longer than LIMIT seconds (1500) is
+# ended: nothing says where a list stands that hangs.
 #
 #   scripts/beside.sh <LINES
 set -euo pipefail
@@ -9,13 +10,17 @@ cores=$(nproc)
 [ "$cores" -le 4 ] || cores=4
 
 logs=$(mktemp -d)
-export logs
-trap 'rm -rf "$logs"' EXIT
+export logs LIMIT=${LIMIT:-1500}
+# Runs are process groups of their own, which an interrupt from a terminal does not reach.
+trap 'cat "$logs"/*.pid 2>/dev/null | xargs -r kill; rm -rf "$logs"' EXIT
 
 run() {
     local command=$1 log took status=0 TIMEFORMAT='%0R %0U'
     log=$(mktemp -p "$logs")
-    took=$({ time bash -c "$command" >"$log" 2>&1; } 2>&1) || status=$?
+    # shellcheck disable=SC2016 # Expanded there.
+    took=$({ time timeout --kill-after=30 "$LIMIT" bash -c 'echo $PPID >"$1"; eval "$2"' run "$log.pid" "$command" >"$log" 2>&1; } 2>&1) || status=$?
+    rm -f "$log.pid"
+    [ "$status" != 124 ] || echo "ended after $LIMIT seconds" >>"$log"
     {
         flock 9
         printf '\n     Running %s\n' "$command"

@@ -51,11 +51,12 @@ case ${1:-test} in
         # A quick build: the tests wait for kernels and not for the host.
         build "$home/wheel" --profile dev --config profile.dev.package.meshloom.opt-level=0 --compatibility linux "${features[@]}"
         install "$home/wheel"
-        (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider -n 2 --ignore=test_mpi.py .)
+        # A test that hangs says where.
+        (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider -o faulthandler_timeout=600 -n 2 --ignore=test_mpi.py .)
         "$home/test/bin/python" -m pytest -q -p no:cacheprovider --doctest-modules --pyargs meshloom
         if command -v mpirun >/dev/null; then
             say "ranks as MPI processes"
-            (cd python/tests && mpirun -n 3 --oversubscribe "$home/test/bin/python" -m pytest -q -p no:cacheprovider test_mpi.py)
+            (cd python/tests && mpirun -n 3 --oversubscribe "$home/test/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=600 test_mpi.py)
         else
             say "there is no mpirun here: tests of MPI are skipped"
         fi
