@@ -48,7 +48,7 @@ use crate::printable::printable;
 /// How long a failing thread waits for another one that is inside MPI before it ends the process without MPI.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a launcher gets to read what a failing rank has written: some (Hydra) drop what they have not read when all are to end.
+/// How long a launcher gets to pass on what it has read of a failing rank: some (Hydra) drop what they have not printed when all are to end.
 const LAUNCHER_TIME: Duration = Duration::from_millis(100);
 
 /// One rank's end of a communicator among MPI processes.
@@ -231,6 +231,7 @@ pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     // One write, so that lines of several ranks do not mix. If it fails there is no other place to report to.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
+    wait_for_reader();
     thread::sleep(LAUNCHER_TIME);
     let start = Instant::now();
     let mut calls = CALLS.try_lock();
@@ -244,6 +245,26 @@ pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     }
     // Also where a thread is stuck inside MPI: the launcher ends the others when a process fails.
     std::process::exit(i32::from(code))
+}
+
+/// Waits, for [`ABORT_WAIT`] at most, until a launcher at the other end of standard error has read it.
+fn wait_for_reader() {
+    #[cfg(unix)]
+    {
+        use std::os::fd::{AsFd, AsRawFd};
+        use std::os::unix::fs::FileTypeExt;
+        let stderr = std::io::stderr();
+        let kind = stderr.as_fd().try_clone_to_owned().and_then(|fd| std::fs::File::from(fd).metadata());
+        if !kind.is_ok_and(|kind| kind.file_type().is_fifo()) {
+            return;
+        }
+        let (start, mut unread) = (Instant::now(), 0 as c_int);
+        // SAFETY: it writes one integer, the bytes in a pipe.
+        let ask = |unread: &mut c_int| unsafe { libc::ioctl(stderr.as_raw_fd(), libc::FIONREAD, unread) } == 0;
+        while ask(&mut unread) && unread > 0 && start.elapsed() < ABORT_WAIT {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Communicator {
