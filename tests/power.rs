@@ -412,6 +412,7 @@ fn errors_are_one_message_and_leave_nothing() {
     let four = scratch.save("four.npy", &[2, 2, 2, 2], &[1.0f32; 16]);
     let integers = scratch.save("integers.npy", &[10, 3], &[1i64; 30]);
     let field = scratch.save("field.npy", &[4, 4, 6], &[2.0f32; 96]);
+    let plane = scratch.save("plane.npy", &[4, 1, 6], &[2.0f32; 24]);
     let hollow = scratch.save("hollow.npy", &[4, 0, 4], &[0f32; 0]);
     let contrast: Vec<f32> = (0..96).map(|i| if i % 2 == 0 { 0.25 } else { -0.25 }).collect();
     let contrast = scratch.save("contrast.npy", &[4, 4, 6], &contrast);
@@ -434,6 +435,7 @@ fn errors_are_one_message_and_leave_nothing() {
         (&file, "--box ten", 2, "three"),
         (&file, "--box 10 --mesh 0", 2, "from 1 to"),
         (&file, "--box 10 --mesh 20000", 2, "from 1 to"),
+        (&file, "--box 10 --mesh 8,1,8", 2, "--mesh: a mesh of 8,1,8 cells has no wave of the box"),
         (&file, "--box 10 --window ngp", 2, "cic, tsc and pcs"),
         (&file, "--box 10 --ranks 2 --grid 2x2", 2, "does not make 2 ranks"),
         (&field, "--box 10 --mesh 8", 2, "4,4,6"),
@@ -447,6 +449,7 @@ fn errors_are_one_message_and_leave_nothing() {
         (&flat, "--box 10", 1, "three dimensions"),
         (&four, "--box 10", 1, "(2, 2, 2, 2)"),
         (&integers, "--box 10", 1, "int64"),
+        (&plane, "--box 10", 1, "plane.npy: a mesh of 4,1,6 cells has no wave of the box"),
         (&hollow, "--box 10", 1, "one cell along each axis"),
         (&contrast, "--box 10", 1, "add 1"),
         (&contrast, "--box 10 --ranks 3", 1, "add 1"),
@@ -869,9 +872,9 @@ fn the_program_writes_cross_spectra_and_multipoles() {
             "{row:?}"
         );
     }
-    // A field of one layer has no bins, and each column one name.
-    let layer = scratch.save("layer.npy", &[4, 4, 1], &[1.0f32; 16]);
-    let out = scratch.run(&layer, "--box 1 --multipoles x");
+    // No points have no bins, and each column one name.
+    let none = scratch.save::<f32>("none_at_all.npy", &[0, 3], &[]);
+    let out = scratch.run(&none, "--box 1 --multipoles x");
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert_eq!(std::fs::read_to_string(scratch.path("out.csv")).unwrap().trim_end(), "k,P,modes,P2,P4");
     let small = scratch.save("small.npy", &[4, 4, 4], &[1.0f32; 64]).display().to_string();

@@ -98,6 +98,14 @@ impl LinearPower {
         self.scale * k * (k / self.pivot).powf(self.cosmology().n_s() - 1.0) * transfer * transfer
     }
 
+    /// The derivatives of the logarithm of the power at `k` > 0 by n_s and A_s; nothing of a table.
+    pub(crate) fn primordial_derivatives(&self, k: f64) -> [f64; 2] {
+        if self.table.is_some() || k == 0.0 {
+            return [0.0; 2];
+        }
+        [(k / self.pivot).ln(), 1.0 / self.cosmology().primordial_amplitude()]
+    }
+
     /// P(k, a) in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
     ///
     /// # Errors

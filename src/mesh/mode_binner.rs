@@ -1,7 +1,9 @@
 //! Power spectra of modes that are on the device.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::error::MeshError;
-use super::mode_bins::ModeBins;
+use super::mode_bins::{ModeBins, ModeSums};
 use super::power::{Bin, first_of_all, means, sides};
 use super::spectrum::SpectrumGeometry;
 use super::window::Window;
@@ -77,17 +79,19 @@ pub struct Modes<'a> {
 /// - A power is computed in `f32`, with a relative error of some 2^-22, and summed exactly, so that a spectrum has the same bits on
 ///   any number of ranks. What is 2^-84 of the largest power and less may be lost.
 /// - Numbers of modes and their mean wavenumbers are those of [`power_spectrum`](super::power_spectrum), computed on the host while the
-///   device works.
+///   device works, once for spectra of one geometry that follow each other.
 pub struct ModeBinner {
     peak: Kernel,
     plain: Kernel,
     interlaced: Kernel,
+    /// Modes and wavenumbers in the bins of the last geometry.
+    counted: Mutex<Option<(SpectrumGeometry, ModeSums)>>,
 }
 
 impl Default for ModeBinner {
     fn default() -> Self {
         let [peak, plain, interlaced] = kernels().map(Kernel::trusted);
-        ModeBinner { peak, plain, interlaced }
+        ModeBinner { peak, plain, interlaced, counted: Mutex::default() }
     }
 }
 
@@ -128,12 +132,19 @@ impl ModeBinner {
         let sums = self.sum(recorder, geometry, modes, &bins, &factors, &scale)?;
         recorder.submit()?;
         // While the device sums.
-        let counted = bins.sums(geometry);
+        let counted = self.counted(geometry, &bins);
         let words = recorder.download(&sums, 0, sums.len())?;
         let value = |words: &[u32]| words.iter().rev().fold(0, |sum: i128, &word| (sum << 16) + i128::from(word));
         let powers = [0].into_iter().chain(words.chunks(WORDS).map(value)).collect();
         let unit = geometry.scale() * 2f64.powi(scale.top - BITS - scale.exponent) * 2f64.powi(-scale.exponent);
         Ok(means(comm, &bins, counted, powers, |sum| sum as f64 * unit)?)
+    }
+
+    /// [`ModeBins::sums`].
+    fn counted(&self, geometry: &SpectrumGeometry, bins: &ModeBins) -> ModeSums {
+        let mut last = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = last.take().filter(|(of, _)| of == geometry);
+        last.insert(own.unwrap_or_else(|| (geometry.clone(), bins.sums(geometry)))).1.clone()
     }
 
     /// The largest part of all ranks' modes.

@@ -31,10 +31,8 @@ impl ModeBins {
     /// The bins of a spectrum, or [`MeshError::Bins`] where there would be too many.
     pub fn new(geometry: &SpectrumGeometry) -> Result<Self, MeshError> {
         let (shape, size) = (geometry.shape, geometry.size);
-        let longest = size.iter().fold(0.0, |a: f64, &b| a.max(b));
-        let fundamental = 2.0 * PI / longest;
-        let nyquist = (0..3).map(|a| PI * shape[a] as f64 / size[a]).fold(f64::INFINITY, f64::min);
-        let count = (nyquist / fundamental + 1e-9).floor() as u64;
+        let (longest, nyquist) = (geometry.longest(), geometry.nyquist());
+        let count = geometry.bins();
         if count > MOST_BINS {
             return Err(MeshError::Bins { bins: count, most: MOST_BINS });
         }
@@ -79,12 +77,11 @@ impl ModeBins {
         for x in &axes[0] {
             for y in &axes[1] {
                 for z in &axes[2] {
-                    let bin = self.of(x.square + y.square + z.square);
-                    if let Some(sum) = sums.get_mut(bin) {
-                        let modes = x.modes * y.modes * z.modes;
-                        let k = (x.k * x.k + y.k * y.k + z.k * z.k).sqrt();
-                        *sum = [sum[0] + modes, sum[1] + modes * unit.integer(k)];
-                    }
+                    // Waves along an axis are in order: those that follow are beyond the last bin, too.
+                    let Some(sum) = sums.get_mut(self.of(x.square + y.square + z.square)) else { break };
+                    let modes = x.modes * y.modes * z.modes;
+                    let k = (x.k * x.k + y.k * y.k + z.k * z.k).sqrt();
+                    *sum = [sum[0] + modes, sum[1] + modes * unit.integer(k)];
                 }
             }
         }

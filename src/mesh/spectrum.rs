@@ -1,10 +1,12 @@
 //! Where the modes of a distributed spectrum stand.
 
+use std::f64::consts::PI;
+
 use crate::fft::Wave;
 use crate::grid::{Box3, extent};
 
 /// A spectrum's geometry: the mesh, the box and the part of the half spectrum that this rank holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SpectrumGeometry {
     /// Cells along each axis of the mesh.
     pub shape: [u64; 3],
@@ -15,6 +17,22 @@ pub struct SpectrumGeometry {
 }
 
 impl SpectrumGeometry {
+    /// The bins of its spectra, one fundamental mode of the longest side wide, from 1 up to the Nyquist frequency of the coarsest axis; 0 where that is below the
+    /// fundamental mode.
+    pub fn bins(&self) -> u64 {
+        (self.nyquist() * self.longest() / (2.0 * PI) + 1e-9).floor() as u64
+    }
+
+    /// The longest side of the box.
+    pub(super) fn longest(&self) -> f64 {
+        self.size.iter().fold(0.0, |a: f64, &b| a.max(b))
+    }
+
+    /// The Nyquist frequency of the coarsest axis.
+    pub(super) fn nyquist(&self) -> f64 {
+        (0..3).map(|a| PI * self.shape[a] as f64 / self.size[a]).fold(f64::INFINITY, f64::min)
+    }
+
     /// The waves of the mode with this index in each axis of the part.
     pub fn waves(&self, at: [u64; 3]) -> [Wave; 3] {
         [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))

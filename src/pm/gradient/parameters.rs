@@ -58,11 +58,12 @@ const STENCILS: [&[(f64, f64)]; 3] = [
     &[(0.0, 25.0 / 12.0), (-1.0, -4.0), (-2.0, 3.0), (-3.0, -4.0 / 3.0), (-4.0, 0.25)],
 ];
 
-/// The derivatives of `numbers` by parameter `which`: differences of fourth order in `f64`, whose relative error is some 1e-10 for functions as
-/// smooth as these.
+/// The derivatives of `numbers`, which are `here` at this cosmology, by parameter `which`: differences of fourth order in `f64`, whose relative error is some
+/// 1e-10 for functions as smooth as these.
 fn derivative(
     cosmology: &Cosmology,
     which: usize,
+    here: &[f64],
     numbers: &dyn Fn(&Cosmology) -> Result<Vec<f64>, CosmologyError>,
 ) -> Result<Vec<f64>, CosmologyError> {
     let own = cosmology_values(cosmology);
@@ -91,7 +92,7 @@ fn derivative(
         }
         // What does not depend on the parameter has rounding as its difference.
         let value = own[which].abs().max(step);
-        for (sum, number) in sum.iter_mut().zip(numbers(cosmology)?) {
+        for (sum, number) in sum.iter_mut().zip(here) {
             if (*sum * value).abs() < 1e-9 * number.abs() {
                 *sum = 0.0;
             }
@@ -228,44 +229,66 @@ impl Derivatives {
 
 /// The derivatives of all numbers by all parameters.
 fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>, CosmologyError> {
+    let here = numbers(config, cosmology)?;
     let columns: Vec<Vec<f64>> = (0..COUNT)
-        .map(|which| derivative(cosmology, which, &|cosmology| numbers(config, cosmology)))
+        .map(|which| derivative(cosmology, which, &here, &|cosmology| numbers(config, cosmology)))
         .collect::<Result<_, _>>()?;
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     Ok((0..rows).map(|row| [0, 1, 2, 3, 4].map(|which| columns[which][row])).collect())
 }
 
-/// The derivatives of [`mode_amplitudes`] by all parameters.
+/// The derivatives of [`mode_amplitudes`] by all parameters: differences where the transfer function depends on them.
 fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<Vec<f32>>, CosmologyError> {
     let n = config.particles as usize;
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);
     let last = 3 * (n / 2) * (n / 2);
-    let amplitudes = |cosmology: &Cosmology| {
-        let power = config.linear_power(*cosmology)?;
-        let wave = |m2: usize| fundamental * (m2 as f64).sqrt();
-        Ok((0..=last).map(|m2| (power.unit(wave(m2)) * density).sqrt()).collect::<Vec<f64>>())
-    };
+    let wave = |m2: usize| fundamental * (m2 as f64).sqrt();
+    let of = |power: &LinearPower| (0..=last).map(|m2| (power.unit(wave(m2)) * density).sqrt()).collect::<Vec<f64>>();
+    let power = config.linear_power(*cosmology)?;
+    let here = of(&power);
+    let mut columns: Vec<Vec<f64>> = (0..3)
+        .map(|which| derivative(cosmology, which, &here, &|cosmology| Ok(of(&config.linear_power(*cosmology)?))))
+        .collect::<Result<_, _>>()?;
+    // An amplitude is a root: its logarithm changes half as much.
+    columns.extend([0, 1].map(|which| {
+        let amplitudes = here.iter().enumerate();
+        amplitudes.map(|(m2, amplitude)| amplitude * 0.5 * power.primordial_derivatives(wave(m2))[which]).collect()
+    }));
     let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
-    (0..COUNT).map(|which| Ok(narrow(derivative(cosmology, which, &amplitudes)?))).collect()
+    Ok(columns.into_iter().map(narrow).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::cosmology::{Scheme, TransferKind};
+    use crate::cosmology::{PowerTable, Scheme, TransferKind};
 
     #[test]
-    fn amplitudes_grow_with_the_root_of_the_power() {
-        let config = Config { particles: 6, box_size: 40.0, ..Config::default() };
-        let all = amplitude_derivatives(&config, &config.cosmology).unwrap();
-        let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
-        let table = crate::cosmology::mode_amplitudes(&power, 6, 40.0).unwrap();
-        for (m2, &amplitude) in table.iter().enumerate().skip(1) {
-            let relative = |which: usize| f64::from(all[which][m2]) / f64::from(amplitude);
-            let k = 2.0 * PI / 40.0 * (m2 as f64).sqrt();
-            let pivot = 0.05 / config.cosmology.h();
-            assert!((relative(4) * config.cosmology.primordial_amplitude() - 0.5).abs() < 1e-6);
-            assert!((relative(3) - 0.5 * (k / pivot).ln()).abs() < 1e-6);
+    fn derivatives_of_amplitudes_are_their_differences() {
+        let rows = (0..40).map(|n| 1e-4 * 1.3f64.powi(n)).map(|k| format!("{k} {}\n", 1e4 / (1.0 + k * k)));
+        let table = PowerTable::parse(&rows.collect::<String>()).unwrap();
+        for power_table in [None, Some(Arc::new(table))] {
+            let config = Config { particles: 6, box_size: 40.0, power_table, ..Config::default() };
+            let rows = amplitude_derivatives(&config, &config.cosmology).unwrap();
+            let own = cosmology_values(&config.cosmology);
+            let at = |which: usize, offset: f64| {
+                let mut values = own;
+                values[which] *= 1.0 + offset;
+                let power = config.linear_power(cosmology_of(&config.cosmology, values).unwrap()).unwrap();
+                crate::cosmology::mode_amplitudes(&power, 6, 40.0).unwrap()
+            };
+            for (which, row) in rows.iter().enumerate() {
+                let (above, below) = (at(which, 0.01), at(which, -0.01));
+                assert_eq!(row.len(), above.len());
+                for (m2, value) in row.iter().enumerate() {
+                    // The square of the step, and amplitudes of f32.
+                    let wanted = f64::from(above[m2] - below[m2]) / (0.02 * own[which]);
+                    let most = 3e-4 * wanted.abs() + 3e-5 * f64::from(above[m2]) / own[which];
+                    assert!((f64::from(*value) - wanted).abs() <= most, "{which}, {m2}: {value}, not {wanted}");
+                }
+            }
         }
     }
 

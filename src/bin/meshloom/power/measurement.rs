@@ -5,7 +5,7 @@ use std::path::Path;
 
 use meshloom::fft::good_size;
 use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
-use meshloom::mesh::Window;
+use meshloom::mesh::{SpectrumGeometry, Window};
 
 use super::arguments::{Arguments, is_box};
 use crate::coordinates::{Coordinates, is_archive};
@@ -135,6 +135,16 @@ impl<'a> Measurement<'a> {
                 (shape, arguments.deconvolve.then_some(window))
             }
         };
+        if (SpectrumGeometry { shape, size, part: [0..0, 0..0, 0..0] }).bins() == 0 {
+            let [x, y, z] = shape;
+            let wrong = format!(
+                "a mesh of {x},{y},{z} cells has no wave of the box but the mean; take 2 cells along each axis or more"
+            );
+            return Err(match input {
+                Content::Field(_) => Failure::Failed(format!("{}: {wrong}", printable_path(&arguments.input))),
+                Content::Points(_) => Failure::Usage(format!("--mesh: {wrong}")),
+            });
+        }
         Ok(Measurement { arguments, path: &arguments.input, shape, size, window })
     }
 
