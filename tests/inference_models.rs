@@ -12,8 +12,8 @@ use meshloom::inference::{
     Sampling, Spectrum, check_metric, evidence_bound,
 };
 use meshloom::operators::{
-    Field, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Worker, check_adjoint, check_derivative,
-    random_field,
+    Diagonal, Field, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Worker, check_adjoint,
+    check_derivative, random_field,
 };
 use serde_json::Value;
 use shared::{close, field, flat, golden, grid, numbers, pair, ranks, ranks_with};
@@ -1075,6 +1075,45 @@ fn sums_of_likelihoods_are_sums() {
         assert_eq!(both.report(worker, &x)?.iter().map(|report| report.count).collect::<Vec<_>>(), [5, 5]);
         let error = first.plus(&first).unwrap_err();
         assert!(error.to_string().contains("two data sets"), "{error}");
+        Ok(())
+    });
+}
+
+/// One model says what two data sets are of: as one kernel, as two models side by side, and after something that both take.
+#[test]
+fn sums_are_amended_by_one_model() {
+    ranks([1, 1], |worker| {
+        let leaf = Leaf::points(5, 5);
+        let (counts, values) = ([1.0, 4.0, 0.0, 2.0, 3.0], [0.5, -1.0, 2.0, 0.25, 0.0]);
+        let data = |name, values| Data { name, leaf: &leaf, values, mask: None };
+        let first = Likelihood::poisson(worker, &data("counts", &counts), None)?;
+        let second = Likelihood::gaussian(worker, &data("angles", &values), NoiseLevel::Uniform(0.5))?;
+        let both = first.plus(&second)?;
+        let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, leaf.clone())));
+        let rate = "fn rate(a: f32, b: f32) -> f32 { return exp(a + 0.5 * b); }";
+        let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", &space(&["a", "b"])?, "counts")?);
+        let angle = "fn angle(b: f32, c: f32) -> f32 { return b * c; }";
+        let angle = Model::new(PointwiseOperator::wgsl(angle, "angle", &space(&["b", "c"])?, "angles")?);
+        let halves = field(worker, angle.target(), &[0.5; 5])?;
+        let half = angle.then(&Model::new(Diagonal::new(angle.target(), &halves)?))?;
+        let beside = rate.zip(&half)?;
+        let (x, v) = (white(15, 63), white(15, 64));
+        let after = Model::identity(&space(&["a", "b", "c"])?)?.then(&beside)?;
+        for (model, angle) in [(rate.zip(&angle)?, &angle), (beside.clone(), &half), (after, &half)] {
+            let apart = first.amend(&rate)?.plus(&second.amend(angle)?)?;
+            let together = both.amend(&model)?;
+            assert_eq!(together.domain().names().collect::<Vec<_>>(), ["a", "b", "c"]);
+            let (energy, [gradient, metric]) = all_of(worker, &together, &x, &v)?;
+            let (wanted_energy, [wanted_gradient, wanted_metric]) = all_of(worker, &apart, &x, &v)?;
+            assert!((energy - wanted_energy).abs() < 1e-6 * energy.abs(), "{model:?}: {energy}, not {wanted_energy}");
+            for (found, wanted) in gradient.iter().chain(&metric).zip(wanted_gradient.iter().chain(&wanted_metric)) {
+                assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted.abs()), "{model:?}: {found}, not {wanted}");
+            }
+        }
+        let error = both.amend(&rate).unwrap_err().to_string();
+        assert!(error.contains("angles"), "{error}");
+        let error = beside.giving(&space(&["counts", "lengths"])?).unwrap_err().to_string();
+        assert!(error.contains("lengths"), "{error}");
         Ok(())
     });
 }

@@ -57,7 +57,7 @@ class Likelihood:
         return of_given(self._comm, function, [(self._native.domain, x) for x in fields], call)
 
     def amend(self, model):
-        """The likelihood of what a model says, as a function of what the model takes."""
+        """The likelihood of what a model says, as a function of what the model takes. Of a sum each data set takes the leaves of the model that have its names."""
 
         def amended():
             _check_model(model)
@@ -69,9 +69,15 @@ class Likelihood:
         def added():
             if not isinstance(other, Likelihood):
                 raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
-            return Likelihood(self._native.plus(other._native), self._comm, max(self._axes, other._axes))
+            return _plus(self, other)
 
+        if isinstance(self, _Unplaced) or isinstance(other, _Unplaced):
+            return _Sum(self, other)
         return agreed(self._comm, added)
+
+    def _takes(self):
+        """The names of what it is a function of."""
+        return list(self.domain)
 
     def __call__(self, x):
         """The energy at `x`."""
@@ -100,8 +106,52 @@ def _check_model(model):
         raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
 
 
-class _OfData(Likelihood):
-    """A likelihood of data that no model says yet: where the data are is taken from the model."""
+def _plus(one, other):
+    """The sum of two likelihoods. Ranks agree on it."""
+    return Likelihood(one._native.plus(other._native), one._comm, max(one._axes, other._axes))
+
+
+class _Unplaced(Likelihood):
+    """A likelihood of data that no model says yet: where the data are is taken from the model, or else `_own` is that of data at the cells of a grid."""
+
+    _native = property(lambda self: self._own._native)
+    _comm = property(lambda self: self._own._comm)
+    _axes = property(lambda self: self._own._axes)
+
+
+class _Sum(_Unplaced):
+    """A sum of likelihoods, one of which at least is unplaced."""
+
+    def __init__(self, one, other):
+        if not isinstance(other, Likelihood):
+            raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
+        self._parts = one, other
+        self._made = None
+
+    def _takes(self):
+        return list(dict.fromkeys(name for part in self._parts for name in part._takes()))
+
+    @property
+    def _own(self):
+        if self._made is None:
+            one, other = self._parts
+            self._made = agreed(one._comm, lambda: _plus(one, other))
+        return self._made
+
+    def amend(self, model):
+        _check_model(model)
+
+        def same():
+            if sorted(self._takes()) != sorted(model.target):
+                raise ValueError(f"the model gives {', '.join(model.target)}; the data sets are of {', '.join(self._takes())}")
+
+        agreed(model._comm, same)
+        one, other = (part.amend(model.giving(*part._takes())) for part in self._parts)
+        return one + other
+
+
+class _OfData(_Unplaced):
+    """Data without a model."""
 
     def __init__(self, kind, data, options, components, *, name, mask, comm, each=("", None)):
         self._kind, self._components, self._given_comm = kind, components, comm
@@ -190,9 +240,8 @@ class _OfData(Likelihood):
         whole = (sum(rows), *shape[1:])
         return Leaf("cells", whole, [float(n) for n in whole], False, self._components)
 
-    _native = property(lambda self: self._own._native)
-    _comm = property(lambda self: self._own._comm)
-    _axes = property(lambda self: self._own._axes)
+    def _takes(self):
+        return [self._label]
 
     def amend(self, model):
         _check_model(model)

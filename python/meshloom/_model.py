@@ -155,6 +155,19 @@ class Model:
         """Both side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both."""
         return self._joined(other, self._native.zip)
 
+    def giving(self, *names):
+        """The same model, which gives these leaves alone. Of models side by side those that give none of them are left out."""
+
+        def part():
+            for name in names:
+                if name not in self.target:
+                    raise ValueError(f"the model gives {', '.join(self.target)}, and not {name!r}")
+            if not names:
+                raise ValueError("giving takes the names of the leaves that are wanted")
+            return Model(self._native.giving(list(names)), self._comm, self._axes)
+
+        return agreed(self._comm, part)
+
     def __add__(self, other):
         return self._joined(other, self._native.plus)
 

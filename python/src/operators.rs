@@ -66,6 +66,16 @@ impl NativeModel {
         self.with(py, other, Model::zip)
     }
 
+    /// The same with no more than these of its leaves, which it has.
+    fn giving(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Self> {
+        let made = self.handle.derive(py, move |_, model| {
+            let leaves = model.target().leaves().filter(|(name, _)| names.iter().any(|wanted| wanted == name));
+            let target = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+            Ok(told(model.giving(&target)?))
+        })?;
+        Ok(made.into())
+    }
+
     /// The sum of both.
     fn plus(&self, py: Python<'_>, other: &NativeModel) -> PyResult<Self> {
         self.with(py, other, Model::plus)

@@ -104,6 +104,32 @@ def test_likelihoods_of_models_are_added():
     assert report["y"].reduced_chi_squared == pytest.approx(np.mean(((a * b - y)[mask] / 0.5) ** 2), rel=1e-4)
 
 
+def test_sums_are_amended_by_one_model():
+    a = op.pointwise("fn f(a: f32) -> f32 { return exp(a); }", "f", op.Space(a=op.cells(4)), "counts")
+    # Another grid, and numbers of another shape.
+    b = op.pointwise("fn g(b: f32) -> f32 { return 2.0 * b; }", "g", op.Space(b=op.cells((2, 3), size=2.0)), "y")
+    counts, y = np.array([1, 0, 2, 5]), RNG.standard_normal((2, 3))
+    poisson, gaussian = mi.Poissonian(counts, name="counts"), mi.Gaussian(y, 0.5, name="y")
+    together = (poisson + gaussian).amend(a.zip(b))
+    apart = poisson.amend(a) + gaussian.amend(b)
+    x = {"a": RNG.standard_normal(4), "b": RNG.standard_normal((2, 3))}
+    assert together(x) == pytest.approx(apart(x), rel=1e-12)
+    for mine, other in zip(together.value_and_grad(x)[1].values(), apart.value_and_grad(x)[1].values()):
+        assert np.array_equal(mine, other)
+    assert dict(a.zip(b).giving("y").target) == {"y": (2, 3)} == dict(b.target)
+    # Without a model of its own: data at the cells of a grid, one wide each.
+    alone = mi.Poissonian(counts, name="counts") + mi.Gaussian(y[0], 0.5, name="y")
+    assert alone.domain == {"counts": (4,), "y": (3,)} and alone.degrees_of_freedom == 7
+    with pytest.raises(ValueError, match="data sets are of counts, y"):
+        (poisson + gaussian).amend(a)
+    with pytest.raises(ValueError, match="and not 'z'"):
+        a.zip(b).giving("z")
+    with pytest.raises(TypeError, match="not int"):
+        poisson + 3
+    with pytest.raises(ValueError, match="two data sets"):
+        (poisson + poisson).amend(a)
+
+
 def test_priors_are_quantiles():
     stats = pytest.importorskip("scipy.stats")
     xi = np.linspace(-4.0, 4.0, 17)

@@ -107,6 +107,26 @@ impl Model {
         Ok(self.with_names(self.domain().clone(), target))
     }
 
+    /// The same model, which gives no more than the leaves of `target`. Of models side by side ([`zip`](Self::zip)) those that give none of them are left out; another
+    /// is applied as before, and what is not wanted of its values is dropped.
+    ///
+    /// # Errors
+    /// [`OperatorError::Fit`] for leaves that it does not give.
+    pub fn giving(&self, target: &Space) -> Result<Model, OperatorError> {
+        if self.target().admits(target, "").is_ok() {
+            return Ok(self.clone());
+        }
+        for (name, leaf) in target.leaves() {
+            match self.target().leaf(name) {
+                Some(own) if own == leaf => {}
+                Some(own) => return Err(OperatorError::fit(&self.name(), name, leaf, own)),
+                None => return Err(OperatorError::missing(&self.name(), name, self.target())),
+            }
+        }
+        let less = self.0.giving(target)?;
+        Ok(less.unwrap_or_else(|| Model::new(Part { inner: self.0.clone(), target: target.clone() })))
+    }
+
     /// The same model, which gives its only leaf under the name `target`.
     ///
     /// # Errors
@@ -213,6 +233,12 @@ impl Differentiable for Then {
     fn parted(&self) -> Option<[Model; 2]> {
         Some([&self.first, &self.second].map(|model| Model(model.clone())))
     }
+
+    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+        let [first, second] = [&self.first, &self.second].map(|model| Model(model.clone()));
+        let Some(second) = second.0.giving(target)? else { return Ok(None) };
+        first.giving(second.domain())?.then(&second).map(Some)
+    }
 }
 
 struct ThenAt {
@@ -293,6 +319,96 @@ impl Differentiable for Zip {
             }
         }
         cost
+    }
+
+    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+        let gives = |model: &Rc<dyn Differentiable>| target.names().any(|name| model.target().position(name).is_some());
+        match [gives(&self.first), gives(&self.second)] {
+            [true, false] => Model(self.first.clone()).giving(target).map(Some),
+            [false, true] => Model(self.second.clone()).giving(target).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// An operator of whose values some leaves are wanted.
+struct Part {
+    inner: Rc<dyn Differentiable>,
+    target: Space,
+}
+
+impl Part {
+    /// All leaves that the operator gives: those that are wanted are `wanted`'s.
+    fn all(&self, worker: &Worker<'_>, wanted: &Field) -> Result<Field, OperatorError> {
+        let wanted = wanted.part(&self.target, &self.name())?;
+        Ok(Field::new(worker.gpu(), self.inner.target())?.with(&wanted))
+    }
+}
+
+impl Differentiable for Part {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn domain(&self) -> &Space {
+        self.inner.domain()
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        self.fits(x, y)?;
+        let mut all = self.all(worker, y)?;
+        self.inner.apply(worker, x, &mut all)?;
+        y.put(all.part(&self.target, &self.name())?);
+        Ok(())
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Field,
+        y: &mut Field,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.fits(x, y)?;
+        let mut all = self.all(worker, y)?;
+        let derivative = self.inner.clone().linearise(worker, x, &mut all)?;
+        y.put(all.part(&self.target, &self.name())?);
+        Ok(Box::new(PartAt { operator: self, derivative }))
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let mut cost = self.inner.cost();
+        // Cotangents of the others are nothing.
+        for (_, leaf) in self.inner.target().leaves() {
+            cost.vjp.passes += 1;
+            cost.vjp.bytes += 4 * leaf.len();
+        }
+        cost
+    }
+}
+
+struct PartAt {
+    operator: Rc<Part>,
+    derivative: Box<dyn Linearised>,
+}
+
+impl Linearised for PartAt {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
+        let mut all = self.operator.all(worker, dy)?;
+        self.derivative.jvp(worker, dx, &mut all)?;
+        dy.put(all.part(&self.operator.target, &self.operator.name())?);
+        Ok(())
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
+        let wanted = dy.part(&self.operator.target, &self.operator.name())?;
+        let all = Field::zeros(&mut worker.context.recorder, self.operator.inner.target())?.with(&wanted);
+        self.derivative.vjp(worker, &all, dx)
     }
 }
 

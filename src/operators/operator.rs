@@ -75,6 +75,14 @@ pub trait Differentiable {
     fn parted(&self) -> Option<[Model; 2]> {
         None
     }
+
+    /// An operator that gives these of its leaves, if that is less work than all of it.
+    ///
+    /// # Errors
+    /// As [`Model::giving`].
+    fn giving(&self, _target: &Space) -> Result<Option<Model>, OperatorError> {
+        Ok(None)
+    }
 }
 
 /// The derivative of an operator at a point.

@@ -155,12 +155,15 @@ impl Likelihood {
         Ok(Self::of(density::categorical(worker, data, classes)?))
     }
 
-    /// The likelihood of what `model` says, as a function of what the model is a function of.
+    /// The likelihood of what `model` says, as a function of what the model is a function of. Of a [sum](Self::plus) each data set takes what it is a function of
+    /// ([`Model::giving`]): a model that says it of several at once, and is not models side by side, is applied for each of them.
     ///
     /// # Errors
     /// [`InferenceError::Operators`] when the model says something else than the likelihood is a function of.
     pub fn amend(&self, model: &Model) -> Result<Self, InferenceError> {
-        let terms = self.terms.iter().map(|term| term.amend(model)).collect::<Result<Vec<_>, _>>()?;
+        self.domain.admits(model.target(), &format!("likelihood of `{}`", self.name()))?;
+        let amended = |term: &Term| term.amend(&model.giving(term.domain())?);
+        let terms = self.terms.iter().map(amended).collect::<Result<Vec<_>, _>>()?;
         Ok(Likelihood { terms, domain: model.domain().clone(), data: self.data.clone() })
     }
 

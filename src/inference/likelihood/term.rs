@@ -37,15 +37,9 @@ impl Term {
         }
     }
 
-    /// The same as a function of what `model` is a function of.
+    /// The same as a function of what `model` is a function of, which gives what this is one of.
     pub fn amend(&self, model: &Model) -> Result<Self, OperatorError> {
-        let model = match self.model()? {
-            Some(own) => model.then(&own)?,
-            None => {
-                self.domain.admits(model.target(), &format!("likelihood of `{}`", self.density.name))?;
-                model.clone()
-            }
-        };
+        let model = self.model()?.map_or_else(|| Ok(model.clone()), |own| model.then(&own))?;
         let [head, tail] = model.parted();
         let root = tail.as_ref().map_or_else(|| Ok(self.density.root.clone()), |tail| tail.then(&self.density.root))?;
         let transformation = self.density.transformation.as_ref().map(|own| model.then(own)).transpose()?;
