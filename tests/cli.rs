@@ -1240,6 +1240,12 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert!(object["memory"]["groups"].as_u64() > Some(60 * 512u64.pow(3) / 8) && text.contains("groups: memory"));
     assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
+    let scratch = Scratch::new();
+    Call::simulate(&scratch.join("out"), &["--link-speed", "5"]).run().is_error(
+        "speed",
+        2,
+        &["--link-speed is for --estimate"],
+    );
     if has_mpi() {
         let said = Call::new(&words[..6]).words(&["--json"]).on(Ranks::Mpi(2)).succeeds().stdout;
         let object: Value = serde_json::from_str(&said).expect("one object of all processes");

@@ -101,18 +101,23 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     let words = format!(
         "--likelihood poisson --exposure {exposure} --mask {mask} --samples 2 --iterations 1 --set offset_mean=2.5 --set flexibility=none --set slope=-4,0.5"
     );
-    let mut ways = vec![(Ranks::Threads(1), "1"), (Ranks::Threads(3), "1"), (Ranks::Threads(4), "2")];
+    // The last has as many groups as have the ranks of the process grid.
+    let mut ways = vec![
+        (Ranks::Threads(1), "--sample-groups 1"),
+        (Ranks::Threads(3), "--sample-groups 1 --grid 1x3"),
+        (Ranks::Threads(4), "--grid 1x2"),
+    ];
     if has_mpi() {
-        ways.push((Ranks::Mpi(2), "2"));
+        ways.push((Ranks::Mpi(2), "--sample-groups 2"));
     }
     let mut first = None;
     for (number, (ranks, groups)) in ways.into_iter().enumerate() {
         let out = scratch.word(&format!("out{number}"));
-        few_iterations(&call(&data, &out, &format!("{words} --sample-groups {groups}")).on(ranks));
+        few_iterations(&call(&data, &out, &format!("{words} {groups}")).on(ranks));
         let found = bytes(&scratch.join(&format!("out{number}")));
         let wanted = first.get_or_insert(found.clone());
         for (found, wanted) in found.iter().zip(wanted.iter()) {
-            assert!(found == wanted, "{ranks:?}, {groups} groups: {} differs", found.0);
+            assert!(found == wanted, "{ranks:?}, {groups}: {} differs", found.0);
         }
     }
     let out = scratch.join("out0");
@@ -332,7 +337,8 @@ fn a_demonstration_makes_its_own_data() {
             2,
             "its own data: leave counts.npy",
         ),
-        (wrong(&["--sample-groups", "3"]), 1, "groups"),
+        (wrong(&["--sample-groups", "3"]), 2, "divide the 2 rank(s)"),
+        (wrong(&["--dof", "2"]), 2, "--likelihood student-t"),
         (wrong(&["--exposure", &data]), 2, "an input and an output"),
         (wrong(&["--set", "offset_mean=100"]), 2, "offset_mean"),
         (wrong(&["--memory", "1000"]), 1, "1000 are allowed"),
@@ -426,8 +432,10 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, "--iterations 0".into(), 2, "--iterations is 0"),
         (&counts, "--sample-steps 0".into(), 2, "--sample-steps is 0"),
         (&counts, format!("--config {unknown}"), 1, "sloep"),
-        (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 1, "groups"),
-        (&counts, "--ranks 3 --sample-groups 2".into(), 1, "divides the ranks"),
+        (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 2, "1 sample(s)"),
+        (&counts, "--ranks 3 --sample-groups 2".into(), 2, "divide the 3 rank(s)"),
+        (&counts, "--ranks 4 --sample-groups 2 --grid 4x1".into(), 2, "4x1 is of 4 rank(s), and each of 2 group(s)"),
+        (&counts, "--ranks 3 --grid 2x1".into(), 2, "each of 1 group(s) of samples has 3"),
         (&counts, "--memory 1000".into(), 1, "1000 are allowed"),
     ];
     scratch.all_fail(cases.iter().map(|(data, words, code, what)| (call(data, &out, words), *code, *what)));

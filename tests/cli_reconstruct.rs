@@ -80,8 +80,9 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     assert_eq!(again, read(&out.join("density.npy"), &[8; 3]));
 
     let grouped = scratch.join("grouped");
-    reconstruct(&data, &grouped, &format!("{words} --sample-groups 2")).on(Ranks::Threads(2)).succeeds();
+    reconstruct(&data, &grouped, &format!("{words} --grid 1x1")).on(Ranks::Threads(2)).succeeds();
     assert!(results(&grouped) == first, "groups");
+    assert_eq!(report(&grouped)["groups"], 2);
 
     // Killed once there is a state, with its box on two ranks; it goes on as processes.
     let killed = scratch.join("killed");
@@ -158,6 +159,7 @@ fn wrong_calls_are_errors() {
         (call(&good, "--noise 1 --mode bent"), 2, "mgvi or geovi"),
         (call(&good, "--noise 1 --samples 1 --sample-groups 3").on(Ranks::Threads(3)), 2, "2 sample(s)"),
         (call(&good, "--noise 1 --sample-groups 2").on(Ranks::Threads(3)), 2, "divide the 3 rank(s)"),
+        (call(&good, "--noise 1 --sample-groups 2 --grid 2x1").on(Ranks::Threads(2)), 2, "2x1 is of 2 rank(s)"),
         (call(&good, "--noise 1 --sample-groups some"), 2, "auto"),
         (Call::new(&["reconstruct", "-o", out.to_str().unwrap(), "--noise", "1", "--box", "80"]), 2, "--density"),
         (Call::new(&["reconstruct", "-o", out.to_str().unwrap(), "--density", &good, "--box", "80"]), 2, "--noise"),

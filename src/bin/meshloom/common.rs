@@ -86,6 +86,20 @@ impl Common {
         files: &Files,
         body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
+        let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
+            Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
+            _ => Ok(()),
+        };
+        self.launch_where(fits, files, body)
+    }
+
+    /// [`launch_together`](Self::launch_together) on as many ranks as `fits` says yes to, where the process grid is not that of all of them.
+    pub fn launch_where<T: Send>(
+        &self,
+        fits: impl Fn(usize) -> Result<(), Failure> + Sync,
+        files: &Files,
+        body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
+    ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         options.cache = cache_directory();
         if let Some(words) = &self.device {
@@ -93,10 +107,6 @@ impl Common {
             options.adapter = adapter;
         }
         let how = Launch::detect(self.ranks.into());
-        let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
-            Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
-            _ => Ok(()),
-        };
         if how != Launch::Mpi {
             fits(self.ranks.into())?;
         }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::checked::usage;
+use crate::common::GridParts;
 use crate::failure::Failure;
 
 /// Groups as they are written: their number, or `auto`.
@@ -42,6 +43,48 @@ impl SampleGroups {
             }
             SampleGroups::Word(word) if word == "auto" => Ok(None),
             SampleGroups::Word(word) => Err(usage(format!("--sample-groups is `{word}`; it must be a number or auto"))),
+        }
+    }
+}
+
+/// What groups are made of.
+pub struct Shares {
+    pub ranks: usize,
+    /// The most samples that an iteration has: a group without one has nothing to do.
+    pub samples: usize,
+    /// The process grid of each group.
+    pub grid: GridParts,
+}
+
+impl Shares {
+    /// How many groups there are: those that were `asked` for, those that have the ranks of the process grid, or else the most that divide the ranks, have a sample each and
+    /// that `fits` says yes to, or one.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn groups(&self, asked: Option<usize>, fits: impl Fn(usize) -> bool) -> Result<usize, Failure> {
+        let Shares { ranks, samples, grid } = *self;
+        let groups = match (asked, grid) {
+            (Some(groups), _) => groups,
+            (None, Some([rows, columns])) if ranks.is_multiple_of(rows * columns) => ranks / (rows * columns),
+            (None, Some(_)) => 1,
+            (None, None) => {
+                let dividing = (1..=ranks.min(samples)).rev().filter(|groups| ranks.is_multiple_of(*groups));
+                return Ok(dividing.into_iter().find(|&groups| fits(groups)).unwrap_or(1));
+            }
+        };
+        let wrong = |why: String| Err(usage(format!("--sample-groups is {groups}; {why}")));
+        match grid {
+            _ if !ranks.is_multiple_of(groups) => wrong(format!("it must divide the {ranks} rank(s)")),
+            _ if groups > samples => {
+                wrong(format!("there are {samples} sample(s), and a group without one has nothing to do"))
+            }
+            Some([rows, columns]) if rows * columns * groups != ranks => Err(usage(format!(
+                "--grid: {rows}x{columns} is of {} rank(s), and each of {groups} group(s) of samples has {}",
+                rows * columns,
+                ranks / groups
+            ))),
+            _ => Ok(groups),
         }
     }
 }

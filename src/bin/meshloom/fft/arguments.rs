@@ -80,27 +80,42 @@ pub struct PlanOptions {
     #[arg(long, value_name = "N,N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     pub shape: Vec<u64>,
-    /// Fields that are transformed together
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub fields: u64,
+    /// Fields that are transformed together [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    fields: Option<u64>,
     /// Distribute the spectrum as the field [default: as the last pass leaves it]
     #[arg(long)]
     pub natural: bool,
     /// Pieces of an exchange that are sent while others are transformed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     pub pieces: Option<u64>,
-    /// Most bytes of a message
-    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    pub chunk_bytes: u64,
+    /// Most bytes of a message [default: 2097152]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    chunk_bytes: Option<u64>,
     #[command(flatten)]
     pub speeds: SpeedOptions,
 }
 
 impl PlanOptions {
+    /// Fields that are transformed together.
+    pub fn fields(&self) -> u64 {
+        self.fields.unwrap_or(1)
+    }
+
+    /// Most bytes of a message.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes.unwrap_or(2 << 20)
+    }
+
     /// The first given option that is for `--plan-only` alone.
     pub fn given(&self) -> Option<&'static str> {
-        let given =
-            [("--shape", !self.shape.is_empty()), ("--natural", self.natural), ("--pieces", self.pieces.is_some())];
-        given.into_iter().find(|&(_, given)| given).map(|(name, _)| name)
+        let given = [
+            ("--shape", !self.shape.is_empty()),
+            ("--fields", self.fields.is_some()),
+            ("--natural", self.natural),
+            ("--pieces", self.pieces.is_some()),
+            ("--chunk-bytes", self.chunk_bytes.is_some()),
+        ];
+        given.into_iter().find(|&(_, given)| given).map(|(name, _)| name).or_else(|| self.speeds.given())
     }
 }

@@ -20,7 +20,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let values = if arguments.real { Values::Real } else { Values::Complex };
     let precision = arguments.precision.unwrap_or(Precision::Single);
-    let spec = Spec::new(values, cells).precision(precision).fields(options.fields).norm(arguments.norm);
+    let spec = Spec::new(values, cells).precision(precision).fields(options.fields()).norm(arguments.norm);
     let spec = if options.natural { spec.natural() } else { spec };
     let ranks = common.ranks();
     let grid = match common.grid {
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
     let speeds = options.speeds.speeds();
     let forecast = |rank: usize| {
-        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
+        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes())
             .map_err(|e| usage(&format!("--shape: {e}")))
     };
     // Rank 0 has the largest parts; traffic is summed over the ranks.
@@ -105,7 +105,7 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
     let memory = &forecast.memory;
     json!({
         "command": "fft", "plan_only": true,
-        "shape": arguments.plan.shape, "fields": arguments.plan.fields,
+        "shape": arguments.plan.shape, "fields": arguments.plan.fields(),
         "values": if arguments.real { "real" } else { "complex" },
         "precision": word(&PRECISIONS, &forecast.plan.spec.precision),
         "ranks": grid.ranks(), "grid": grid.parts(),

@@ -46,7 +46,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     check_command(&parameters.out, "infer")?;
     let common = &arguments.common;
-    let report = common.launch_together(&files, |context| infer(context, &parameters, common))?;
+    let fits = |ranks: usize| parameters.sample_groups(ranks, common.grid).map(drop);
+    let report = common.launch_where(fits, &files, |context| infer(context, &parameters, common))?;
     common.print(report)
 }
 
@@ -88,10 +89,11 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
         Err(failure) => return Ok(Err(failure)),
     };
     let all = context.comm.clone();
-    let (groups, own) = SampleGroups::split(&all, groups_of(parameters, all.size()))?;
-    if let Some(failure) = too_many(&groups, parameters) {
-        return Ok(Err(failure));
-    }
+    let count = match parameters.sample_groups(all.size(), common.grid) {
+        Ok(count) => count,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let (groups, own) = SampleGroups::split(&all, count)?;
     let (data, mut files) = match &parameters.data {
         Some(data) => (data.clone(), Vec::new()),
         None => match demo::seal(context, parameters, &grids, common)? {
@@ -171,25 +173,6 @@ fn overflowed(error: Error, problem: &Problem) -> Error {
     }
 }
 
-/// The most samples of an iteration, each sign one; without samples the position is one.
-fn most_samples(parameters: &RunParameters) -> usize {
-    (2 * parameters.pairs).max(1)
-}
-
-/// As many groups as are asked for, or as divide the ranks and have a sample each.
-fn groups_of(parameters: &RunParameters, ranks: usize) -> usize {
-    let fits = |groups: &usize| ranks.is_multiple_of(*groups) && *groups <= most_samples(parameters);
-    parameters.groups.unwrap_or_else(|| (1..=ranks).rev().find(fits).unwrap_or(1))
-}
-
-/// Refuses groups that would have no sample.
-fn too_many(groups: &SampleGroups, parameters: &RunParameters) -> Option<Failure> {
-    let (count, most) = (groups.count(), most_samples(parameters));
-    (count > most).then(|| {
-        Failure::Failed(format!("{count} groups share {most} samples at most; give fewer groups, or more samples"))
-    })
-}
-
 /// What is asked, and of which ranks.
 struct Asked<'a> {
     all: &'a Communicator,
@@ -257,7 +240,7 @@ impl Asked<'_> {
 
 /// What `run.json` says of the device memory of the rank that takes the most.
 fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
-    let samples = most_samples(parameters).div_ceil(groups);
+    let samples = parameters.most_samples().div_ceil(groups);
     let kept = parameters.memory.map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
     let Footprint { vector, linearisation, work, .. } = *footprint;
     Ok(json!({

@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::checked::{count, sigma, usage, word};
-use crate::common::Common;
+use crate::common::{Common, GridParts};
 use crate::config_file;
 use crate::failure::Failure;
-use crate::sample_groups::SampleGroups;
+use crate::sample_groups::{SampleGroups, Shares};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -162,6 +162,9 @@ impl Offset {
 /// The keys of a file that are hyper-parameters, which the command line has in `--set`.
 const HYPER_PARAMETERS: [&str; 6] = ["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
 
+/// The likelihood that has degrees of freedom.
+const STUDENT_T: &str = "student-t";
+
 /// Samples, iterations and steps at most.
 const MOST: i64 = u32::MAX as i64;
 
@@ -209,7 +212,8 @@ pub struct RunParameters {
     pub exposure: Option<PathBuf>,
     pub mask: Option<PathBuf>,
     pub noise: Option<Noise>,
-    pub dof: f64,
+    /// Degrees of freedom, of Student's t distribution alone.
+    pub dof: Option<f64>,
     pub distances: Option<Vec<f64>>,
     /// Length of the field's grid over that of the data; 1 for a periodic field.
     pub pad: f64,
@@ -219,7 +223,7 @@ pub struct RunParameters {
     /// Steps of conjugate gradients for a sample.
     pub sample_steps: u64,
     /// None: as many as ranks and samples allow.
-    pub groups: Option<usize>,
+    groups: Option<usize>,
     /// Bytes of device memory; none: as many as it takes.
     pub memory: Option<u64>,
     pub seed: u64,
@@ -239,6 +243,9 @@ impl Arguments {
         // A command line that says one of the two takes the other's place in the file.
         if line.pad.is_some() || line.periodic.is_some() {
             (file.pad, file.periodic) = (None, None);
+        }
+        if line.likelihood.as_deref().is_some_and(|likelihood| likelihood != STUDENT_T) {
+            file.dof = None;
         }
         let mut merged = RunOptions {
             data: line.data.or(file.data),
@@ -305,7 +312,7 @@ impl RunOptions {
     /// With what holds where nothing is said, whatever the data.
     fn with_defaults(self) -> Self {
         RunOptions {
-            dof: self.dof.or(Some(3.0)),
+            dof: self.dof.or((self.likelihood.as_deref() == Some(STUDENT_T)).then_some(3.0)),
             pad: self.pad.or((self.periodic != Some(true)).then_some(1.5)),
             samples: self.samples.or(Some(4)),
             iterations: self.iterations.or(Some(8)),
@@ -419,14 +426,17 @@ impl RunParameters {
                 "--data is missing: give the file of the data, here or in the file of --config; or --demo",
             ));
         }
-        let kinds = [("poisson", Kind::Poisson), ("gaussian", Kind::Gaussian), ("student-t", Kind::StudentT)];
+        let kinds = [("poisson", Kind::Poisson), ("gaussian", Kind::Gaussian), (STUDENT_T, Kind::StudentT)];
         let likelihood = options.likelihood.as_deref().map(|given| word("likelihood", given, &kinds)).transpose()?;
         let models = [("lognormal", true), ("normal", false)];
         let lognormal = options.model.as_deref().map(|given| word("model", given, &models)).transpose()?;
         let modes = [("mgvi", false), ("geovi", true)];
-        let dof = options.dof.unwrap_or_default();
-        if !(dof.is_finite() && dof > 0.0) {
-            return Err(usage(format!("--dof is {dof}; it must be positive")));
+        match options.dof {
+            Some(_) if likelihood != Some(Kind::StudentT) => return Err(usage("--dof is for --likelihood student-t")),
+            Some(dof) if !(dof.is_finite() && dof > 0.0) => {
+                return Err(usage(format!("--dof is {dof}; it must be positive")));
+            }
+            _ => (),
         }
         if let Some(wrong) = options.distances.iter().flatten().find(|side| !(1e-30..=1e30).contains(*side)) {
             return Err(usage(format!("--distances has {wrong}; sides of cells are from 1e-30 to 1e30")));
@@ -440,7 +450,7 @@ impl RunParameters {
             out,
             likelihood,
             lognormal,
-            dof,
+            dof: options.dof,
             pad,
             pairs: count("samples", options.samples, 0..=MOST)? as usize,
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
@@ -456,6 +466,19 @@ impl RunParameters {
             noise: options.noise,
             distances: options.distances,
         })
+    }
+
+    /// The most samples of an iteration, each sign one; without samples the position is one.
+    pub fn most_samples(&self) -> usize {
+        (2 * self.pairs).max(1)
+    }
+
+    /// How many groups of `ranks` samples are dealt to, each with the process grid `grid`.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn sample_groups(&self, ranks: usize, grid: GridParts) -> Result<usize, Failure> {
+        Shares { ranks, samples: self.most_samples(), grid }.groups(self.groups, |_| true)
     }
 
     /// The likelihood and whether the model is log-normal, for data that are integers or not.
@@ -506,7 +529,7 @@ impl RunParameters {
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.noise { Some(sigma) } else { None };
         json!({
-            "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => "student-t" },
+            "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => STUDENT_T },
             "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances,
             "pad": self.pad, "seed": self.seed, "hyper_parameters": hyper,
         })

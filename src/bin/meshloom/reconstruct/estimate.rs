@@ -17,10 +17,8 @@ pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
     let warnings =
         parameters.universe.power().and_then(|power| config.warnings(&power)).map_err(meshloom::Error::from)?;
     let ranks = common.ranks();
-    let groups = parameters.groups.unwrap_or(1);
-    if !ranks.is_multiple_of(groups) {
-        return Err(Failure::Usage(format!("--sample-groups is {groups}; it must divide the {ranks} rank(s)")));
-    }
+    // How many more than one have room depends on the devices.
+    let groups = parameters.sample_groups(ranks, |groups| groups == 1)?;
     let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every).map_err(meshloom::Error::from)?;
     let samples = (2 * parameters.pairs).div_ceil(groups) as u64;
     let vector = memory.state / 6;

@@ -46,7 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // What is written is in the directory and not beside it, which ranks need not share.
     files.outputs.retain(|output| output.as_path() != arguments.out());
     check_command(arguments.out(), "reconstruct")?;
-    let report = common.launch_together(&files, |context| reconstruct(context, arguments, &parameters))?;
+    // How many groups of samples have room is seen later.
+    let fits = |ranks: usize| parameters.sample_groups(ranks, |_| true).map(drop);
+    let report = common.launch_where(fits, &files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
 

@@ -9,7 +9,7 @@ use super::options::Options;
 use crate::checked::{count, sigma, usage, word};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
-use crate::sample_groups::SampleGroups;
+use crate::sample_groups::{SampleGroups, Shares};
 use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
@@ -24,7 +24,7 @@ pub struct Parameters {
     /// Bent samples in the last iteration.
     pub geovi: bool,
     /// None: as many as ranks, samples and memory allow.
-    pub groups: Option<usize>,
+    groups: Option<usize>,
     pub seed: u64,
     pub checkpoint_every: usize,
     particles: Option<u64>,
@@ -69,6 +69,14 @@ impl Parameters {
             evolution: Evolution::new(options.evolution)?,
             grid,
         })
+    }
+
+    /// How many groups of `ranks` samples are dealt to, where it is for them to choose as many as `fits` says yes to.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn sample_groups(&self, ranks: usize, fits: impl Fn(usize) -> bool) -> Result<usize, Failure> {
+        Shares { ranks, samples: (2 * self.pairs).max(1), grid: self.grid }.groups(self.groups, fits)
     }
 
     /// The library's configuration for a density of `mesh` cells along each axis.

@@ -100,35 +100,23 @@ impl<'p, 'w> Problem<'p, 'w> {
     }
 }
 
-/// The number of groups: that of the call, that of a state whose groups have `each` ranks, or the greatest that divides the ranks, has a sample each, and leaves
-/// each the memory that it needs.
+/// The number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. All ranks call it.
 pub fn groups_of(
     context: &Context,
     parameters: &Parameters,
     config: &Config,
     each: Option<usize>,
 ) -> Result<Result<usize, Failure>, Error> {
-    let (ranks, most) = (context.comm.size(), (2 * parameters.pairs).max(1));
-    if let Some(groups) = parameters.groups {
-        let wrong = |why: String| Ok(Err(Failure::Usage(format!("--sample-groups is {groups}; {why}"))));
-        return match groups {
-            _ if !ranks.is_multiple_of(groups) => wrong(format!("it must divide the {ranks} rank(s)")),
-            _ if groups > most => {
-                wrong(format!("there are {most} sample(s), and a group without one has nothing to do"))
-            }
-            _ => Ok(Ok(groups)),
-        };
-    }
+    let ranks = context.comm.size();
     let own = context.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
     context.comm.all_reduce(&mut room, Op::Min)?;
-    let fits = |groups: &usize| {
+    let fits = |groups| {
         let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every);
         let resumes = each.is_none_or(|each| ranks / groups == each);
         resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
     };
-    let fitting = (1..=ranks.min(most)).rev().filter(|groups| ranks.is_multiple_of(*groups)).find(fits);
-    Ok(Ok(fitting.unwrap_or(1)))
+    Ok(parameters.sample_groups(ranks, fits))
 }
 
 /// What is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.

@@ -21,6 +21,7 @@ use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
+use crate::checked::usage;
 use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::failure::Failure;
@@ -45,6 +46,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
+    }
+    if let Some(name) = arguments.speeds.given() {
+        return Err(usage(format!("{name} is for --estimate; add that or leave it out")));
     }
     let inputs = [&arguments.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
     let cosmology = options.universe.cosmology.as_deref().map(Path::new);
