@@ -9,9 +9,6 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 # wgpu notes a backtrace with every lock that it takes where backtraces are asked for: an eighth of the time of tests.
 test: export RUST_BACKTRACE := 0
 
-# A software renderer compiles a kernel for longer than it runs it in a test: LLVM is not to optimise it first.
-test: export GALLIVM_PERF ?= nopt
-
 # Tests keep compiled kernels here and not with the user's own.
 test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
 

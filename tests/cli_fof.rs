@@ -288,6 +288,7 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     let mut masses = [1.0f64; 30];
     (masses[28], masses[11]) = (f64::NAN, 1e39);
     let wide = save(&s, "wide.npy", &[30], &masses);
+    let light = save(&s, "light.npy", &[30], &[1e-50f64; 30]);
     let missing = s.word("missing.npy");
     let (output, labels) = (s.word("o.npz"), s.word("l.npy"));
     let respelled = format!("{}/./l.npy", s.path().display());
@@ -322,6 +323,7 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
         (all(&["--masses", &heavy]).on(Ranks::Threads(3)), 1, "`mass` of the group with label 0 is 2.9999"),
         (all(&["--velocities", &fast]).on(Ranks::Threads(3)), 1, "`velocity_dispersion` of the group with label 0"),
         (all(&["--masses", &wide]).on(Ranks::Threads(3)), 1, "wide.npy: the element at (11,) is 1e39, beyond"),
+        (all(&["--masses", &light]).on(Ranks::Threads(3)), 1, "light.npy: the element at (0,) is 1e-50, beyond"),
         (with(&[&good, "--masses", &missing]), 1, "no such file"),
         (with(&[&missing]), 1, "no such file"),
     ];

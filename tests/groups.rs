@@ -293,7 +293,17 @@ fn attributes_of_another_width_are_refused_on_all_ranks() {
         Ok::<_, Error>(Groups::find(&mut context, &cloud, Linking::Length(0.1)).err())
     });
     let found = found.unwrap();
-    assert!(found.iter().all(|error| matches!(error, Some(FofError::WrongLength { what: "mass", .. }))), "{found:?}");
+    assert!(
+        found.iter().all(|error| matches!(error, Some(FofError::Attribute { what: "mass", width: 3, wanted: 1, .. }))),
+        "{found:?}"
+    );
+    let error = launch(Launch::Threads(1), &Options::from_env().unwrap(), |mut context| {
+        let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &[0.25; 6])?;
+        cloud.set("velocity", context.gpu.array::<u32>("velocity", 6)?, 3)?;
+        Ok::<_, Error>(Groups::find(&mut context, &cloud, Linking::Length(0.1)).err())
+    });
+    let text = error.unwrap()[0].as_ref().unwrap().to_string();
+    assert_eq!(text, "the attribute `velocity` has 3 values of type u32 for each point; catalogues take 3 of type f32");
 }
 
 #[test]
@@ -311,7 +321,7 @@ fn wrong_questions_are_refused() {
     let negative = failure(box_of, |_| Linking::Length(0.1), Some((-1.0, 2)));
     assert!(matches!(fof(negative), FofError::Mass { value, .. } if value == -1.0));
     let wide = failure(box_of, |_| Linking::Length(0.1), Some((1.0, 4)));
-    assert!(matches!(fof(wide), FofError::WrongLength { what: "mass", have: 4, want: 2 }));
+    assert!(matches!(fof(wide), FofError::Attribute { what: "mass", width: 2, wanted: 1, .. }));
 }
 
 #[test]

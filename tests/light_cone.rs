@@ -126,6 +126,21 @@ fn particles_at_rest_are_counted_by_the_host() {
     }
 }
 
+/// An opening of 180 degrees is the whole sky, with what lies exactly behind its middle.
+#[test]
+fn the_widest_opening_is_the_whole_sky() {
+    let places = |opening| {
+        let cone = Cone { observer: [15.0, 30.0, 45.0], distance: 120.0, opening };
+        let seen = see(1, &config(), &cone, Some(0.0));
+        seen.particles.into_iter().map(|particle| (particle.id, particle.image)).collect::<Vec<_>>()
+    };
+    let whole = places(None);
+    assert!(!whole.is_empty());
+    for direction in [[1.0, 0.0, 0.0], [1.0, 2.0, 3.0], [-3.0, 1.0, 1.0]] {
+        assert!(places(Some(Opening { direction, angle: 180.0 })) == whole, "{direction:?}");
+    }
+}
+
 /// An evolved run: what crosses in a step is what was within the light at its beginning and is not at its end, by the states at both.
 #[test]
 fn shells_of_an_evolved_run_are_differences_of_its_states() {

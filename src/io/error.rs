@@ -219,7 +219,7 @@ pub enum IoError {
     },
 
     /// A finite f64 element has no finite f32 beside it.
-    #[error("{}: the element at {} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other units",
+    #[error("{}: the element at {} is {value:e}, beyond the range of f32 (1.4e-45 to 3.4e38); scale the data to other units",
         printable_path(.path), tuple(.index))]
     OutOfRange {
         /// The file.

@@ -64,6 +64,11 @@ pub const CASES: &[Case] = &[
         Ok(vec![field.then(&smooth)?, smooth.then(&field)?.then(&smooth)?])
     }),
     curved("Zip", |worker| Ok(vec![grown(worker, "y")?.zip(&smoothed(worker)?)?])),
+    curved("Part", |worker| {
+        let both = grown(worker, "y")?.zip(&grown(worker, "z")?)?;
+        let wanted = Space::of("z", both.target().leaf("z").expect("one of two").clone())?;
+        Ok(vec![both.giving(&wanted)?, smoothed(worker)?.then(&both)?.giving(&wanted)?])
+    }),
     curved("Renamed", |worker| Ok(vec![smoothed(worker)?.then(&grown(worker, "y")?)?.named("z")?])),
     curved("sums and products", |worker| {
         let (field, smooth) = (grown(worker, "x")?, smoothed(worker)?);

@@ -2,7 +2,7 @@
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
-use crate::gpu::DeviceError;
+use crate::gpu::{DeviceError, Element};
 use crate::points::ParticleError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
@@ -20,6 +20,18 @@ pub enum FofError {
         have: u64,
         /// Values it should have.
         want: u64,
+    },
+    /// An attribute of another type or width; the same error on all ranks.
+    #[error("the attribute `{what}` has {width} values of type {} for each point; catalogues take {wanted} of type f32", found.wgsl())]
+    Attribute {
+        /// The attribute.
+        what: &'static str,
+        /// The type of its values.
+        found: Element,
+        /// Values for each point.
+        width: u64,
+        /// Values for each point that are needed.
+        wanted: u64,
     },
     /// Invalid mass; the same error on all ranks.
     #[error("the mass of point {number} is {value}; masses must be numbers from 0 on")]

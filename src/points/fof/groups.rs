@@ -75,9 +75,9 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
     match attribute.values() {
         AnyArray::F32(values) if attribute.width() == width => Ok(Some(values)),
         // Also on ranks without points, which would wait for the others.
-        _ => {
-            let rows = cloud.len().max(1);
-            Err(FofError::WrongLength { what: name, have: attribute.width() * rows, want: width * rows })
+        values => {
+            let wanted = width;
+            Err(FofError::Attribute { what: name, found: values.element(), width: attribute.width(), wanted })
         }
     }
 }
