@@ -12,7 +12,7 @@ cores=$(nproc)
 logs=$(mktemp -d)
 export logs LIMIT=${LIMIT:-1500}
 # Runs are process groups of their own, which an interrupt from a terminal does not reach.
-trap 'cat "$logs"/*.pid 2>/dev/null | xargs -r kill; rm -rf "$logs"' EXIT
+trap 'for run in "$logs"/*.pid; do [ ! -e "$run" ] || kill "$(cat "$run")" || true; done; rm -rf "$logs"' EXIT
 
 run() {
     local command=$1 log took status=0 TIMEFORMAT='%0R %0U'
@@ -20,7 +20,7 @@ run() {
     # shellcheck disable=SC2016 # Expanded there.
     took=$({ time timeout --kill-after=30 "$LIMIT" bash -c 'echo $PPID >"$1"; eval "$2"' run "$log.pid" "$command" >"$log" 2>&1; } 2>&1) || status=$?
     rm -f "$log.pid"
-    [ "$status" != 124 ] || echo "ended after $LIMIT seconds" >>"$log"
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "ended after $LIMIT seconds" >>"$log"
     {
         flock 9
         printf '\n     Running %s\n' "$command"

@@ -10,9 +10,9 @@
 #   --runs N        runs of which benchmarks report the median [7]
 #   --small         small sizes on any device, to try the script; compares with NumPy and SciPy
 #
-# Results: tests.txt (and, where one failed, compare.txt: which kernel does what its text does not say), bench.json and table.txt (all that meshloom measured), comparison.txt (beside cuFFT, CUB and jz-tree, as far
-# as Python finds them), report.json (all of it, with the date and the driver). Exit code 1 where a test or a benchmark failed; what
-# can be measured is measured all the same.
+# Results: devices.txt, tests.txt (and, where one failed, compare.txt: which kernel does what its text does not say), bench.json and table.txt (all that meshloom measured), comparison.txt (beside cuFFT and CUB as
+# PyTorch calls them, and jz-tree, as far as Python finds them), report.json (all of it, with the date and the driver). Files grow as things are measured, so that one who ends this has what there is.
+# Exit code 1 where a test or a benchmark failed or there is no GPU; what can be measured is measured all the same.
 set -euo pipefail
 from=$PWD
 cd "$(dirname "$0")/.."
@@ -49,7 +49,8 @@ build() {
         sed -n 's/.*"name":"gpu".*"executable":"\([^"]*\)".*/\1/p' | tail -1
 }
 
-most_bytes=$((60 * 1000 * 1000))
+# With the tracked files of the tree, which travel along, less than 64 MiB.
+most_bytes=$((50 * 1000 * 1000))
 if [ -n "$pack" ]; then
     tests=$(build)
     [ -x "$tests" ] || fail 'cargo did not say where the tests are'
@@ -73,41 +74,65 @@ done
 
 mkdir -p "$out"
 begun=$SECONDS
-left() { local left=$((seconds - SECONDS + begun)); echo $((left > 1 ? left : 1)); }
-# Two thirds of what is left.
-most() { local most=$(($(left) * 2 / 3)); echo $((most > 1 ? most : 1)); }
+# So many parts of the seconds that are left: part 2 3
+part() { local part=$(((seconds - SECONDS + begun) * $1 / $2)); echo $((part > 1 ? part : 1)); }
+rm -f "$out/bench.json" "$out/report.json"
 failures=()
 
 say 'adapters'
-"$program" devices | tee "$out/devices.txt"
+adapters() { "$program" devices >"$out/devices.txt" 2>&1; }
+has_nvidia() { adapters && grep -qi nvidia "$out/devices.txt"; }
+cards=''
 if command -v nvidia-smi >/dev/null; then
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee -a "$out/devices.txt" || say 'nvidia-smi fails'
+    cards=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader) || { say 'nvidia-smi fails'; cards=''; }
+fi
+# Containers often have the driver at a place where no loader looks.
+if [ -n "$cards" ] && [ -z "${VK_DRIVER_FILES:-}" ] && ! has_nvidia; then
+    for icd in /usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json /usr/local/share/vulkan/icd.d/nvidia_icd.json /etc/vulkan/icd.d/nvidia_icd.json \
+        /usr/share/vulkan/icd.d/nvidia_icd.json; do
+        [ -e "$icd" ] || continue
+        export VK_DRIVER_FILES=$icd
+        if has_nvidia; then say "the driver is $icd"; break; fi
+        unset VK_DRIVER_FILES
+    done
+fi
+adapters || failures+=('meshloom devices fails: is there a Vulkan loader (libvulkan.so.1) and a driver (VK_DRIVER_FILES names one)?')
+[ -z "$cards" ] || echo "$cards" >>"$out/devices.txt"
+cat "$out/devices.txt"
+if [ -z "$small" ] && ! grep -qE '\((Discrete|Integrated|Virtual)Gpu, ' "$out/devices.txt"; then
+    failures+=('there is no GPU here; --small tries the script on any device, and VK_DRIVER_FILES names a driver that the loader does not find')
 fi
 
 # Half of the time at most is for the tests; with small sizes three quarters, since a software renderer compiles for longer than it works.
 for_tests=$((small ? seconds * 3 / 4 : seconds / 2))
 say "tests (all output in $out/tests.txt)"
+# Kernels of tests, most of which open a device of their own.
+kernels=$(mktemp -d)
+trap 'rm -rf "$kernels"' EXIT
+testing() { MESHLOOM_CACHE=${MESHLOOM_CACHE:-$kernels} timeout -k 5 "$@"; }
 code=0
-timeout "$for_tests" "$tests" >"$out/tests.txt" 2>&1 || code=$?
+testing "$for_tests" "$tests" >"$out/tests.txt" 2>&1 || code=$?
 grep -E '^test result|^test .* FAILED$' "$out/tests.txt" || tail -5 "$out/tests.txt"
 case $code in
     0) ;;
-    124) failures+=("tests: not done after $for_tests s") ;;
-    *)
-        failures+=("tests: exit code $code")
-        say "failed tests once more, each dispatch beside what its text says ($out/compare.txt)"
-        mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$out/tests.txt")
-        MESHLOOM_SANITIZE=compare timeout $((seconds / 10)) "$tests" --exact "${failed[@]}" >"$out/compare.txt" 2>&1 || true
-        grep -o 'the sanitizer stopped.*' "$out/compare.txt" | sort -u | head -20 || true
-        ;;
+    124 | 137) failures+=("tests: not done after $for_tests s") ;;
+    *) failures+=("tests: exit code $code") ;;
 esac
+mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$out/tests.txt")
+if [ "$code" != 0 ] && [ ${#failed[@]} -gt 0 ]; then
+    # Where time ran out nothing was said of why.
+    [ "$code" != 124 ] || testing $((seconds / 25)) "$tests" --exact "${failed[@]}" >>"$out/tests.txt" 2>&1 || true
+    say "failed tests once more, each dispatch beside what its text says ($out/compare.txt)"
+    MESHLOOM_SANITIZE=compare testing $((seconds / 10)) "$tests" --exact "${failed[@]}" >"$out/compare.txt" 2>&1 || true
+    grep -o 'the sanitizer stopped.*' "$out/compare.txt" | sort -u | head -20 || true
+fi
 
-# Two thirds of what is left are for meshloom, the rest for the others.
+# Three quarters of what is left are for meshloom, whose last subject begins in the first two of them, the rest for the others.
 say "benchmarks"
 sizes=()
 [ -z "$small" ] || sizes=(--sizes small)
 code=0
-timeout "$(left)" "$program" bench --all "${sizes[@]}" --runs "$runs" --quiet --within "$(most)" \
+timeout -k 5 "$(part 3 4)" "$program" bench --all "${sizes[@]}" --runs "$runs" --quiet --within "$(part 1 2)" \
     --save "$out/bench.json" | tee "$out/table.txt" || code=$?
 [ "$code" = 0 ] || failures+=("bench: exit code $code")
 
@@ -116,11 +141,15 @@ if [ -e "$out/bench.json" ] && command -v python3 >/dev/null; then
     where=()
     [ -z "$small" ] || where=(--cpu)
     code=0
-    timeout "$(left)" python3 benches/compare_gpu.py all --report "$out/bench.json" --save "$out/report.json" \
-        --runs "$runs" --within "$(most)" "${where[@]}" | tee "$out/comparison.txt" || code=$?
+    timeout -k 5 "$(part 1 1)" python3 benches/compare_gpu.py all --report "$out/bench.json" --save "$out/report.json" \
+        --runs "$runs" --within "$(part 3 4)" "${where[@]}" | tee "$out/comparison.txt" || code=$?
     [ "$code" = 0 ] || failures+=("comparison: exit code $code")
 else
-    say 'without Python there is no comparison, and bench.json is the report'
+    say 'without Python and what was measured there is no comparison'
+fi
+# What there is, where the comparison did not come to write it.
+if [ ! -e "$out/report.json" ]; then
+    { printf '{"date": "%s", "meshloom": ' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"; cat "$out/bench.json" 2>/dev/null || echo null; echo '}'; } >"$out/report.json"
 fi
 
 say "$((SECONDS - begun)) s; results are in $out"

@@ -346,19 +346,19 @@ fn all_subjects_together() {
         subjects,
         [
             "fft",
-            "exchange",
-            "collectives",
-            "map",
-            "halo",
             "sort",
             "knn",
-            "pairs",
             "fof",
-            "ghosts",
             "pm",
+            "pairs",
             "gradient",
+            "exchange",
+            "collectives",
+            "halo",
+            "ghosts",
+            "shallow-water",
             "infer",
-            "shallow-water"
+            "map"
         ]
     );
     for report in found["results"].as_array().unwrap() {
@@ -368,6 +368,7 @@ fn all_subjects_together() {
     let saved: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(saved, found);
+    assert_eq!(saved["complete"], true);
     // Nothing is begun once the time has passed, and an exchange needs a second rank.
     let table = Call::new(&words("bench --all --runs 1 --within 1 --sizes small")).succeeds().stdout;
     assert!(table.starts_with("fft\n") && table.contains("left out:"), "{table}");

@@ -271,7 +271,7 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
         "model.toml",
         format!(
             "likelihood = \"poisson\"\nexposure = '{exposure}'\nmask = '{mask}'\nsamples = 1\noffset_mean = 2.5\nflexibility = \"none\"\n\
-             slope = [-4.0, 0.0]\ndistances = [0.1, 0.2]\n"
+             slope = [-4.0, 0.0]\ndistances = [0.1, 0.2]\ndof = 3.0\n"
         ),
     );
     let run = |out: &str, words: &str| {
@@ -324,7 +324,7 @@ fn a_broken_state_is_refused_and_left_as_it_is() {
 fn a_demonstration_makes_its_own_data() {
     let scratch = Scratch::new();
     let out = scratch.word("demo");
-    let words = ["infer", "--demo", "-o", &out, "--samples", "1", "--iterations", "1", "--ranks", "2"];
+    let words = ["infer", "--demo", "-o", &out, "--samples", "1", "--iterations", "1", "--ranks", "2", "--grid", "1x1"];
     fs::create_dir(scratch.join("demo")).unwrap();
     fs::write(scratch.join("demo/data.npy"), "mine").unwrap();
     let data = scratch.word("demo/data.npy");
@@ -435,6 +435,7 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, "--ranks 2 --samples 0 --sample-groups 2".into(), 2, "1 sample(s)"),
         (&counts, "--ranks 3 --sample-groups 2".into(), 2, "divide the 3 rank(s)"),
         (&counts, "--ranks 4 --sample-groups 2 --grid 4x1".into(), 2, "4x1 is of 4 rank(s), and each of 2 group(s)"),
+        (&counts, "--ranks 2 --samples 0 --grid 1x1".into(), 2, "--grid 1x1 makes 2 group(s)"),
         (&counts, "--ranks 3 --grid 2x1".into(), 2, "each of 1 group(s) of samples has 3"),
         (&counts, "--memory 1000".into(), 1, "1000 are allowed"),
     ];

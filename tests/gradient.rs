@@ -165,7 +165,7 @@ fn the_gradient_has_the_same_bits_everywhere() {
 #[test]
 fn a_warmed_gradient_only_computes() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
-    let options = Options { window_bytes: Some(1 << 20), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..Options::from_env().unwrap() };
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     launch(Launch::Threads(1), &options, |mut context| {
         let own: Vec<f32> = white(512, 3).iter().map(|&v| v as f32).collect();

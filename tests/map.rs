@@ -195,7 +195,7 @@ const SCRATCH: u64 = 1000 * 4;
 #[test]
 fn chunks_fill_a_budget_and_keep_it() {
     // A device of its own, whose memory no other test counts.
-    let options = Options { window_bytes: Some(1 << 22), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 22), kernels: 407, ..Options::from_env().unwrap() };
     for ranks in [1, 2] {
         on_ranks(ranks, &options, |context| {
             let maker = RowMaker::new(context)?;
@@ -419,7 +419,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
 fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
     const POINTS: u64 = 5000;
     // A device of its own, whose memory no other test counts.
-    let options = Options { window_bytes: Some(1 << 23), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 23), kernels: 408, ..Options::from_env().unwrap() };
     for ranks in [1, 2] {
         on_grid([ranks as usize, 1], &options, |worker| {
             let space = Space::of("x", Leaf::points(POINTS, POINTS * ranks))?;

@@ -466,7 +466,7 @@ fn checks_find_a_wrong_derivative() {
 #[test]
 fn warmed_derivatives_allocate_compile_and_move_nothing() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
-    let options = Options { window_bytes: Some(1 << 20), ..options()[0].clone() };
+    let options = Options { window_bytes: Some(1 << 20), kernels: 405, ..options()[0].clone() };
     on_grid([1, 1], &options, |worker| {
         let regular = regular(worker, [6, 5, 8]);
         let cells = Space::of("x", Leaf::cells(&regular))?;

@@ -69,15 +69,22 @@ class Likelihood:
         def added():
             if not isinstance(other, Likelihood):
                 raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
-            return _plus(self, other)
+            return _Sum(self, other) if isinstance(self, _Unplaced) or isinstance(other, _Unplaced) else _plus(self, other)
 
-        if isinstance(self, _Unplaced) or isinstance(other, _Unplaced):
-            return _Sum(self, other)
-        return agreed(self._comm, added)
+        comm = self._known_comm()
+        return added() if comm is None else agreed(comm, added)
 
     def _takes(self):
         """The names of what it is a function of."""
         return list(self.domain)
+
+    def _titles(self):
+        """The names of its data sets, as far as they are known one by one."""
+        return [self.name]
+
+    def _known_comm(self):
+        """The ranks that it is of; none where a model will say."""
+        return self._comm
 
     def __call__(self, x):
         """The energy at `x`."""
@@ -117,19 +124,31 @@ class _Unplaced(Likelihood):
     _native = property(lambda self: self._own._native)
     _comm = property(lambda self: self._own._comm)
     _axes = property(lambda self: self._own._axes)
+    name = property(lambda self: " + ".join(self._titles()))
+
+    def __repr__(self):
+        return f"<meshloom.Likelihood of {self.name}>"
 
 
 class _Sum(_Unplaced):
     """A sum of likelihoods, one of which at least is unplaced."""
 
     def __init__(self, one, other):
-        if not isinstance(other, Likelihood):
-            raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
+        for name in one._titles():
+            if name in other._titles():
+                raise ValueError(f"data `{name}`: two data sets have this name; give each its own")
         self._parts = one, other
         self._made = None
 
+    def _titles(self):
+        return [name for part in self._parts for name in part._titles()]
+
     def _takes(self):
         return list(dict.fromkeys(name for part in self._parts for name in part._takes()))
+
+    def _known_comm(self):
+        known = (part._known_comm() for part in self._parts)
+        return next((comm for comm in known if comm is not None), None)
 
     @property
     def _own(self):
@@ -242,6 +261,12 @@ class _OfData(_Unplaced):
 
     def _takes(self):
         return [self._label]
+
+    def _titles(self):
+        return [self._label]
+
+    def _known_comm(self):
+        return None if self._given_comm is None else resolve(self._given_comm)
 
     def amend(self, model):
         _check_model(model)

@@ -126,8 +126,13 @@ def test_sums_are_amended_by_one_model():
         a.zip(b).giving("z")
     with pytest.raises(TypeError, match="not int"):
         poisson + 3
+    assert "counts + y" in repr(alone) == repr(poisson + gaussian)
     with pytest.raises(ValueError, match="two data sets"):
-        (poisson + poisson).amend(a)
+        poisson + gaussian + poisson
+    # Of three models side by side the one in the middle is left out with what it takes.
+    c = op.pointwise("fn h(c: f32) -> f32 { return c; }", "h", op.Space(c=op.cells(5)), "w")
+    some = a.zip(c).zip(b).giving("counts", "y")
+    assert sorted(some.domain) == ["a", "b"] and sorted(some.target) == ["counts", "y"]
 
 
 def test_priors_are_quantiles():

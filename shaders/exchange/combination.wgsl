@@ -3,7 +3,7 @@
 // | form | array | numbers, by params.kind |
 // |---|---|---|
 // | narrow | words | 0 u32, 1 i32, 2 f32 |
-// | wide | words, low one first | 0 u64, 1 i64 |
+// | wide | words, low one first | 0 u64, 1 i64, 2 f64, of which sums are the double form's |
 // | double | f64 | f64 |
 //
 // The least and the greatest are found by bits, so that no driver flushes or drops anything: a NaN stays, the first of two equals stays.
@@ -34,18 +34,31 @@ fn store_number(at: u32, number: Number) {
     store_blocks(2u * at + 1u, number.y);
 }
 
-fn at_most(a: Number, b: Number) -> bool {
-    let sign = select(0u, 0x80000000u, params.kind == 1u);
-    let high = vec2<u32>(a.y, b.y) ^ vec2<u32>(sign);
-    return high.x < high.y || (high.x == high.y && a.x <= b.x);
+fn is_nan(a: Number) -> bool {
+    let high = a.y & 0x7fffffffu;
+    return params.kind == 2u && (high > 0x7ff00000u || (high == 0x7ff00000u && a.x != 0u));
 }
+
+// Words that are in the order of the numbers; both zeros of a float are one.
+fn key(a: Number) -> Number {
+    if params.kind == 0u { return a; }
+    if params.kind == 1u { return vec2<u32>(a.x, a.y ^ 0x80000000u); }
+    if (a.y & 0x7fffffffu) == 0u && a.x == 0u { return vec2<u32>(0u, 0x80000000u); }
+    return select(vec2<u32>(a.x, a.y | 0x80000000u), ~a, a.y >= 0x80000000u);
+}
+
+fn at_most(a: Number, b: Number) -> bool { return a.y < b.y || (a.y == b.y && a.x <= b.x); }
 
 fn combine(a: Number, b: Number) -> Number {
     if params.op == SUM {
         let low = a.x + b.x;
         return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));
     }
-    return select(b, a, select(at_most(b, a), at_most(a, b), params.op == LEAST));
+    if is_nan(a) { return a; }
+    if is_nan(b) { return b; }
+    let first = key(a);
+    let second = key(b);
+    return select(b, a, select(at_most(second, first), at_most(first, second), params.op == LEAST));
 }
 #else
 alias Number = u32;

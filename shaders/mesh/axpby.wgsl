@@ -12,13 +12,13 @@ var<storage, read> z: array<f32>;
 
 fn each(i: u32) {
 #if product
-    let added = params.a * (load_x(i) * load_z(i));
+    let added = load_x(i) * load_z(i);
 #else
-    let added = params.a * load_x(i);
+    let added = load_x(i);
 #endif
     // With b = 0, y may have been undefined, and NaN times 0 is NaN.
     let kept = select(params.b * load_y(i), 0.0, params.b == 0.0);
-    store_y(i, kept + added);
+    store_y(i, fma(params.a, added, kept));
 }
 
 #each params.count

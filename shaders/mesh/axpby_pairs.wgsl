@@ -10,7 +10,7 @@ var<storage, read_write> y$: array<f32>;
 
 fn updated(x: f32, y: f32) -> f32 {
     // With b = 0, y may have been undefined, and NaN times 0 is NaN.
-    return select(params.b * y, 0.0, params.b == 0.0) + params.a * x;
+    return fma(params.a, x, select(params.b * y, 0.0, params.b == 0.0));
 }
 
 /// Where a pair begins.

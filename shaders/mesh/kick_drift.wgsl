@@ -21,7 +21,8 @@ fn each(particle: u32) {
     let force = interpolate(locate(particle));
     var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
     for (var n = 0u; n < params.kicks; n++) {
-        p = params.keep[n] * p + params.kick[n] * force;
+        // Which of the two products is rounded is said: another kernel does the same by two dispatches where arrays have many windows.
+        p = fma(vec3<f32>(params.kick[n]), force, params.keep[n] * p);
     }
     store_p0(particle, p.x);
     store_p1(particle, p.y);
@@ -29,7 +30,7 @@ fn each(particle: u32) {
     if params.drifts == 0u { return; }
     var x = vec3<f32>(load_d0(particle), load_d1(particle), load_d2(particle));
     for (var n = 0u; n < params.drifts; n++) {
-        x = x + params.drift[n] * p;
+        x = fma(vec3<f32>(params.drift[n]), p, x);
     }
     store_d0(particle, x.x);
     store_d1(particle, x.y);

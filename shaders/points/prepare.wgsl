@@ -53,7 +53,9 @@ fn each_workgroup(number: u32, lane: u32) {
     for (var item = 0u; item < ITEMS; item++) {
         let point = (number * ITEMS + item) * GROUP + lane;
         if point < params.count {
-            for (var axis = 0u; axis < params.dims; axis++) {
+            // Three axes, also of two: some compilers take indices of components only where they unroll the loop.
+            for (var axis = 0u; axis < 3u; axis++) {
+                if axis >= params.dims { continue; }
                 let at = point * params.dims + axis;
                 let side = params.sides[axis];
                 let before = load_positions(at);
@@ -72,7 +74,8 @@ fn each_workgroup(number: u32, lane: u32) {
         }
     }
     if not_finite < NONE { atomicMin(&group_found[0], not_finite); }
-    for (var axis = 0u; axis < params.dims; axis++) {
+    for (var axis = 0u; axis < 3u; axis++) {
+        if axis >= params.dims { continue; }
         atomicMin(&group_found[1u + axis], low[axis]);
         atomicMax(&group_found[4u + axis], high[axis]);
     }

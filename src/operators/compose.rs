@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
-use super::leaf::Leaf;
+use super::leaf::{Leaf, Support};
 use super::operator::{Differentiable, Linearised, Model};
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
@@ -107,8 +107,8 @@ impl Model {
         Ok(self.with_names(self.domain().clone(), target))
     }
 
-    /// The same model, which gives no more than the leaves of `target`. Of models side by side ([`zip`](Self::zip)) those that give none of them are left out; another
-    /// is applied as before, and what is not wanted of its values is dropped.
+    /// The same model, which gives no more than the leaves of `target`. Of models side by side ([`zip`](Self::zip)) those that give none of them are left out; of
+    /// another, also of pointwise functions that have become one kernel, what is not wanted of its values is dropped.
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for leaves that it does not give.
@@ -123,8 +123,10 @@ impl Model {
                 None => return Err(OperatorError::missing(&self.name(), name, self.target())),
             }
         }
-        let less = self.0.giving(target)?;
-        Ok(less.unwrap_or_else(|| Model::new(Part { inner: self.0.clone(), target: target.clone() })))
+        match self.0.giving(target)? {
+            Some(less) => Ok(less),
+            None => Ok(Model::new(Part::new(&self.0, target)?)),
+        }
     }
 
     /// The same model, which gives its only leaf under the name `target`.
@@ -322,11 +324,14 @@ impl Differentiable for Zip {
     }
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
-        let gives = |model: &Rc<dyn Differentiable>| target.names().any(|name| model.target().position(name).is_some());
-        match [gives(&self.first), gives(&self.second)] {
-            [true, false] => Model(self.first.clone()).giving(target).map(Some),
-            [false, true] => Model(self.second.clone()).giving(target).map(Some),
-            _ => Ok(None),
+        let of = |one: &Rc<dyn Differentiable>| {
+            let own = target.leaves().filter(|(name, _)| one.target().position(name).is_some());
+            let own = Space::new(own.map(|(name, leaf)| (name, leaf.clone())))?;
+            if own.is_empty() { Ok(None) } else { Model(one.clone()).giving(&own).map(Some) }
+        };
+        match (of(&self.first)?, of(&self.second)?) {
+            (Some(first), Some(second)) => first.zip(&second).map(Some),
+            (first, second) => Ok(first.or(second)),
         }
     }
 }
@@ -335,13 +340,30 @@ impl Differentiable for Zip {
 struct Part {
     inner: Rc<dyn Differentiable>,
     target: Space,
+    /// The other leaves.
+    rest: Space,
 }
 
 impl Part {
-    /// All leaves that the operator gives: those that are wanted are `wanted`'s.
-    fn all(&self, worker: &Worker<'_>, wanted: &Field) -> Result<Field, OperatorError> {
-        let wanted = wanted.part(&self.target, &self.name())?;
-        Ok(Field::new(worker.gpu(), self.inner.target())?.with(&wanted))
+    fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
+        let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
+        let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
+        Ok(Part { inner: inner.clone(), target: target.clone(), rest })
+    }
+
+    /// All leaves that the operator gives: those of `wanted` and of `rest`.
+    fn all(&self, wanted: &Field, rest: &Field) -> Result<Field, OperatorError> {
+        let (space, wanted) = (self.inner.target(), wanted.part(&self.target, &self.name())?);
+        let of = |name: &str| match self.target.position(name) {
+            Some(at) => Some(wanted.contents()[at].clone()),
+            None => self.rest.position(name).map(|at| rest.contents()[at].clone()),
+        };
+        Field::over(space, space.names().filter_map(of).collect())
+    }
+
+    /// The same with room for what is not wanted.
+    fn with_room(&self, worker: &Worker<'_>, wanted: &Field) -> Result<Field, OperatorError> {
+        self.all(wanted, &Field::new(worker.gpu(), &self.rest)?)
     }
 }
 
@@ -360,7 +382,7 @@ impl Differentiable for Part {
 
     fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.all(worker, y)?;
+        let mut all = self.with_room(worker, y)?;
         self.inner.apply(worker, x, &mut all)?;
         y.put(all.part(&self.target, &self.name())?);
         Ok(())
@@ -373,20 +395,29 @@ impl Differentiable for Part {
         y: &mut Field,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.all(worker, y)?;
+        let mut all = self.with_room(worker, y)?;
         let derivative = self.inner.clone().linearise(worker, x, &mut all)?;
         y.put(all.part(&self.target, &self.name())?);
+        Ok(Box::new(PartAt { operator: self, derivative }))
+    }
+
+    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
+        let derivative = self.inner.clone().derivative(worker, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
     fn cost(&self) -> OperatorCost {
         let mut cost = self.inner.cost();
         // Cotangents of the others are nothing.
-        for (_, leaf) in self.inner.target().leaves() {
+        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
             cost.vjp.passes += 1;
             cost.vjp.bytes += 4 * leaf.len();
         }
         cost
+    }
+
+    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+        Model(self.inner.clone()).giving(target).map(Some)
     }
 }
 
@@ -398,7 +429,7 @@ struct PartAt {
 impl Linearised for PartAt {
     fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let mut all = self.operator.all(worker, dy)?;
+        let mut all = self.operator.with_room(worker, dy)?;
         self.derivative.jvp(worker, dx, &mut all)?;
         dy.put(all.part(&self.operator.target, &self.operator.name())?);
         Ok(())
@@ -406,8 +437,8 @@ impl Linearised for PartAt {
 
     fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let wanted = dy.part(&self.operator.target, &self.operator.name())?;
-        let all = Field::zeros(&mut worker.context.recorder, self.operator.inner.target())?.with(&wanted);
+        let nothing = Field::zeros(&mut worker.context.recorder, &self.operator.rest)?;
+        let all = self.operator.all(dy, &nothing)?;
         self.derivative.vjp(worker, &all, dx)
     }
 }

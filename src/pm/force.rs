@@ -44,8 +44,8 @@ pub struct Force {
     reaches: bool,
 }
 
-/// Cells that are added when the ghost cells have to reach farther, so that they do not grow at every step.
-const MARGIN: u64 = 2;
+/// Cells that are added beside the one to spare when the ghost cells have to reach farther, so that they do not grow at every step.
+const MARGIN: u64 = 1;
 
 impl Force {
     /// A solver for the mesh of `config` over the process grid of `comms`.
@@ -125,6 +125,9 @@ impl Force {
             return Err(SimulationError::Lost { particles: lost });
         }
         let whole = self.mesh.whole;
+        // A cell to spare: kernels may round a position to either side of a cell's face.
+        let spare = |width: u64| width.saturating_add(u64::from(width > 0));
+        let needed = needed.map(|axis| axis.into_iter().map(|widths| widths.map(spare)).collect::<Vec<_>>());
         let widened = [0, 1].map(|axis| !whole[axis] && self.widths.widen(axis, &needed[axis], MARGIN));
         if widened.contains(&true) {
             let (grid, rank, own) = (comms.grid(), comms.rank(), self.widths.own());

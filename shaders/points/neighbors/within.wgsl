@@ -4,6 +4,7 @@
 // says that it is given squares of distances, as they are compared, and not distances.
 
 #import neighbors::search
+#import neighbors::rounded_sqrt
 #import neighbors::neighbor
 #import neighbors::callback
 #import neighbors::query_reach
@@ -29,7 +30,7 @@ fn accept#(d: f32, s: u32) {
 #if squares
     state# = each(state#, Neighbor(s, d));
 #else
-    state# = each(state#, Neighbor(s, params.unit * sqrt(d)));
+    state# = each(state#, Neighbor(s, params.unit * rounded_sqrt(d)));
 #endif
     if finished(state#) { reach# = -1.0; }
 }

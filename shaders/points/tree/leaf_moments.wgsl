@@ -33,7 +33,9 @@ fn each_invocation(leaf: u32) {
     var sum = vec3<f32>(0.0);
     for (var i = first; i < end; i++) {
         var at = vec3<f32>(0.0);
-        for (var axis = 0u; axis < params.dims; axis++) { at[axis] = load_sorted(i * params.dims + axis); }
+        for (var axis = 0u; axis < 3u; axis++) {
+            if axis < params.dims { at[axis] = load_sorted(i * params.dims + axis); }
+        }
         sum += mass_of(load_order(i)) / whole * (at - middle);
     }
     let center = middle + select(vec3<f32>(0.0), sum, mass != 0.0);

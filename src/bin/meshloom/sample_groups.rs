@@ -73,11 +73,14 @@ impl Shares {
                 return Ok(dividing.into_iter().find(|&groups| fits(groups)).unwrap_or(1));
             }
         };
-        let wrong = |why: String| Err(usage(format!("--sample-groups is {groups}; {why}")));
+        let what = match (asked, grid) {
+            (None, Some([rows, columns])) => format!("--grid {rows}x{columns} makes {groups} group(s) of samples"),
+            _ => format!("--sample-groups is {groups}"),
+        };
         match grid {
-            _ if !ranks.is_multiple_of(groups) => wrong(format!("it must divide the {ranks} rank(s)")),
+            _ if !ranks.is_multiple_of(groups) => Err(usage(format!("{what}; it must divide the {ranks} rank(s)"))),
             _ if groups > samples => {
-                wrong(format!("there are {samples} sample(s), and a group without one has nothing to do"))
+                Err(usage(format!("{what}; there are {samples} sample(s), and a group without one has nothing to do")))
             }
             Some([rows, columns]) if rows * columns * groups != ranks => Err(usage(format!(
                 "--grid: {rows}x{columns} is of {} rank(s), and each of {groups} group(s) of samples has {}",

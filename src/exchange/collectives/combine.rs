@@ -46,7 +46,7 @@ macro_rules! numbers {
 }
 
 numbers!(u32 in u32: Narrow 0, i32 in i32: Narrow 1, f32 in f32: Narrow 2);
-numbers!(u64 in u32: Wide 0, i64 in u32: Wide 1, f64 in f64: Double 0);
+numbers!(u64 in u32: Wide 0, i64 in u32: Wide 1, f64 in f64: Double 2);
 
 crate::gpu::kernel_params! {
     pub(crate) struct CombineParams {
@@ -152,8 +152,8 @@ impl Combiner {
         pairs: Pairs,
         op: Op,
     ) -> Result<(), DeviceError> {
-        let params = Self::params::<N>(op, blocks);
-        record_pairs(recorder, &self.pairs[N::FORM as usize], &raw::<N>(array), params, pairs)
+        let (params, form) = (Self::params::<N>(op, blocks), form_of::<N>(array, op));
+        record_pairs(recorder, &self.pairs[form as usize], &raw::<N>(array, form), params, pairs)
     }
 
     /// Records the reduction of all blocks to the first, along the tree of [`Communicator::all_reduce`]: blocks 0 and 1, 2 and 3, then pairs
@@ -185,8 +185,9 @@ impl Combiner {
         blocks: Blocks,
         op: Op,
     ) -> Result<(), DeviceError> {
-        let kernel = &self.scan[N::FORM as usize];
-        recorder.each(kernel, &[&raw::<N>(array)], &Self::params::<N>(op, blocks), blocks.block)
+        let form = form_of::<N>(array, op);
+        let arrays = [&raw::<N>(array, form)];
+        recorder.each(&self.scan[form as usize], &arrays, &Self::params::<N>(op, blocks), blocks.block)
     }
 }
 
@@ -226,13 +227,20 @@ impl PairCombiner {
     ) -> Result<(), DeviceError> {
         let blocks = Blocks { block, count: 0 };
         let params = CombineParams { op: self.op, ..Combiner::params::<f32>(Op::Sum, blocks) };
-        record_pairs(recorder, &self.kernel, &raw::<f32>(array), params, pairs)
+        record_pairs(recorder, &self.kernel, &raw::<f32>(array, NumberForm::Narrow), params, pairs)
     }
 }
 
-/// The array as kernels bind it.
-fn raw<N: DeviceNumber>(array: &Array<N::Element>) -> RawArray {
-    if N::FORM == NumberForm::Double { array.raw().clone() } else { array.raw().seen_as(Element::U32) }
+/// The form of the kernel that combines the numbers of an array: the least and the greatest `f64` are found by their words, as far as 32 bits count these,
+/// since compilers may take it that no number is NaN.
+fn form_of<N: DeviceNumber>(array: &Array<N::Element>, op: Op) -> NumberForm {
+    let by_words = op != Op::Sum && array.len() < 1 << 31;
+    if N::FORM == NumberForm::Double && by_words { NumberForm::Wide } else { N::FORM }
+}
+
+/// The array as kernels of a form bind it.
+fn raw<N: DeviceNumber>(array: &Array<N::Element>, form: NumberForm) -> RawArray {
+    if form == NumberForm::Double { array.raw().clone() } else { array.raw().seen_as(Element::U32) }
 }
 
 /// Records a kernel of [`pairs_kernel`] over pairs of blocks.

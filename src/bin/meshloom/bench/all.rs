@@ -1,5 +1,6 @@
 //! `meshloom bench --all`: every subject in one process, with sizes that suit the device.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ pub struct Suite {
     /// Begin no subject after so many seconds
     #[arg(long, value_name = "SECONDS", requires = "all", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     within: Option<u64>,
-    /// Write the JSON object to this file, too
+    /// Write the JSON object to this file, too, after each subject
     #[arg(long, value_name = "FILE", requires = "all")]
     save: Option<PathBuf>,
     #[command(flatten)]
@@ -51,21 +52,13 @@ struct Case {
     large: &'static [(&'static str, u64)],
 }
 
-/// Transforms and what they consist of; then points; then what is made of both.
+/// What others are measured by comes first: time may run out.
 const CASES: [Case; 14] = [
     Case {
         words: "fft --size",
         small: "32,30x36x25",
         large: &[("256", 1 << 30), ("512", 5 << 30), ("1024", 36 << 30)],
     },
-    Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
-    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 1 << 28)] },
-    Case {
-        words: "map --chunk 1024,65536 --size",
-        small: "3000",
-        large: &[("1000000", 1 << 28), ("100000000", 1 << 31)],
-    },
-    Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
     Case {
         words: "sort --size",
         small: "20000",
@@ -77,20 +70,29 @@ const CASES: [Case; 14] = [
         large: &[("1000000", 1 << 30), ("10000000", 6 << 30), ("30000000", 18 << 30)],
     },
     Case {
-        words: "pairs --size",
-        small: "3000",
-        large: &[("100000", 1 << 28), ("1000000", 1 << 30), ("10000000", 3 << 30)],
-    },
-    Case {
         words: "fof --box 1 --linking-parameter 0.2,0.7 --size",
         small: "3000",
         large: &[("1000000", 1 << 30), ("10000000", 4 << 30)],
     },
-    Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
     Case { words: "pm --window cic,tsc --size", small: "16", large: &[("256", 4 << 30), ("512", 28 << 30)] },
+    Case {
+        words: "pairs --size",
+        small: "3000",
+        large: &[("100000", 1 << 28), ("1000000", 1 << 30), ("10000000", 3 << 30)],
+    },
     Case { words: "gradient --size", small: "8", large: &[("128", 4 << 30), ("256", 24 << 30)] },
-    Case { words: "infer --size", small: "12", large: &[("256", 1 << 28), ("1024", 2 << 30)] },
+    Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
+    Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 1 << 28)] },
+    Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
+    Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
     Case { words: "shallow-water --size", small: "96x48", large: &[("3600x1800", 1 << 29), ("14400x7200", 6 << 30)] },
+    Case { words: "infer --size", small: "12", large: &[("256", 1 << 28), ("1024", 2 << 30)] },
+    // Chunks are submitted one by one: smaller ones measure the processor.
+    Case {
+        words: "map --chunk 65536,1048576 --size",
+        small: "3000",
+        large: &[("1000000", 1 << 28), ("100000000", 1 << 31)],
+    },
 ];
 
 impl Case {
@@ -143,47 +145,71 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
         .settings
         .common
         .launch_together(&crate::same_files::Files::default(), |context| measure(context, arguments))?;
-    let Some((mut object, outcomes)) = measured else { return Ok(()) };
-    let (mut text, mut wrong) = (String::new(), Vec::new());
-    for (name, outcome) in outcomes {
-        text += &format!("\n{name}\n");
-        let result = match outcome {
-            Outcome::LeftOut(why) => {
-                text += &format!("left out: {why}\n");
-                json!({ "subject": name, "left_out": why })
-            }
-            Outcome::Failed(why) => {
-                text += &format!("FAILED: {why}\n");
-                let result = json!({ "subject": name, "failed": why });
-                wrong.push(format!("{name}: {why}"));
-                result
-            }
-            Outcome::Measured(report) => {
-                if let Err(failure) = report.verdict() {
-                    wrong.push(format!("{name}: {}", failure.message()));
-                }
-                text += &report.text();
-                report.json()
-            }
-        };
-        object["results"].as_array_mut().into_iter().for_each(|all| all.push(result.clone()));
-    }
-    let printed = match arguments.settings.common.json {
-        true => terminal::print_object(&object),
-        false => terminal::print(text.trim_start()),
-    };
-    if let Some(path) = &arguments.save {
-        write_whole(path, format!("{object:#}\n").as_bytes())?;
-    }
+    let Some(Record { object, wrong, printed, .. }) = measured else { return Ok(()) };
+    let printed = if arguments.settings.common.json { terminal::print_object(&object) } else { printed };
+    save(arguments, &object)?;
     printed?;
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Failed(wrong.join("; "))) }
 }
 
-type Measured = (Value, Vec<(&'static str, Outcome)>);
+/// Writes the object where it is wanted.
+fn save(arguments: &Suite, object: &Value) -> Result<(), Failure> {
+    let Some(path) = &arguments.save else { return Ok(()) };
+    Ok(write_whole(path, format!("{object:#}\n").as_bytes())?)
+}
+
+/// What was measured so far. Rank 0 prints and saves it after each subject: whoever ends the program, or its device, leaves what there is.
+struct Record {
+    begun: Instant,
+    object: Value,
+    wrong: Vec<String>,
+    /// The first failure to print.
+    printed: Result<(), Failure>,
+}
+
+impl Record {
+    fn new(context: &Context, arguments: &Suite, sizes: Sizes) -> Self {
+        let mut object = Report::head(context, &arguments.settings);
+        object["subject"] = "all".into();
+        object["sizes"] = format!("{sizes:?}").to_lowercase().into();
+        object["complete"] = false.into();
+        object["results"] = json!([]);
+        Record { begun: Instant::now(), object, wrong: Vec::new(), printed: Ok(()) }
+    }
+
+    /// Adds what became of a subject; `first` is that of rank 0.
+    fn add(&mut self, arguments: &Suite, name: &str, outcome: Outcome, first: bool) {
+        let (text, result) = match outcome {
+            Outcome::LeftOut(why) => (format!("left out: {why}\n"), json!({ "subject": name, "left_out": why })),
+            Outcome::Failed(why) => {
+                self.wrong.push(format!("{name}: {why}"));
+                (format!("FAILED: {why}\n"), json!({ "subject": name, "failed": why }))
+            }
+            Outcome::Measured(report) => {
+                if let Err(failure) = report.verdict() {
+                    self.wrong.push(format!("{name}: {}", failure.message()));
+                }
+                (report.text(), report.json())
+            }
+        };
+        let results = self.object["results"].as_array_mut();
+        let before = results.as_ref().is_some_and(|results| !results.is_empty());
+        results.into_iter().for_each(|results| results.push(result.clone()));
+        self.object["seconds"] = json!({ "total": self.begun.elapsed().as_secs_f64() });
+        if !first {
+            return;
+        }
+        if !arguments.settings.common.json && self.printed.is_ok() {
+            self.printed = terminal::print(&format!("{}{name}\n{text}", if before { "\n" } else { "" }));
+        }
+        // At the end it is written once more, and that failure told.
+        let _ = save(arguments, &self.object);
+    }
+}
 
 /// Measures one subject after the other. All ranks call it and go on or end together.
-fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, Failure>, Error> {
-    let (begun, settings) = (Instant::now(), &arguments.settings);
+fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Record, Failure>, Error> {
+    let settings = &arguments.settings;
     let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
         Profile::Software => Sizes::Small,
@@ -193,9 +219,9 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, 
     let mut least = [own.unwrap_or(u64::MAX)];
     context.comm.all_reduce(&mut least, Op::Min)?;
     let memory = (least[0] < u64::MAX).then_some(least[0]);
-    let mut outcomes = Vec::new();
+    let mut record = Record::new(context, arguments, sizes);
     for case in &CASES {
-        let mut passed = [begun.elapsed().as_secs_f64()];
+        let mut passed = [record.begun.elapsed().as_secs_f64()];
         context.comm.all_reduce(&mut passed, Op::Max)?;
         let subject = match case.subject(sizes, memory) {
             Ok(subject) => subject,
@@ -209,36 +235,47 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Measured, 
             Some(Subject::Exchange(_) | Subject::Collectives(_) | Subject::Ghosts(_)) if context.comm.size() == 1 => {
                 Outcome::LeftOut("it needs two ranks at least".into())
             }
-            Some(subject) => measure_one(context, subject, settings)?,
+            Some(subject) => match context.gpu.check() {
+                Err(lost) if context.comm.size() == 1 => Outcome::LeftOut(lost.to_string()),
+                _ => measure_one(context, subject, settings)?,
+            },
         };
-        outcomes.push((case.name(), outcome));
+        record.add(arguments, case.name(), outcome, context.comm.rank() == 0);
     }
-    let mut object = Report::head(context, settings);
-    object["subject"] = "all".into();
-    object["sizes"] = format!("{sizes:?}").to_lowercase().into();
-    object["seconds"] = json!({ "total": begun.elapsed().as_secs_f64() });
-    object["results"] = json!([]);
-    Ok(Ok((object, outcomes)))
+    record.object["complete"] = true.into();
+    Ok(Ok(record))
 }
 
-/// Measures one subject, with `settings` for its own. An error ends it alone where there is one rank; several could no
+/// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there is one rank; several could no
 /// longer know which of their calls belong together.
 fn measure_one(context: &mut Context, mut subject: Subject, settings: &Settings) -> Result<Outcome, Error> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
-    let outcome = match subject.measure(context) {
-        Ok(Ok(report)) => Outcome::Measured(report),
-        Ok(Err(usage)) => Outcome::Failed(usage),
-        Err(error) if context.comm.size() == 1 => {
-            context.recorder = Recorder::new(&context.gpu)?;
-            Outcome::Failed(error.to_string())
-        }
-        Err(error) => return Err(error),
+    let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(context))) {
+        Ok(Ok(Ok(report))) => Outcome::Measured(report),
+        Ok(Ok(Err(usage))) => Outcome::Failed(usage),
+        Ok(Err(error)) if context.comm.size() == 1 => Outcome::Failed(error.to_string()),
+        Ok(Err(error)) => return Err(error),
+        Err(panic) if context.comm.size() == 1 => Outcome::Failed(format!("it panicked: {}", words(&*panic))),
+        Err(panic) => resume_unwind(panic),
     };
-    // The next subject finds the memory as this one did.
-    context.recorder.wait()?;
+    // The next subject finds the recorder and the memory as this one did, unless the device is lost.
+    let renewed = match outcome {
+        Outcome::Failed(_) => Recorder::new(&context.gpu).map(|recorder| context.recorder = recorder),
+        _ => Ok(()),
+    };
+    match renewed.and_then(|()| context.recorder.wait()) {
+        Err(_) if matches!(outcome, Outcome::Failed(_)) => {}
+        waited => waited?,
+    }
     context.gpu.trim();
     Ok(outcome)
+}
+
+/// What a panic says.
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
 
 #[cfg(test)]

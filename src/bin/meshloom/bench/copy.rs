@@ -1,6 +1,6 @@
 //! How fast the devices copy their memory: an upper bound for any kernel that reads and writes.
 
-use meshloom::gpu::{Array, Kernel, KernelSource};
+use meshloom::gpu::{Array, Kernel, KernelSource, Profile};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -9,8 +9,13 @@ use super::random::values;
 use super::report::rate;
 use super::session::Session;
 
-/// Bytes that are copied on a device with enough memory: more than its caches hold.
-const BYTES: u64 = 64 << 20;
+/// Bytes that are copied on a device with enough memory: far more than its caches hold, and enough that a submission costs little beside them.
+fn most_bytes(profile: Profile) -> u64 {
+    match profile {
+        Profile::Gpu => 1 << 30,
+        Profile::Software => 64 << 20,
+    }
+}
 
 /// Bytes of an element: a complex number.
 const ELEMENT_BYTES: u64 = 8;
@@ -58,8 +63,8 @@ fn kernel() -> Kernel {
 fn elements(context: &Context) -> u64 {
     let capabilities = context.gpu.capabilities();
     // Ranks that share a device share the amount, which is an eighth of the memory at most.
-    let memory = capabilities.memory.map_or(BYTES, |bytes| bytes / 8);
-    let bytes = BYTES.min(memory) / context.sharing.max(1) as u64;
+    let most = most_bytes(context.gpu.common().profile);
+    let bytes = most.min(capabilities.memory.map_or(most, |bytes| bytes / 8)) / context.sharing.max(1) as u64;
     // An array of one window needs no address arithmetic.
     let bytes = bytes.min(capabilities.window_bytes);
     1 << (bytes / ELEMENT_BYTES).max(1).ilog2()
@@ -74,9 +79,16 @@ pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let (kernel, count) = (kernel(), elements(context));
     let from: Array<[f32; 2]> = context.gpu.array("bench::from", count)?;
     let to: Array<[f32; 2]> = context.gpu.array("bench::to", count)?;
-    let content = values(2 * count, context.comm.rank());
     let recorder = &mut context.recorder;
-    recorder.upload(&from, 0, bytemuck::cast_slice(&content))?;
+    // Made once and copied on the device until the array is full: some devices squeeze what is all alike.
+    let first = count.min(1 << 20);
+    recorder.upload(&from, 0, bytemuck::cast_slice(&values(2 * first, context.comm.rank())))?;
+    let mut full = first;
+    while full < count {
+        let more = full.min(count - full);
+        recorder.copy(&from, 0, &from, full, more)?;
+        full += more;
+    }
     let by_kernel = clock.together(recorder, |recorder| {
         Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &CopyParams { count: count as u32 }, count)?)
     })?;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use meshloom::comm::{CommError, Communicator, Op};
+use meshloom::grid::Grid;
 use meshloom::inference::{Stream, VectorSpace};
 use meshloom::io::Sealed;
 use meshloom::io::collective::seal_npy;
@@ -11,7 +12,6 @@ use meshloom::{Context, Error};
 
 use super::parameters::RunParameters;
 use super::problem::{Grids, model_of};
-use crate::common::Common;
 use crate::failure::Failure;
 
 /// Cells of the data.
@@ -60,10 +60,10 @@ pub fn seal(
     context: &mut Context,
     parameters: &RunParameters,
     grids: &Grids,
-    common: &Common,
 ) -> Result<Result<[Sealed; 2], Failure>, Error> {
     let comm = context.comm.clone();
-    let grid = common.process_grid(grids.padded, comm.size())?;
+    // One of the call is that of a group of samples, and here all ranks work together.
+    let grid = Grid::auto(grids.padded, comm.size());
     let mut worker = Worker::new(context, grid)?;
     let (regular, _, signal) = model_of(&mut worker, grids, &parameters.hyper, true)?;
     let mut latent = Field::new(worker.gpu(), signal.domain())?;

@@ -96,7 +96,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let (groups, own) = SampleGroups::split(&all, count)?;
     let (data, mut files) = match &parameters.data {
         Some(data) => (data.clone(), Vec::new()),
-        None => match demo::seal(context, parameters, &grids, common)? {
+        None => match demo::seal(context, parameters, &grids)? {
             Ok([data, truth]) => (data.temporary().to_path_buf(), vec![data, truth]),
             Err(failure) => return Ok(Err(failure)),
         },

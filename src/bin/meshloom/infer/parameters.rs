@@ -96,7 +96,7 @@ struct RunOptions {
     /// Steps of conjugate gradients for a sample at most [default: 100]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     sample_steps: Option<i64>,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow [default: auto]
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid [default: auto]
     #[arg(long, value_name = "G|auto")]
     sample_groups: Option<SampleGroups>,
     /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed anew at each step [default: as many as keep all]
@@ -165,6 +165,9 @@ const HYPER_PARAMETERS: [&str; 6] = ["offset_mean", "offset_std", "fluctuations"
 /// The likelihood that has degrees of freedom.
 const STUDENT_T: &str = "student-t";
 
+/// Its degrees of freedom where none are given.
+const DOF: f64 = 3.0;
+
 /// Samples, iterations and steps at most.
 const MOST: i64 = u32::MAX as i64;
 
@@ -212,8 +215,8 @@ pub struct RunParameters {
     pub exposure: Option<PathBuf>,
     pub mask: Option<PathBuf>,
     pub noise: Option<Noise>,
-    /// Degrees of freedom, of Student's t distribution alone.
-    pub dof: Option<f64>,
+    /// Degrees of freedom, which Student's t distribution has.
+    pub dof: f64,
     pub distances: Option<Vec<f64>>,
     /// Length of the field's grid over that of the data; 1 for a periodic field.
     pub pad: f64,
@@ -222,7 +225,7 @@ pub struct RunParameters {
     pub geovi: bool,
     /// Steps of conjugate gradients for a sample.
     pub sample_steps: u64,
-    /// None: as many as ranks and samples allow.
+    /// None: as many as ranks, samples and the process grid allow.
     groups: Option<usize>,
     /// Bytes of device memory; none: as many as it takes.
     pub memory: Option<u64>,
@@ -244,16 +247,15 @@ impl Arguments {
         if line.pad.is_some() || line.periodic.is_some() {
             (file.pad, file.periodic) = (None, None);
         }
-        if line.likelihood.as_deref().is_some_and(|likelihood| likelihood != STUDENT_T) {
-            file.dof = None;
-        }
+        let likelihood = line.likelihood.or(file.likelihood);
         let mut merged = RunOptions {
             data: line.data.or(file.data),
-            likelihood: line.likelihood.or(file.likelihood),
+            likelihood: likelihood.clone(),
             exposure: line.exposure.or(file.exposure),
             mask: line.mask.or(file.mask),
             noise: line.noise.or(file.noise),
-            dof: line.dof.or(file.dof),
+            // Other likelihoods than Student's t leave that of a file aside.
+            dof: line.dof.or(file.dof.filter(|_| likelihood.as_deref() == Some(STUDENT_T))),
             model: line.model.or(file.model),
             distances: line.distances.or(file.distances),
             periodic: line.periodic.or(file.periodic),
@@ -312,7 +314,7 @@ impl RunOptions {
     /// With what holds where nothing is said, whatever the data.
     fn with_defaults(self) -> Self {
         RunOptions {
-            dof: self.dof.or((self.likelihood.as_deref() == Some(STUDENT_T)).then_some(3.0)),
+            dof: self.dof.or((self.likelihood.as_deref() == Some(STUDENT_T)).then_some(DOF)),
             pad: self.pad.or((self.periodic != Some(true)).then_some(1.5)),
             samples: self.samples.or(Some(4)),
             iterations: self.iterations.or(Some(8)),
@@ -450,7 +452,7 @@ impl RunParameters {
             out,
             likelihood,
             lognormal,
-            dof: options.dof,
+            dof: options.dof.unwrap_or(DOF),
             pad,
             pairs: count("samples", options.samples, 0..=MOST)? as usize,
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,

@@ -309,7 +309,7 @@ impl Problem {
         let likelihood = match kind {
             Kind::Poisson => Likelihood::poisson(worker, &given, beside.as_deref())?,
             Kind::Gaussian => Likelihood::gaussian(worker, &given, noise)?,
-            Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof.unwrap_or_default())?,
+            Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
         };
         let likelihood = likelihood.amend(&signal)?;
         Ok(Problem { grids, regular, field, signal, likelihood, hyper, identity })

@@ -63,7 +63,7 @@ pub struct Options {
     /// Straight samples, or bent ones in the last iteration [default: mgvi]
     #[arg(long, value_name = "mgvi|geovi")]
     pub mode: Option<String>,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow [default: auto]
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow, or as have the ranks of --grid [default: auto]
     #[arg(long, value_name = "G|auto")]
     pub sample_groups: Option<SampleGroups>,
     /// Particles along each axis [default: as many as cells]
