@@ -5,7 +5,6 @@
 // (`params.unit` is 0), `distance` holds squares. With a `callback` nothing is stored: it runs over the list of each query.
 
 #import neighbors::search
-#import neighbors::rounded_sqrt
 #if callback
 #import neighbors::neighbor
 #import neighbors::callback
@@ -61,8 +60,8 @@ fn end_query#(row: u32) {
     let number = result_row(row, number#);
     var reach = 0.0;
     if @u < params.k && index#_@ != NONE { reach = distance#_@; }
-    var state = begin(number, params.unit * rounded_sqrt(reach));
-    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * rounded_sqrt(distance#_@))); }
+    var state = begin(number, params.unit * sqrt(reach));
+    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@))); }
     end(number, state);
 }
 #else
@@ -75,6 +74,6 @@ fn end_query#(row: u32) {
 fn put(at: u32, d: f32, s: u32) {
     store_index(at, s);
     if params.unit == 0.0 { store_distance(at, d); return; }
-    store_distance(at, select(params.infinity, params.unit * rounded_sqrt(d), s != NONE));
+    store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
 }
 #endif

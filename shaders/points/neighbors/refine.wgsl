@@ -13,8 +13,6 @@ var<storage, read> fine_distance: array<f32>;
 
 const NONE: u32 = 0xffffffffu;
 
-#import neighbors::rounded_sqrt
-
 fn each(i: u32) {
     let d = load_distance(i);
     if load_index(i) == NONE {
@@ -23,7 +21,7 @@ fn each(i: u32) {
         store_index(i, load_fine_index(i));
         store_distance(i, load_fine_distance(i));
     } else {
-        store_distance(i, params.unit * rounded_sqrt(d));
+        store_distance(i, params.unit * sqrt(d));
     }
 }
 

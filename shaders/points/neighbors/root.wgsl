@@ -9,11 +9,9 @@ var<storage, read_write> distance: array<f32>;
 
 const NONE: u32 = 0xffffffffu;
 
-#import neighbors::rounded_sqrt
-
 fn each(i: u32) {
     let d = load_distance(i);
-    store_distance(i, select(params.infinity, params.unit * rounded_sqrt(d), load_index(i) != NONE));
+    store_distance(i, select(params.infinity, params.unit * sqrt(d), load_index(i) != NONE));
 }
 
 #each params.count

@@ -9,7 +9,7 @@ use super::kernel_cache::KernelCache;
 use super::list::{self, LONGEST};
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder};
-use super::search_kernel::{Cursor, NEIGHBOR, ROUNDED_SQRT, SearchParams, SearchVariant, Traversal, search};
+use super::search_kernel::{Cursor, NEIGHBOR, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
@@ -373,13 +373,11 @@ pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, Neighbo
 
 fn root() -> KernelSource {
     KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
-        .module("neighbors::rounded_sqrt", ROUNDED_SQRT)
         .params::<RootParams>()
 }
 
 fn refine() -> KernelSource {
     KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
-        .module("neighbors::rounded_sqrt", ROUNDED_SQRT)
         .params::<RootParams>()
 }
 

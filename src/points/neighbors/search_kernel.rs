@@ -130,7 +130,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .module("neighbors::in_order", include_str!("../../../shaders/points/neighbors/in_order.wgsl"))
         .module("neighbors::query_reach", include_str!("../../../shaders/points/neighbors/query_reach.wgsl"))
         .module("neighbors::neighbor", NEIGHBOR)
-        .module("neighbors::rounded_sqrt", ROUNDED_SQRT)
+        .module("neighbors::rounded_sqrt", include_str!("../../../shaders/points/neighbors/rounded_sqrt.wgsl"))
         .constant("LEAF", LEAF as u32)
         .constant("FAN", FAN as u32)
         .constant("STACK", STACK)
@@ -156,9 +156,6 @@ pub(super) fn measured(source: KernelSource, wide: bool) -> KernelSource {
         .module("neighbors::fits_reach", include_str!("../../../shaders/points/neighbors/fits_reach.wgsl"))
         .flag("wide", wide)
 }
-
-/// The root that distances are.
-pub(super) const ROUNDED_SQRT: &str = include_str!("../../../shaders/points/neighbors/rounded_sqrt.wgsl");
 
 /// What a callback is told of a neighbour.
 pub(super) const NEIGHBOR: &str = include_str!("../../../shaders/points/neighbors/neighbor.wgsl");
