@@ -6,7 +6,7 @@ mod clouds;
 mod point_twins;
 
 use clouds::{Kind, points, uniform};
-use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, Options, Recorder};
+use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, KernelSource, Options, Recorder, Sanitizer};
 use meshloom::kernel_params;
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -432,4 +432,43 @@ fn lists_change_their_order_with_their_entries() {
     bench.recorder.each(&kernel("neighbors::last_distance"), &arrays, &params, 300).unwrap();
     let want = rows.iter().map(|&row| distance[3 * row as usize + 2].min(0.5));
     assert!(bench.down(&reach).into_iter().eq(want));
+}
+
+/// Roots that are up to four units of the last place away, as drivers may have them, become those that IEEE 754 rounds. In the sanitizer, whose `fma` is fused, as GPUs have it.
+#[test]
+fn roots_are_rounded_from_whatever_a_device_makes() {
+    let text = include_str!("../shaders/points/neighbors/rounded_sqrt.wgsl");
+    assert!(text.contains("var root = sqrt(d);"));
+    let rough = text.replace("var root = sqrt(d);", "var root = rough_sqrt(d);");
+    let text = format!(
+        "var<uniform> params: Params;
+         var<storage, read> from: array<f32>;
+         var<storage, read_write> to: array<f32>;
+         var<private> away: u32;
+         fn rough_sqrt(d: f32) -> f32 {{ return select(bitcast<f32>(bitcast<u32>(sqrt(d)) + away - 4u), 0.0, d == 0.0); }}
+         {rough}
+         fn each(i: u32) {{
+             away = i % 9u;
+             store_to(i, rounded_sqrt(load_from(i)));
+         }}
+         #each params.count"
+    );
+    let kernel = Kernel::new(KernelSource::new("test::roots", text).params::<Count>());
+    // Numbers beside powers of two, whose roots are nearly halfway between two numbers; any; large and small ones.
+    let beside =
+        [1.0f32, 2.0, 4.0].into_iter().flat_map(|one| (0..20).map(move |n| f32::from_bits(one.to_bits() + n - 10)));
+    let any = (0..80u32).map(|n| f32::from_bits(0x3f80_0000 + n.wrapping_mul(2_654_435_769) % (1 << 24)));
+    let numbers: Vec<f32> = beside.chain(any).chain([0.0, 6.25, 1e-20, 3e38]).collect();
+    let from: Vec<f32> = numbers.iter().flat_map(|&number| [number; 9]).collect();
+    let options = Options { sanitizer: Sanitizer::Run { subgroup: 32 }, ..Options::from_env().unwrap() };
+    let gpu = Gpu::open(&options, 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let count = from.len() as u64;
+    let (before, to) = (gpu.array::<f32>("from", count).unwrap(), gpu.array::<f32>("to", count).unwrap());
+    recorder.upload(&before, 0, &from).unwrap();
+    recorder.each(&kernel, &[before.raw(), to.raw()], &Count { count: count as u32 }, count).unwrap();
+    let found = recorder.download(&to, 0, count).unwrap();
+    for (n, (found, from)) in found.iter().zip(&from).enumerate() {
+        assert_eq!(found.to_bits(), from.sqrt().to_bits(), "{from:e}, {} away", n as i64 % 9 - 4);
+    }
 }
