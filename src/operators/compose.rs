@@ -5,8 +5,9 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
-use super::leaf::{Leaf, Support};
+use super::leaf::Leaf;
 use super::operator::{Differentiable, Linearised, Model};
+use super::part::Part;
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
@@ -333,113 +334,6 @@ impl Differentiable for Zip {
             (Some(first), Some(second)) => first.zip(&second).map(Some),
             (first, second) => Ok(first.or(second)),
         }
-    }
-}
-
-/// An operator of whose values some leaves are wanted.
-struct Part {
-    inner: Rc<dyn Differentiable>,
-    target: Space,
-    /// The other leaves.
-    rest: Space,
-}
-
-impl Part {
-    fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
-        let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
-        let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
-        Ok(Part { inner: inner.clone(), target: target.clone(), rest })
-    }
-
-    /// All leaves that the operator gives: those of `wanted` and of `rest`.
-    fn all(&self, wanted: &Field, rest: &Field) -> Result<Field, OperatorError> {
-        let (space, wanted) = (self.inner.target(), wanted.part(&self.target, &self.name())?);
-        let of = |name: &str| match self.target.position(name) {
-            Some(at) => Some(wanted.contents()[at].clone()),
-            None => self.rest.position(name).map(|at| rest.contents()[at].clone()),
-        };
-        Field::over(space, space.names().filter_map(of).collect())
-    }
-
-    /// The same with room for what is not wanted.
-    fn with_room(&self, worker: &Worker<'_>, wanted: &Field) -> Result<Field, OperatorError> {
-        self.all(wanted, &Field::new(worker.gpu(), &self.rest)?)
-    }
-}
-
-impl Differentiable for Part {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn domain(&self) -> &Space {
-        self.inner.domain()
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
-    }
-
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
-        self.fits(x, y)?;
-        let mut all = self.with_room(worker, y)?;
-        self.inner.apply(worker, x, &mut all)?;
-        y.put(all.part(&self.target, &self.name())?);
-        Ok(())
-    }
-
-    fn linearise(
-        self: Rc<Self>,
-        worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.fits(x, y)?;
-        let mut all = self.with_room(worker, y)?;
-        let derivative = self.inner.clone().linearise(worker, x, &mut all)?;
-        y.put(all.part(&self.target, &self.name())?);
-        Ok(Box::new(PartAt { operator: self, derivative }))
-    }
-
-    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
-        let derivative = self.inner.clone().derivative(worker, x)?;
-        Ok(Box::new(PartAt { operator: self, derivative }))
-    }
-
-    fn cost(&self) -> OperatorCost {
-        let mut cost = self.inner.cost();
-        // Cotangents of the others are nothing.
-        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
-            cost.vjp.passes += 1;
-            cost.vjp.bytes += 4 * leaf.len();
-        }
-        cost
-    }
-
-    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
-        Model(self.inner.clone()).giving(target).map(Some)
-    }
-}
-
-struct PartAt {
-    operator: Rc<Part>,
-    derivative: Box<dyn Linearised>,
-}
-
-impl Linearised for PartAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let mut all = self.operator.with_room(worker, dy)?;
-        self.derivative.jvp(worker, dx, &mut all)?;
-        dy.put(all.part(&self.operator.target, &self.operator.name())?);
-        Ok(())
-    }
-
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let nothing = Field::zeros(&mut worker.context.recorder, &self.operator.rest)?;
-        let all = self.operator.all(dy, &nothing)?;
-        self.derivative.vjp(worker, &all, dx)
     }
 }
 

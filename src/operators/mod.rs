@@ -29,6 +29,7 @@ mod leaf;
 mod linear;
 mod lines_of_sight;
 mod operator;
+mod part;
 mod point_numbers;
 mod pointwise;
 mod pointwise_map;
