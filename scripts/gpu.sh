@@ -132,7 +132,7 @@ say "benchmarks"
 sizes=()
 [ -z "$small" ] || sizes=(--sizes small)
 code=0
-timeout -k 5 "$(part 3 4)" "$program" bench --all "${sizes[@]}" --runs "$runs" --quiet --within "$(part 1 2)" \
+timeout -k 5 "$(part 3 4)" "$program" bench --all --kernels "${sizes[@]}" --runs "$runs" --quiet --within "$(part 1 2)" \
     --save "$out/bench.json" | tee "$out/table.txt" || code=$?
 [ "$code" = 0 ] || failures+=("bench: exit code $code")
 

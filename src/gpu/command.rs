@@ -28,14 +28,18 @@ impl Command {
         }
     }
 
-    /// Refuses arrays that are on their way between ranks.
-    pub fn at_rest(&self) -> Result<(), DeviceError> {
-        let name = match self {
-            Command::Dispatch { pipeline, .. } => pipeline.label.as_str(),
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Command::Dispatch { pipeline, .. } => &pipeline.label,
             Command::Copy { .. } => "copy",
             Command::Clear { .. } => "clear",
-        };
-        self.arrays().into_iter().try_for_each(|array| array.at_rest(name))
+        }
+    }
+
+    /// Refuses arrays that are on their way between ranks.
+    pub fn at_rest(&self) -> Result<(), DeviceError> {
+        self.arrays().into_iter().try_for_each(|array| array.at_rest(self.name()))
     }
 }
 
@@ -49,14 +53,16 @@ pub(super) struct Encoding<'a> {
 }
 
 impl Encoding<'_> {
-    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass; returns the number of passes.
+    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass, but each in its own where they are timed; returns the number of
+    /// passes.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: &[Command]) -> u32 {
         let (mut rest, mut passes) = (commands, 0);
         while let Some(first) = rest.first() {
             let mut done = 1;
             match first {
                 Command::Dispatch { .. } => {
-                    done = rest.iter().take_while(|command| command.is_dispatch()).count();
+                    let together = if self.timer.is_some() { 1 } else { rest.len() };
+                    done = rest[..together].iter().take_while(|command| command.is_dispatch()).count();
                     self.pass(encoder, &rest[..done], passes);
                     passes += 1;
                 }

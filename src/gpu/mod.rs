@@ -58,6 +58,7 @@ pub use profile::{Profile, WorkgroupShape};
 pub use recorder::{Counts, Recorder};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
+pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.

@@ -12,7 +12,7 @@ use super::options::Sanitizer;
 use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
-use super::timer::Timer;
+use super::timer::{KernelTime, Timer};
 
 /// What a recorder has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ impl fmt::Debug for Recorder {
 }
 
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 
 impl Recorder {
     /// A recorder for `gpu`.
@@ -96,8 +96,8 @@ impl Recorder {
         self.counts
     }
 
-    /// Times compute passes on the device, where it has timestamps. Each measured submission is waited for, so this is
-    /// for finding out, not for running.
+    /// Times kernels on the device from now on, where it has timestamps, each in a compute pass of its own. Each measured submission is
+    /// waited for, so this is for finding out, not for running. Begun anew, it forgets what [`kernel_times`](Self::kernel_times) had.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -105,6 +105,12 @@ impl Recorder {
         self.submit()?;
         self.timer = if on { Timer::new(&self.gpu)? } else { None };
         Ok(())
+    }
+
+    /// What each kernel took that was submitted since [`measure`](Self::measure) was switched on, the longest first; nothing where it is
+    /// off or the device has no timestamps.
+    pub fn kernel_times(&self) -> Vec<KernelTime> {
+        self.timer.as_ref().map(Timer::kernels).unwrap_or_default()
     }
 
     /// Records `kernel` over `workgroups` workgroups with `arrays` in the order of its slots. Compiles the kernel if it
@@ -270,10 +276,14 @@ impl Recorder {
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
         // The commands hold the arrays they use until here: only now may their memory be used for other arrays.
+        let timed: Vec<String> = match self.timer {
+            Some(_) => self.commands.iter().filter(|c| c.is_dispatch()).map(|c| c.name().to_string()).collect(),
+            None => Vec::new(),
+        };
         self.commands.clear();
         self.last = Some(submission.clone());
-        if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
-            self.counts.seconds += timer.seconds(passes, &submission)?;
+        if let Some(timer) = self.timer.as_mut().filter(|_| passes > 0) {
+            self.counts.seconds += timer.seconds(timed, &submission)?;
         }
         Ok(())
     }

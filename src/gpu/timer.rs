@@ -1,11 +1,24 @@
-//! How long compute passes take by the device's own clock.
+//! How long kernels take by the device's own clock.
+
+use std::collections::BTreeMap;
 
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::staging::{Map, read_mapped};
 
-/// Passes that one submission can time.
-const PASSES: u32 = 64;
+/// Passes that one submission can time: as many as it has dispatches.
+const PASSES: u32 = super::recorder::MOST as u32;
+
+/// The dispatches of a kernel that were measured; see [`Recorder::kernel_times`](super::Recorder::kernel_times).
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelTime {
+    /// Its label.
+    pub kernel: String,
+    /// How often it ran.
+    pub dispatches: u64,
+    /// Seconds of all of them by the device's own clock.
+    pub seconds: f64,
+}
 
 /// Timestamps at the beginning and end of compute passes.
 pub(super) struct Timer {
@@ -13,6 +26,8 @@ pub(super) struct Timer {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
     read: wgpu::Buffer,
+    /// Dispatches and seconds of each kernel.
+    kernels: BTreeMap<String, (u64, f64)>,
 }
 
 /// Bytes of the timestamps of so many passes.
@@ -32,7 +47,7 @@ impl Timer {
         let buffer = |usage| gpu.new_buffer("meshloom::timer", bytes(PASSES), usage);
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?;
         let read = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
-        Ok(Some(Timer { gpu: gpu.clone(), queries, resolved, read }))
+        Ok(Some(Timer { gpu: gpu.clone(), queries, resolved, read, kernels: BTreeMap::new() }))
     }
 
     /// What pass number `pass` of a submission writes.
@@ -51,17 +66,32 @@ impl Timer {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, bytes(passes));
     }
 
-    /// Waits for the submission and returns the seconds that its passes took.
-    pub fn seconds(&self, passes: u32, submission: &wgpu::SubmissionIndex) -> Result<f64, DeviceError> {
-        let bytes = bytes(passes.min(PASSES));
+    /// Waits for the submission, whose passes are one dispatch each of `kernels`, adds what each took to its kernel's, and returns
+    /// the seconds of all.
+    pub fn seconds(&mut self, kernels: Vec<String>, submission: &wgpu::SubmissionIndex) -> Result<f64, DeviceError> {
+        let bytes = bytes((kernels.len() as u32).min(PASSES));
         let map = Map::begin(&self.gpu, &self.read, wgpu::MapMode::Read, bytes);
         map.wait(Some(submission))?;
-        let mut ticks = 0;
+        let (mut all, tick) = (0.0, f64::from(self.gpu.queue().get_timestamp_period()) * 1e-9);
         read_mapped(&self.read, bytes, |view| {
             let times = view.chunks_exact(16).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
-            ticks = times.map(|[begin, end]| end.saturating_sub(begin)).sum();
+            for (kernel, [begin, end]) in kernels.into_iter().zip(times) {
+                let seconds = end.saturating_sub(begin) as f64 * tick;
+                let (dispatches, sum) = self.kernels.entry(kernel).or_default();
+                (*dispatches, *sum) = (*dispatches + 1, *sum + seconds);
+                all += seconds;
+            }
         })?;
-        Ok(ticks as f64 * f64::from(self.gpu.queue().get_timestamp_period()) * 1e-9)
+        Ok(all)
+    }
+
+    /// What each kernel took, the longest first.
+    pub fn kernels(&self) -> Vec<KernelTime> {
+        let time =
+            |(kernel, &(dispatches, seconds)): (&String, _)| KernelTime { kernel: kernel.clone(), dispatches, seconds };
+        let mut times: Vec<_> = self.kernels.iter().map(time).collect();
+        times.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        times
     }
 }
 

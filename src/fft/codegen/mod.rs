@@ -187,7 +187,7 @@ impl LineKernel {
     /// The kernel for `shape`, and the table that it reads.
     pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (text, table) = Writer::new(*self, shape, callbacks).write();
-        let source = KernelSource::new(format!("fft::{:?}({})", self.work, self.points), text)
+        let source = KernelSource::new(format!("fft::{:?}({}), axis {}", self.work, self.points, self.axis), text)
             .params::<LineParams>()
             .element("Real", self.precision.real())
             .element("Complex", self.precision.complex())

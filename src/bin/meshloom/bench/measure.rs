@@ -1,10 +1,11 @@
 //! Times after warming up, synchronised over ranks, and their spread.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
-use meshloom::gpu::Recorder;
+use meshloom::gpu::{KernelTime, Recorder};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -91,6 +92,8 @@ pub struct Clock {
     runs: u32,
     bar: ProgressBar,
     start: Instant,
+    /// Of each measurement of [`together`](Self::together) its median and what each kernel took in one more run, where that is wanted.
+    kernels: Option<RefCell<Vec<(f64, Vec<KernelTime>)>>>,
 }
 
 impl Clock {
@@ -100,7 +103,13 @@ impl Clock {
         let bar = settings.common.progress(context.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.
         bar.tick();
-        Clock { comm: context.comm.clone(), runs: settings.runs, bar, start: Instant::now() }
+        Clock {
+            comm: context.comm.clone(),
+            runs: settings.runs,
+            bar,
+            start: Instant::now(),
+            kernels: settings.kernels.then(RefCell::default),
+        }
     }
 
     /// Seconds of `work` once, on all ranks together: from a barrier until the device of the slowest rank is done.
@@ -129,7 +138,19 @@ impl Clock {
                 _ => {}
             }
         }
-        Ok(Spread::new(seconds, repeat))
+        let spread = Spread::new(seconds, repeat);
+        if let Some(kernels) = &self.kernels {
+            on.recorder().measure(true)?;
+            self.all(on, 1, &mut work)?;
+            kernels.borrow_mut().push((spread.median, on.recorder().kernel_times()));
+            on.recorder().measure(false)?;
+        }
+        Ok(spread)
+    }
+
+    /// The medians of all measurements, each with what its kernels took; nothing where that is not wanted.
+    pub fn kernels(&self) -> Vec<(f64, Vec<KernelTime>)> {
+        self.kernels.as_ref().map(RefCell::take).unwrap_or_default()
     }
 
     fn all<W: Works>(

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use meshloom::Context;
+use meshloom::gpu::KernelTime;
 use serde_json::{Value, json};
 
 use super::measure::{Spread, WARM_UP};
@@ -17,6 +18,8 @@ pub struct Report {
     object: Value,
     results: Vec<Value>,
     wrong: Vec<String>,
+    /// Lines below the table.
+    foot: Vec<String>,
 }
 
 impl Report {
@@ -33,7 +36,15 @@ impl Report {
         }
         let mut object = Self::head(context, settings);
         object["subject"] = subject.into();
-        Report { head, columns: columns.to_vec(), rows: Vec::new(), object, results: Vec::new(), wrong: Vec::new() }
+        Report {
+            head,
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+            object,
+            results: Vec::new(),
+            wrong: Vec::new(),
+            foot: Vec::new(),
+        }
     }
 
     /// What all reports say: the program, the device, and how often was measured.
@@ -65,6 +76,26 @@ impl Report {
     /// An element of the object's `results`.
     pub fn result(&mut self, result: Value) {
         self.results.push(result);
+    }
+
+    /// What each kernel of a measurement took whose median is given; measurements come in the order in which they were made.
+    pub fn kernels(&mut self, median: f64, kernels: &[KernelTime]) {
+        if kernels.is_empty() {
+            return;
+        }
+        let all: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
+        self.foot.push(format!("kernels of one run of {}: {}", time(median), time(all)));
+        for KernelTime { kernel, dispatches, seconds } in kernels {
+            self.foot.push(format!("{:>10} in {dispatches:>4} of {kernel}", time(*seconds)));
+        }
+        let each = |time: &KernelTime| json!({ "kernel": time.kernel, "dispatches": time.dispatches, "seconds": time.seconds });
+        let measurement =
+            json!({ "median": median, "seconds": all, "kernels": kernels.iter().map(each).collect::<Vec<_>>() });
+        let measurements = &mut self.object["kernels"];
+        if measurements.is_null() {
+            *measurements = json!([]);
+        }
+        measurements.as_array_mut().into_iter().for_each(|all| all.push(measurement.clone()));
     }
 
     /// Adds to the object of [`reference()`] whether the result of `what` is that of the reference.
@@ -117,6 +148,9 @@ impl Report {
         line(&|column| self.columns[column].to_string());
         for row in &self.rows {
             line(&|column| row[column].clone());
+        }
+        for line in &self.foot {
+            let _ = writeln!(text, "{line}");
         }
         text
     }

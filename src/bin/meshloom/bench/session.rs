@@ -58,6 +58,9 @@ impl<'a> Session<'a> {
     /// The whole report.
     pub fn finish(mut self) -> Found {
         self.report.field("seconds", json!({ "total": self.clock.finish() }));
+        for (median, kernels) in self.clock.kernels() {
+            self.report.kernels(median, &kernels);
+        }
         Ok(self.report)
     }
 }

@@ -13,6 +13,9 @@ pub struct Settings {
     /// Measure the same work done by the processor for comparison; the ratio is our time over its time
     #[arg(long)]
     pub reference: bool,
+    /// Measure each kernel as well, by the device's clock: once more for each row, and on rank 0
+    #[arg(long)]
+    pub kernels: bool,
     #[command(flatten)]
     pub common: Common,
 }
