@@ -236,10 +236,11 @@ fn ranks_take_no_more_memory_than_each_said() {
         gradient.evaluate(&mut context, Noise::Seed, third_bin)?;
         context.comm.barrier()?;
         let (taken, said) = (context.gpu.most_used() - before, 2 * gradient.memory().total());
-        // Ranks need not have their most at one time.
+        // Ranks need not have their most at one time. Where arrays cannot be mapped, exchanges may hold staging buffers besides.
+        let staging = 2 * context.exchange.staging_bytes(&context.gpu);
         assert!(
-            taken <= said && said <= taken + taken / 2,
-            "{taken} bytes were taken, {said} said: {:?}",
+            taken <= said + staging && said <= taken + taken / 2,
+            "{taken} bytes were taken, {said} said and {staging} for staging: {:?}",
             gradient.memory()
         );
         Ok::<_, Error>(())

@@ -40,8 +40,11 @@ const ROWS: &str = "
 
 const CONSTANTS: [f32; 3] = [1.1, -0.7, 0.3];
 
+/// Of both signs, and near enough to 1 that in products of them, times one of the constants, no infinity meets a zero: which NaN comes of that is each
+/// device's own.
 fn items_of(count: u64) -> Vec<f32> {
-    (0..count).map(|item| (item as f32 * 0.37).sin() + 0.01 * item as f32).collect()
+    let size = |item: u64| 1.0 + 0.3 * (item as f32 * 0.37).sin();
+    (0..count).map(|item| if item % 3 == 0 { -size(item) } else { size(item) }).collect()
 }
 
 /// The tree, as a recursion.

@@ -510,9 +510,21 @@ fn every_form_finds_the_same() {
     };
     let options = Options::from_env().unwrap();
     let want = find(&options, None);
+    let mut wrong = Vec::new();
     for (lanes, slots) in forms {
-        assert!(find(&options, Some(GroupShape { lanes, slots })) == want, "{lanes:?} {slots}");
+        let have = find(&options, Some(GroupShape { lanes, slots }));
+        for (what, have, want) in [("nearest", &have.0, &want.0), ("within", &have.1, &want.1)] {
+            let differ = |row: &usize| have[*row] != want[*row];
+            if let Some(row) = (0..want.len()).find(differ) {
+                let rows = (0..want.len()).filter(differ).count();
+                wrong.push(format!(
+                    "{lanes:?} {slots}: {rows} rows of {what}: {row}: {:?} for {:?}",
+                    have[row], want[row]
+                ));
+            }
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(find(&Options { floor: true, ..options.clone() }, None) == want, "the floor");
     assert!(find(&Options { checked: true, ..options.clone() }, None) == want, "checked");
     // 600 points in windows of 4 KiB are two windows of positions and six of lists of 4; lists of 8, or of a radius, would be too many

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
-use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WorkgroupShape};
+use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WindowBinding, WorkgroupShape};
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -84,11 +84,15 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
 }
 
 /// Whether a kernel uses operations across a subgroup.
+/// A kernel's form with so many windows.
+fn form(windows: &[u32], shape: WorkgroupShape, subgroup_barrier: bool) -> Form<'_> {
+    let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
+    Form { windows, window: WINDOW, shape, params, binding, subgroup_barrier }
+}
+
 fn has_subgroups(source: &KernelSource) -> bool {
     let windows = vec![1; slots(source).len()];
-    let form =
-        Form { windows: &windows, window: WINDOW, shape: Profile::Gpu.workgroup_shape(), params: ParamsSpace::Uniform };
-    let text = source.wgsl(&form).unwrap();
+    let text = source.wgsl(&form(&windows, Profile::Gpu.workgroup_shape(), false)).unwrap();
     text.lines().any(|line| line.split("//").next().unwrap().contains("subgroup"))
 }
 
@@ -111,7 +115,7 @@ impl Texts {
     ) {
         let WorkgroupShape { group, items } = shape;
         let name = format!("{} in {windows:?} windows, {group} x {items}, {limits:?}", source.label());
-        let form = Form { windows, window: WINDOW, shape, params: ParamsSpace::Uniform };
+        let form = form(windows, shape, has_subgroups(source));
         let text = source.wgsl(&form).unwrap_or_else(|e| panic!("{name}: {e}"));
         self.written += 1;
         let unused = text.matches("ITEMS").count() == 1;
@@ -318,8 +322,7 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
         for windows in if barriered { &all[..] } else { &all[..1] } {
             let name = format!("{} in {windows:?} windows", source.label());
             let shape = Profile::Gpu.workgroup_shape();
-            let form = Form { windows, window: WINDOW, shape, params: ParamsSpace::Uniform };
-            let text = source.wgsl(&form).unwrap();
+            let text = source.wgsl(&form(windows, shape, false)).unwrap();
             let (module, info) = check_with(&text, Capabilities::SUBGROUP).unwrap_or_else(|e| panic!("{name}: {e}"));
             let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
             assert!(u64::from(invocations) <= FLOOR.invocations, "{name}");
@@ -327,6 +330,10 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
             let barriers = check_meetings(&module, Scope::Workgroup).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(barriers > 0, barriered || workgroup_bytes(&module) > 0, "{name}");
             assert_eq!(packed(&module), Ok(()), "{name}");
+            // Barriers of a subgroup, where devices have them: Vulkan's.
+            let text = source.wgsl(&form(windows, shape, true)).unwrap();
+            let capabilities = Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER;
+            check_with(&text, capabilities).unwrap_or_else(|e| panic!("{name}, with barriers: {e}"));
             for checked in [false, true] {
                 write(&module, &info, checked, Needs::Subgroups).unwrap_or_else(|e| panic!("{name}: {e}"));
             }
@@ -479,4 +486,27 @@ fn the_baseline_refuses_what_not_every_device_has() {
         let error = of(globals, body).expect_err(body);
         assert!(error.contains(why), "{globals} {body}: {error}");
     }
+}
+
+#[test]
+fn windows_that_are_bound_together_are_indexed_like_memory() {
+    let capabilities = Capabilities::SUBGROUP
+        | Capabilities::FLOAT64
+        | Capabilities::SHADER_INT64
+        | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS
+        | Capabilities::STORAGE_BUFFER_BINDING_ARRAY
+        | Capabilities::STORAGE_BUFFER_BINDING_ARRAY_NON_UNIFORM_INDEXING;
+    let mut written = 0;
+    for source in meshloom::kernels() {
+        let windows = vec![3; slots(&source).len()];
+        let plain = form(&windows, Profile::Gpu.workgroup_shape(), false);
+        let text = source.wgsl(&Form { binding: WindowBinding::BindingArray, ..plain }).unwrap();
+        assert!(!text.contains("switch i >>"), "{}", source.label());
+        let (module, info) = check_with(&text, capabilities).unwrap_or_else(|e| panic!("{}: {e}", source.label()));
+        let options = naga::back::spv::Options::default();
+        naga::back::spv::write_vec(&module, &info, &options, None)
+            .unwrap_or_else(|e| panic!("{}: {e}", source.label()));
+        written += 1;
+    }
+    assert!(written > 50, "kernels are missing");
 }

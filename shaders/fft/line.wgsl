@@ -3,7 +3,8 @@
 // Lines are counted by c.x (fastest), c.y and c.z (the field of a batch). Parameters: `LineParams` in fft/line.rs.
 
 fn multiply(a: Complex, b: Complex) -> Complex {
-    return Complex(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+    // Which of the products are rounded is said, so that all passes round alike.
+    return Complex(fma(a.x, b.x, -(a.y * b.y)), fma(a.x, b.y, a.y * b.x));
 }
 
 // A zero that no compiler knows to be one, another for each of three. What is read again with it in the index is read again, where
@@ -16,6 +17,7 @@ fn unknown_zero(which: u32) -> u32 {
 // The same number, through a choice that no compiler can make. A sum of its parts is then never made one operation with a product that they are, which
 // would round otherwise than where the two stand in different kernels.
 fn kept_apart(value: Complex) -> Complex { return select(value, Complex(), unknown_zero(1u) != 0u); }
+fn kept_apart_real(value: Real) -> Real { return select(value, Real(), unknown_zero(1u) != 0u); }
 
 // A real number as a complex one whose imaginary part no compiler knows to be 0, another one for each point: arithmetic with zeros that are known, or
 // known to be equal, would be contracted otherwise than where they come from memory.

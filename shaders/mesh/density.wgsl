@@ -12,8 +12,8 @@ fn each(cell: u32) {
     let j = cell / params.own.z % params.own.y;
     let i = cell / params.own.z / params.own.y;
     let at = dot(params.origin, vec4<u32>(1u, i, j, k));
-    let sum = f32(load_mesh(2u * at + 1u)) * 4294967296.0 + f32(load_mesh(2u * at));
-    store_out(cell, sum * params.scale + params.shift);
+    let sum = fma(f32(load_mesh(2u * at + 1u)), 4294967296.0, f32(load_mesh(2u * at)));
+    store_out(cell, fma(sum, params.scale, params.shift));
 }
 
 #each params.own.x * params.own.y * params.own.z

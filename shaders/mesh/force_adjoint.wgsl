@@ -22,7 +22,7 @@ var<storage, read_write> bar: array<f32>;
 
 fn value(node: u32, by: vec3<f32>) -> f32 {
     let force = vec3<f32>(load_mesh(node), load_mesh(node + params.stride), load_mesh(node + 2u * params.stride));
-    return dot(by, force) + params.factor * load_density(node);
+    return fma(by.z, force.z, fma(by.y, force.y, fma(by.x, force.x, params.factor * load_density(node))));
 }
 
 fn each(particle: u32) {

@@ -33,18 +33,31 @@ fn tangent(at: Located, by: vec3<f32>) -> vec3<f32> {
     let nodes = stencil_of(at);
     for (var a = 0; a < WIDTH; a++) {
         let row_x = nodes.x[a] * params.shape.y;
-        let w_x = weight(at.x.at, a);
+        // Of a plane: the force, its slopes along y and z, and its change.
+        var flat = vec3<f32>(0.0);
+        var tilt = vec3<f32>(0.0);
+        var rise = vec3<f32>(0.0);
+        var kept = vec3<f32>(0.0);
         for (var b = 0; b < WIDTH; b++) {
             let row_y = (row_x + nodes.y[b]) * params.shape.z;
-            let w_y = weight(at.y.at, b);
-            let across = by.x * slope(at.x.at, a) * w_y + by.y * w_x * slope(at.y.at, b);
-            let along = by.z * w_x * w_y;
-            let kept = params.factor * w_x * w_y;
             // A row's loads before their uses.
             let f@ = force(row_y + nodes.z[@]);
             let c@ = changed(row_y + nodes.z[@]);
-            sum += (across * nodes.w_z[@] + along * nodes.s_z[@]) * f@ + kept * nodes.w_z[@] * c@;
+            var along = vec3<f32>(0.0);
+            along = fma(vec3<f32>(nodes.w_z[@]), f@, along);
+            var up = vec3<f32>(0.0);
+            up = fma(vec3<f32>(nodes.s_z[@]), f@, up);
+            var change = vec3<f32>(0.0);
+            change = fma(vec3<f32>(nodes.w_z[@]), c@, change);
+            let w_y = vec3<f32>(weight(at.y.at, b));
+            flat = fma(w_y, along, flat);
+            tilt = fma(vec3<f32>(slope(at.y.at, b)), along, tilt);
+            rise = fma(w_y, up, rise);
+            kept = fma(w_y, change, kept);
         }
+        // No product of three numbers, which compilers may take in any order.
+        let within = fma(vec3<f32>(by.y), tilt, fma(vec3<f32>(by.z), rise, params.factor * kept));
+        sum = fma(vec3<f32>(by.x), slope(at.x.at, a) * flat, fma(vec3<f32>(weight(at.x.at, a)), within, sum));
     }
     return sum;
 }

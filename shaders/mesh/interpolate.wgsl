@@ -33,10 +33,10 @@ fn interpolate(at: Located) -> Field {
             // A row's loads before their uses.
             let f@ = field(row_y + z[@]);
             var sum_y = Field(0.0);
-            sum_y += w_z[@] * f@;
-            sum_x += w_y[b] * sum_y;
+            sum_y = fma(Field(w_z[@]), f@, sum_y);
+            sum_x = fma(Field(w_y[b]), sum_y, sum_x);
         }
-        sum += weight(at.x.at, a) * sum_x;
+        sum = fma(Field(weight(at.x.at, a)), sum_x, sum);
     }
     return sum;
 }

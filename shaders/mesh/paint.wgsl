@@ -52,7 +52,7 @@ fn takers(nodes: Nodes, axis: u32) -> Takers {
 fn shares(whole: u32, weights: vec4<f32>) -> vec4<u32> {
     var left = whole;
     var found = vec4<u32>(0u);
-    found[@] = select(min(u32(f32(whole) * weights[@] + 0.5), left), left, @ + 1 == WIDTH); left -= found[@];
+    found[@] = select(min(u32(fma(f32(whole), weights[@], 0.5)), left), left, @ + 1 == WIDTH); left -= found[@];
     return found;
 }
 

@@ -56,9 +56,9 @@ fn each(particle: u32) {
             let row = (row_x + y[b]) * params.shape.z;
             let w_y = weight(at.y.at, b);
 #if tangent
-            let across = moved.x * slope(at.x.at, a) * w_y + moved.y * w_x * slope(at.y.at, b);
+            let across = fma(moved.x * slope(at.x.at, a), w_y, moved.y * w_x * slope(at.y.at, b));
             let along = moved.z * w_x * w_y;
-            let share@ = fixed(across * w_z[@] + along * s_z[@], point);
+            let share@ = fixed(fma(across, w_z[@], along * s_z[@]), point);
 #else
             let in_y = own * w_x * w_y;
             let share@ = fixed(in_y * w_z[@], point);

@@ -17,7 +17,7 @@ fn slope(at: f32, n: i32) -> f32 {
 fn slope(at: f32, n: i32) -> f32 {
     let rising = n == 1 || n == 3;
     let x = select(1.0 - at, at, rising);
-    let found = select(0.5 * x * x, x * (1.5 * x - 2.0), n == 1 || n == 2);
+    let found = select(0.5 * x * x, x * fma(1.5, x, -2.0), n == 1 || n == 2);
     return select(-found, found, rising);
 }
 #endif

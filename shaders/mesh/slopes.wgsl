@@ -18,14 +18,14 @@ fn slopes(at: Located, by: vec3<f32>) -> vec3<f32> {
             // A row's loads before their uses.
             let f@ = value(row_y + nodes.z[@], by);
             var along = 0.0;
-            along += nodes.w_z[@] * f@;
+            along = fma(nodes.w_z[@], f@, along);
             var rise = 0.0;
-            rise += nodes.s_z[@] * f@;
+            rise = fma(nodes.s_z[@], f@, rise);
             let w_y = weight(at.y.at, b);
-            plane += vec3<f32>(w_y * along, slope(at.y.at, b) * along, w_y * rise);
+            plane = fma(vec3<f32>(w_y, slope(at.y.at, b), w_y), vec3<f32>(along, along, rise), plane);
         }
         let w_x = weight(at.x.at, a);
-        sum += vec3<f32>(slope(at.x.at, a), w_x, w_x) * plane;
+        sum = fma(vec3<f32>(slope(at.x.at, a), w_x, w_x), plane, sum);
     }
     return sum * params.per_cell.xyz;
 }

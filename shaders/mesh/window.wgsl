@@ -1,5 +1,8 @@
 // Where a particle lies and how its mass is shared among mesh nodes, one axis at a time.
 //
+// Sums of products say which product is rounded (`fma`), here and where weights are used: the same particle is placed by many kernels, which compilers
+// would round each in their own way.
+//
 // Windows (Hockney & Eastwood 1981, chapter 5): cloud in cell (WIDTH 2, the default), triangular shaped cloud (`tsc`,
 // 3), piecewise cubic spline (`pcs`, 4).
 
@@ -23,7 +26,7 @@ struct Nodes {
 /// The site's position is split into a cell and a remainder in integers, so that precision does not depend on the box.
 fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) -> Nodes {
     let at = cell_of_site(site, sites, mesh);
-    return nodes_near(i32(at.x), f32(at.y) * per_site + shift);
+    return nodes_near(i32(at.x), fma(f32(at.y), per_site, shift));
 }
 
 /// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. From 65,536 cells per axis on the
@@ -71,14 +74,14 @@ fn weight(at: f32, n: i32) -> f32 {
 #if tsc
 fn weight(at: f32, n: i32) -> f32 {
     let far = 0.5 + select(at, -at, n == 0);
-    return select(0.5 * far * far, 0.75 - at * at, n == 1);
+    return select(0.5 * far * far, fma(-at, at, 0.75), n == 1);
 }
 #endif
 #if pcs
 fn weight(at: f32, n: i32) -> f32 {
     let x = select(1.0 - at, at, n == 1 || n == 3);
     let outer = x * x * x / 6.0;
-    let inner = (4.0 + x * x * (3.0 * x - 6.0)) / 6.0;
+    let inner = fma(x * x, fma(3.0, x, -6.0), 4.0) / 6.0;
     return select(outer, inner, n == 1 || n == 2);
 }
 #endif

@@ -33,6 +33,10 @@ pub struct Capabilities {
     pub subgroup_least: u32,
     /// The greatest number of them.
     pub subgroup_most: u32,
+    /// Barriers of a subgroup, on GPUs.
+    pub subgroup_barrier: bool,
+    /// Windows that a kernel can bind as arrays of bindings and index like memory; 0 where it cannot. Software renderers gain nothing by it.
+    pub binding_arrays: u32,
     /// Iterations after which the driver silently ends all loops of an invocation, counted together; llvmpipe does so.
     pub loop_rounds: Option<u32>,
     /// Timestamps in compute passes; see [`Recorder::measure`](super::Recorder::measure).
@@ -47,6 +51,11 @@ const LARGEST_BINDING: u64 = (1 << 32) - 256;
 /// What adding to integers of 64 bits takes.
 pub(super) const ATOMIC_U64: wgpu::Features =
     wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS);
+
+/// What binding the windows of arrays together takes.
+pub(super) const BINDING_ARRAYS: wgpu::Features = wgpu::Features::BUFFER_BINDING_ARRAY
+    .union(wgpu::Features::STORAGE_RESOURCE_BINDING_ARRAY)
+    .union(wgpu::Features::SAMPLED_TEXTURE_AND_STORAGE_BUFFER_ARRAY_NON_UNIFORM_INDEXING);
 
 impl Capabilities {
     /// Those of `device`, opened as `options` say on an adapter with `memory` bytes.
@@ -83,6 +92,12 @@ impl Capabilities {
             subgroups,
             subgroup_least,
             subgroup_most,
+            subgroup_barrier: kind == Profile::Gpu && subgroups && features.contains(wgpu::Features::SUBGROUP_BARRIER),
+            binding_arrays: if features.contains(BINDING_ARRAYS) && profile == Profile::Gpu {
+                limits.max_binding_array_elements_per_shader_stage
+            } else {
+                0
+            },
             loop_rounds: ends_loops.then_some(65_535),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,

@@ -87,20 +87,39 @@ impl Encoding<'_> {
         for command in dispatches {
             let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };
             let uniform = wgpu::BufferBinding { buffer: self.uniforms, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
-            let windows = std::iter::once(uniform).chain(arrays.iter().flat_map(RawArray::bindings));
-            let entry = |(binding, range)| {
-                let resource = wgpu::BindingResource::Buffer(range);
-                wgpu::BindGroupEntry { binding, resource }
+            let uniform = wgpu::BindingResource::Buffer(uniform);
+            let make = |layout, first: u32, resources: &mut dyn Iterator<Item = wgpu::BindingResource<'_>>| {
+                let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
+                let entries = &(first..).zip(resources).map(entry).collect::<Vec<_>>();
+                self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some(&pipeline.label),
+                    layout,
+                    entries,
+                })
             };
-            let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(&pipeline.label),
-                layout: &pipeline.layout,
-                entries: &(0..).zip(windows).map(entry).collect::<Vec<_>>(),
-            });
             pass.set_pipeline(&pipeline.pipeline);
-            pass.set_bind_group(0, &group, &[*params]);
+            match &pipeline.params_layout {
+                None => {
+                    let windows = arrays.iter().flat_map(RawArray::bindings).map(wgpu::BindingResource::Buffer);
+                    let group = make(&pipeline.layout, 0, &mut std::iter::once(uniform).chain(windows));
+                    pass.set_bind_group(0, &group, &[*params]);
+                }
+                Some(params_layout) => {
+                    let windows: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
+                    pass.set_bind_group(0, &make(&pipeline.layout, 1, &mut windows.iter().map(|of| resource(of))), &[]);
+                    pass.set_bind_group(1, &make(params_layout, 0, &mut std::iter::once(uniform)), &[*params]);
+                }
+            }
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
+    }
+}
+
+/// The windows of an array as one binding.
+fn resource<'a>(windows: &'a [wgpu::BufferBinding<'a>]) -> wgpu::BindingResource<'a> {
+    match windows {
+        [one] => wgpu::BindingResource::Buffer(one.clone()),
+        several => wgpu::BindingResource::BufferArray(several),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
-use super::capabilities::{ATOMIC_U64, Capabilities};
+use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::error::DeviceError;
 use super::open_device::{DeviceOwner, OpenDevice};
@@ -68,7 +68,7 @@ impl Gpu {
         let limits = if options.floor { adapter::floor() } else { adapter.limits() };
         let shared = matches!(info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
         let mut wanted = wgpu::Features::SHADER_F64 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
-        wanted |= ATOMIC_U64;
+        wanted |= ATOMIC_U64 | BINDING_ARRAYS | wgpu::Features::SUBGROUP_BARRIER;
         if options.cache.is_some() {
             wanted |= wgpu::Features::PIPELINE_CACHE;
         }

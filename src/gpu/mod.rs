@@ -56,7 +56,7 @@ pub use pool::MemoryKind;
 pub(crate) use pool::class as pooled;
 pub use profile::{Profile, WorkgroupShape};
 pub use recorder::{Counts, Recorder};
-pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant};
+pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant, WindowBinding};
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
 pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;

@@ -1,6 +1,7 @@
 //! Kernels compiled for a device.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -10,7 +11,7 @@ use super::open_device::OpenDevice;
 use super::options::{Options, Sanitizer};
 use super::pipeline_cache::PipelineCache;
 use super::sanitizer::Program;
-use super::source::{Access, Assembled, ParamsSpace, Variant};
+use super::source::{Access, Assembled, ParamsSpace, Slot, Variant, WindowBinding};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
@@ -30,6 +31,8 @@ pub(crate) enum Trust {
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
+    /// That of the parameters, where they are in a group of their own because windows are bound together.
+    pub params_layout: Option<wgpu::BindGroupLayout>,
     pub label: String,
     /// Of a caller's text: what its parameters take.
     pub params: Option<Extent>,
@@ -113,13 +116,18 @@ impl Pipelines {
     ) -> Result<Arc<Pipeline>, DeviceError> {
         let capabilities = &open.capabilities;
         let needed: u32 = windows.iter().sum();
-        if needed > capabilities.bindings {
+        // The interpreter knows windows by themselves only, and run-time checks no lengths within arrays of bindings.
+        let plain = trust == Trust::Library && !self.checked && self.sanitizer == Sanitizer::Off;
+        let together = plain && windows.iter().any(|&windows| windows > 1) && needed <= capabilities.binding_arrays;
+        let binding = if together { WindowBinding::BindingArray } else { WindowBinding::Switch };
+        if needed > capabilities.bindings && !together {
             let (kernel, limit, window) = (source.label.clone(), capabilities.bindings, capabilities.window_bytes);
             return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
         }
         let window = (1u64 << capabilities.window_bytes.ilog2()) / 4;
         let params = params_space(open, needed);
-        let variant = Variant { windows, window, shape: capabilities.profile.workgroup_shape(), params };
+        let (shape, subgroup_barrier) = (capabilities.profile.workgroup_shape(), capabilities.subgroup_barrier);
+        let variant = Variant { windows, window, shape, params, binding, subgroup_barrier };
         let text = source.wgsl(&variant)?;
         // The same text may be compiled with checks and without.
         let entry = self.entry((text.clone(), trust));
@@ -155,13 +163,14 @@ impl Pipelines {
         let checked = trust == Trust::Nobody || self.checked;
         // A driver that fails on a text fails as an internal error.
         let made = open.attempt(|| {
-            let layout = bind_group_layout(device, source, variant);
+            let (layout, params_layout) = bind_group_layouts(device, source, variant);
+            let layouts: Vec<_> = std::iter::once(&layout).chain(&params_layout).map(Some).collect();
             let module = shader_module(device, label, text, checked);
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,
                 layout: Some(&device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label,
-                    bind_group_layouts: &[Some(&layout)],
+                    bind_group_layouts: &layouts,
                     ..Default::default()
                 })),
                 module: &module,
@@ -173,14 +182,15 @@ impl Pipelines {
                 },
                 cache: self.cache.as_ref().map(PipelineCache::handle),
             });
-            (pipeline, layout)
+            (pipeline, layout, params_layout)
         });
-        let (pipeline, layout) = made.map_err(|error| match error {
+        let (pipeline, layout, params_layout) = made.map_err(|error| match error {
             wgpu::Error::OutOfMemory { .. } => DeviceError::Lost(error.to_string()),
             error => refused(error.to_string()),
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
-        Ok(Pipeline { pipeline, layout, label: source.label.clone(), params, program, used: AtomicU64::new(0) })
+        let (label, used) = (source.label.clone(), AtomicU64::new(0));
+        Ok(Pipeline { pipeline, layout, params_layout, label, params, program, used })
     }
 }
 
@@ -190,27 +200,42 @@ fn params_space(open: &OpenDevice, windows: u32) -> ParamsSpace {
     if lavapipe && windows < open.capabilities.bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }
 }
 
-/// The parameters at binding 0, then the windows of each array.
-fn bind_group_layout(device: &wgpu::Device, source: &Assembled, variant: &Variant<'_>) -> wgpu::BindGroupLayout {
+/// The parameters at binding 0, then the windows of each array; where windows are bound together the parameters are in the second group.
+fn bind_group_layouts(
+    device: &wgpu::Device,
+    source: &Assembled,
+    variant: &Variant<'_>,
+) -> (wgpu::BindGroupLayout, Option<wgpu::BindGroupLayout>) {
     let entry = |binding: u32, ty: wgpu::BufferBindingType| wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
         ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: binding == 0, min_binding_size: None },
         count: None,
     };
+    let label = Some(source.label.as_str());
+    let layout = |entries: &[wgpu::BindGroupLayoutEntry]| {
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries })
+    };
     let params = match variant.params {
         ParamsSpace::Uniform => wgpu::BufferBindingType::Uniform,
         ParamsSpace::Storage => wgpu::BufferBindingType::Storage { read_only: true },
     };
-    let mut entries = vec![entry(0, params)];
-    for (slot, &windows) in source.slots.iter().zip(variant.windows) {
-        for _ in 0..windows {
-            let read_only = slot.access == Access::Read;
-            entries.push(entry(entries.len() as u32, wgpu::BufferBindingType::Storage { read_only }));
+    let (params, slots) = ([entry(0, params)], source.slots.iter().zip(variant.windows));
+    let of_slot = |slot: &Slot| wgpu::BufferBindingType::Storage { read_only: slot.access == Access::Read };
+    match variant.binding {
+        WindowBinding::Switch => {
+            let windows = slots.flat_map(|(slot, &windows)| (0..windows).map(move |_| of_slot(slot)));
+            let windows = (1..).zip(windows).map(|(binding, ty)| entry(binding, ty));
+            (layout(&params.into_iter().chain(windows).collect::<Vec<_>>()), None)
+        }
+        WindowBinding::BindingArray => {
+            let array = |(binding, (slot, &windows)): (u32, (&Slot, &u32))| {
+                let count = NonZeroU32::new(windows).filter(|_| windows > 1);
+                wgpu::BindGroupLayoutEntry { count, ..entry(binding, of_slot(slot)) }
+            };
+            (layout(&(1..).zip(slots).map(array).collect::<Vec<_>>()), Some(layout(&params)))
         }
     }
-    let label = Some(source.label.as_str());
-    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries })
 }
 
 /// The text as a module, with run-time checks or without.

@@ -162,6 +162,20 @@ pub struct Variant<'a> {
     pub shape: WorkgroupShape,
     /// Where the parameters are.
     pub params: ParamsSpace,
+    /// How windows are bound and chosen.
+    pub binding: WindowBinding,
+    /// Whether `reconverge()` is a barrier of the subgroup. Else it is nothing.
+    pub subgroup_barrier: bool,
+}
+
+/// How a kernel binds the windows of an array that has several, and finds the one that an element is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowBinding {
+    /// Each by itself; a `switch` chooses. All devices have it, and each access branches.
+    Switch,
+    /// All together as a `binding_array`, indexed like memory: takes features that GPUs have natively. Parameters are in group 1 then, since wgpu lets
+    /// no group have both such an array and a uniform buffer.
+    BindingArray,
 }
 
 /// A kernel as text, before it is compiled for a device. Built by chaining; [`wgsl`](Self::wgsl) is the whole shader.
@@ -366,18 +380,23 @@ pub(super) struct Assembled {
 impl Assembled {
     /// See [`KernelSource::wgsl`].
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
-        let &Variant { windows, window, shape: WorkgroupShape { group, items }, params } = variant;
+        let &Variant { windows, window, shape: WorkgroupShape { group, items }, params, binding, subgroup_barrier } =
+            variant;
         if windows.len() != self.slots.len() {
             let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
             return Err(DeviceError::Misuse { what: self.label.clone(), why });
         }
         let mut text = String::with_capacity(self.text.len() + 4096);
+        if binding == WindowBinding::BindingArray && windows.iter().any(|&windows| windows > 1) {
+            text.push_str("enable wgpu_binding_array;\n");
+        }
         if !self.fields.is_empty() {
             let space = if params == ParamsSpace::Uniform { "uniform" } else { "storage, read" };
             let _ = writeln!(
                 text,
-                "struct Params {{ {} }}\n@group(0) @binding(0) var<{space}> params: Params;",
-                self.fields
+                "struct Params {{ {} }}\n@group({}) @binding(0) var<{space}> params: Params;",
+                self.fields,
+                u32::from(binding == WindowBinding::BindingArray)
             );
         }
         let _ = writeln!(
@@ -386,11 +405,15 @@ impl Assembled {
              fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32 {{ return id.y * count.x + id.x; }}",
             self.group.unwrap_or(group)
         );
-        let mut binding = 1;
+        if self.text.contains("reconverge()") {
+            let barrier = if subgroup_barrier { "subgroupBarrier();" } else { "" };
+            let _ = writeln!(text, "fn reconverge() {{ {barrier} }}");
+        }
+        let mut first = 1;
         let mut slots = self.slots.iter().zip(windows);
         let mut declare_next = |text: &mut String| {
             if let Some((slot, &windows)) = slots.next() {
-                binding = declare(text, slot, windows, window * 4 / slot.element.bytes(), binding);
+                first = declare(text, slot, windows, window * 4 / slot.element.bytes(), (first, binding));
             }
         };
         for line in self.text.lines() {
@@ -407,18 +430,30 @@ impl Assembled {
 }
 
 /// Writes bindings and accessors of one slot; returns the next free binding.
-fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, first: u32) -> u32 {
+fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, binding): (u32, WindowBinding)) -> u32 {
     let Slot { name, element, access } = slot;
     let (ty, atomic) = (element.wgsl(), *access == Access::Atomic);
     let space = if *access == Access::Read { "storage, read" } else { "storage, read_write" };
     let stored = if atomic { format!("atomic<{ty}>") } else { ty.to_string() };
-    for w in 0..windows {
-        let _ = writeln!(text, "@group(0) @binding({}) var<{space}> {name}_{w}: array<{stored}>;", first + w);
+    let together = windows > 1 && binding == WindowBinding::BindingArray;
+    if together {
+        let _ = writeln!(
+            text,
+            "struct Window_{name} {{ at: array<{stored}> }}\n\
+             @group(0) @binding({first}) var<{space}> {name}_windows: binding_array<Window_{name}, {windows}>;"
+        );
+    } else {
+        for w in 0..windows {
+            let _ = writeln!(text, "@group(0) @binding({}) var<{space}> {name}_{w}: array<{stored}>;", first + w);
+        }
     }
     let mut function = |head: String, body: &dyn Fn(String) -> String| {
         let _ = writeln!(text, "fn {head} {{");
         if windows == 1 {
             let _ = writeln!(text, "    {}", body(format!("{name}_0[i]")));
+        } else if together {
+            let (shift, mask) = (window.trailing_zeros(), window - 1);
+            let _ = writeln!(text, "    {}", body(format!("{name}_windows[i >> {shift}u].at[i & {mask}u]")));
         } else {
             let _ = writeln!(text, "    let j = i & {}u;\n    switch i >> {}u {{", window - 1, window.trailing_zeros());
             for w in 0..windows {
@@ -452,5 +487,5 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, first: u32
             function(format!("store_{name}(i: u32, value: {ty})"), &|x| format!("{x} = value;"));
         }
     }
-    first + windows
+    first + if together { 1 } else { windows }
 }

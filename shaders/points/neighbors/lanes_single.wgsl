@@ -8,6 +8,8 @@ const lane: u32 = 0u;
 var<private> stack: array<u32, STACK>;
 
 fn begin_lanes() {}
+/// There is one.
+fn come_together() {}
 fn group_value(value: u32) -> u32 { return value; }
 fn lane_ballot(value: bool) -> u32 { return u32(value); }
 fn any_lane(value: bool) -> bool { return value; }

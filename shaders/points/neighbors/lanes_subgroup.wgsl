@@ -15,6 +15,8 @@ var<private> lane: u32;
 var<private> stack_?: u32;
 
 fn begin_lanes() {}
+/// Where all lanes of the group arrive before one goes on.
+fn come_together() { reconverge(); }
 /// A value that is the same in all lanes, so that a compiler knows it.
 fn group_value(value: u32) -> u32 { return subgroupBroadcastFirst(value); }
 /// Which of the first 32 lanes say yes; others never do.

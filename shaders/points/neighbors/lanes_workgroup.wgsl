@@ -18,6 +18,8 @@ fn begin_lanes() {
     if lane == 0u { atomicStore(&votes, 0u); }
     workgroupBarrier();
 }
+/// Votes of a workgroup wait for all anyway.
+fn come_together() {}
 
 /// What all lanes have added to `votes`.
 fn agree() -> u32 {

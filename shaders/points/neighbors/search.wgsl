@@ -5,7 +5,9 @@
 // those with a `$` once for each child of a node that a lane looks at.
 //
 // All lanes of a group come to every vote together: loops and conditions around one depend on parameters, results of votes and variables
-// of a function that hold such, and on nothing else. Where lanes go apart (the sources that one accepts, steps to roots) nobody votes.
+// of a function that hold such, and on nothing else. Where lanes go apart (the sources that one accepts, steps to roots) nobody votes, and they come
+// together again before anybody does (`come_together`): that lanes which have left a loop wait for the others is no promise of Vulkan's, and
+// NVIDIA's compiler lets them run on where what a lane does is long.
 // `tests/shaders.rs` goes through every form and checks it.
 //
 // The kernel that imports this module defines what is done with sources:
@@ -273,6 +275,7 @@ fn scan(leaf: u32, b: Bounds) {
         if extractBits(hits, #u, 1u) == 1u { accept#(d#, s); }
         merge_source(s);
     }
+    come_together();
 }
 
 // Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its level in the others. How many there
@@ -412,6 +415,7 @@ fn search(row: u32) {
     let row# = row + #u;
     worst# = NONE;
     load_slot#(row#);
+    come_together();
     var searching = false;
     searching |= reach# >= 0.0;
     begin_group();
@@ -423,6 +427,7 @@ fn search(row: u32) {
     }
     if row# < params.queries { end_query#(row#); }
     keep_cursor();
+    come_together();
 }
 
 /// Searches for the queries of a workgroup, of which there may be fewer than it has room for: one block of them, or several for a histogram.

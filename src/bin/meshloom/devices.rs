@@ -85,6 +85,7 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
         ("atomic u64", able.atomic_u64),
         ("subgroups", able.subgroups),
         ("timestamps", able.timestamps),
+        ("binding arrays", able.binding_arrays > 0),
         ("host-visible memory", able.host_visible),
     ];
     let features: Vec<&str> = features.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();

@@ -185,16 +185,26 @@ impl<'a> Writer<'a> {
         self.code.value(format!("{name}({address})"))
     }
 
-    /// The value after the callbacks on what is read.
+    /// The value after the callbacks on what is read. What a callback multiplies is not contracted with what the transform adds: kernels that read the
+    /// same would round it in ways of their own.
     pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
+        if self.callbacks.load.is_none() && self.callbacks.load_mode.is_none() {
+            return value;
+        }
         if self.callbacks.load.is_some() {
             value = self.called("on_load", &value, index, "");
         }
         if self.callbacks.load_mode.is_some() {
             value = self.called("on_mode", &value, index, &format!(", {}u", self.callbacks.result));
         }
-        value
+        self.kept_apart(&value, self.kernel.input.format)
+    }
+
+    /// A value of this format that no compiler contracts with what is done before or after.
+    pub(super) fn kept_apart(&mut self, value: &str, format: LineFormat) -> String {
+        let function = if format.is_real() { "kept_apart_real" } else { "kept_apart" };
+        self.code.value(format!("{function}({value})"))
     }
 
     pub(super) fn called(&mut self, function: &str, value: &str, index: &Index, more: &str) -> String {

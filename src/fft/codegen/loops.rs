@@ -77,7 +77,8 @@ impl<'a> Writer<'a> {
             Core::Direct(stages) => {
                 let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
                     let value = w.code.value(w.slot(0, slot));
-                    w.called("on_mode", &value, &Index::Text(mode.into()), more)
+                    let value = w.called("on_mode", &value, &Index::Text(mode.into()), more);
+                    w.kept_apart(&value, LineFormat::Complex)
                 };
                 self.backwards(&stages.radices, feed, 1.0, buffer, store);
             }
@@ -86,7 +87,8 @@ impl<'a> Writer<'a> {
                 let feed: &mut Feed<'a, '_> = &mut |w, at| {
                     let within = w.code.value(format!("min({at}, {}u)", n - 1));
                     let value = w.code.value(w.slot(0, &within));
-                    w.called("on_mode", &value, &Index::Text(within), more)
+                    let value = w.called("on_mode", &value, &Index::Text(within), more);
+                    w.kept_apart(&value, LineFormat::Complex)
                 };
                 self.looped(core, feed, 1.0, buffer, store);
             }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use super::butterfly::Code;
 use super::callbacks::PassCallbacks;
 use super::core::Core;
-use super::line::{LineKernel, LineParams, LineWorkgroup, Order, Work};
+use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Work};
 use super::precision::Precision;
 use super::tables::Table;
 use crate::gpu::KernelSource;
@@ -158,7 +158,8 @@ impl<'a> Writer<'a> {
         }
         let result = if results > 1 { "result" } else { "0u" };
         for Point { at, value, .. } in &mut modes {
-            *value = self.called("on_mode", value, at, &format!(", {result}"));
+            let of_callback = self.called("on_mode", value, at, &format!(", {result}"));
+            *value = self.kept_apart(&of_callback, LineFormat::Complex);
         }
         let points = self.core(core, Source::Held(modes), 1.0);
         self.store_result(points, result);

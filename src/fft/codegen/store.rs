@@ -183,6 +183,9 @@ impl<'a> Writer<'a> {
             return;
         }
         let mut value = self.code.value(format!("{value} * factor()"));
+        if self.callbacks.store_mode.is_some() || self.callbacks.store.is_some() {
+            value = self.kept_apart(&value, self.kernel.output.format);
+        }
         if self.callbacks.store_mode.is_some() {
             value = self.called("on_mode", &value, index, ", 0u");
         }

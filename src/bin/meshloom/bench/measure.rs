@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
-use meshloom::gpu::{KernelTime, Recorder};
+use meshloom::gpu::{KernelTime, Profile, Recorder};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ pub const WARM_UP: u32 = 2;
 
 /// Seconds below which work is repeated within a run, so that submitting and waiting count no more than in a program.
 const SHORTEST: f64 = 0.01;
+
+/// Seconds of work at least before anything is measured on a GPU, whose clock is slow after a pause (an H100 took 0.2 s to reach three times the speed).
+const WARM_SECONDS: f64 = 0.4;
 
 /// Most repeats within a run.
 const MAX_REPEATS: f64 = 1000.0;
@@ -90,6 +93,8 @@ impl Works for Context {
 pub struct Clock {
     comm: Communicator,
     runs: u32,
+    /// See [`WARM_SECONDS`].
+    warm_seconds: f64,
     bar: ProgressBar,
     start: Instant,
     /// Of each measurement of [`together`](Self::together) its median and what each kernel took in one more run, where that is wanted.
@@ -106,6 +111,7 @@ impl Clock {
         Clock {
             comm: context.comm.clone(),
             runs: settings.runs,
+            warm_seconds: if context.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 },
             bar,
             start: Instant::now(),
             kernels: settings.kernels.then(RefCell::default),
@@ -127,25 +133,37 @@ impl Clock {
         on: &mut W,
         mut work: impl FnMut(&mut W) -> Result<(), Error>,
     ) -> Result<Spread, Error> {
-        let (mut repeat, mut seconds) = (1, Vec::new());
-        for run in 0..WARM_UP + self.runs {
-            let took = self.all(on, repeat, &mut work)?;
+        let mut last = 0.0;
+        for _ in 0..WARM_UP {
+            last = self.all(on, 1, &mut work)?;
             self.bar.inc(1);
-            match run {
-                // All ranks have the same seconds, and so the same repeats.
-                _ if run + 1 == WARM_UP => repeat = repeats(took),
-                _ if run >= WARM_UP => seconds.push(took),
-                _ => {}
-            }
+        }
+        // All ranks have the same seconds, and so the same repeats.
+        let mut warm = self.warm_seconds;
+        while warm > 0.0 {
+            let repeat = repeats(last);
+            let took = self.all(on, repeat, &mut work)?;
+            (warm, last) = (warm - took, took / f64::from(repeat));
+        }
+        let (repeat, mut seconds) = (repeats(last), Vec::new());
+        for _ in 0..self.runs {
+            seconds.push(self.all(on, repeat, &mut work)?);
+            self.bar.inc(1);
         }
         let spread = Spread::new(seconds, repeat);
         if let Some(kernels) = &self.kernels {
             on.recorder().measure(true)?;
             self.all(on, 1, &mut work)?;
-            kernels.borrow_mut().push((spread.median, on.recorder().kernel_times()));
+            let times = on.recorder().kernel_times();
             on.recorder().measure(false)?;
+            kernels.borrow_mut().push((spread.median, times));
         }
         Ok(spread)
+    }
+
+    /// Adds what the kernels of work took that was measured elsewhere.
+    pub fn add_kernels(&self, median: f64, times: Vec<KernelTime>) {
+        self.kernels.iter().for_each(|kernels| kernels.borrow_mut().push((median, times.clone())));
     }
 
     /// The medians of all measurements, each with what its kernels took; nothing where that is not wanted.

@@ -81,7 +81,8 @@ fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
         mesh: particles * arguments.mesh_factor,
         box_size: particles as f64,
         window,
-        steps: (WARM_UP + arguments.settings.runs) as usize,
+        // And one whose kernels are measured.
+        steps: (WARM_UP + arguments.settings.runs + u32::from(arguments.settings.kernels)) as usize,
         grid: arguments.settings.common.grid,
         ..Config::default()
     }
@@ -89,7 +90,8 @@ fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
 
 /// Measures and reports one run. All ranks call it.
 fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Result<(), Error> {
-    let Session { context, clock, report, .. } = session;
+    let Session { context, settings, clock, report } = session;
+    let last = WARM_UP as usize + settings.runs as usize;
     let (particles, mesh, window) = (config.particles.pow(3), config.mesh, config.window);
     let mut start = 0.0;
     let begun = Instant::now();
@@ -102,14 +104,19 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Resul
         context.comm.all_reduce(&mut slowest, Op::Max)?;
         match reached.step {
             0 => start = slowest[0],
-            step if step > WARM_UP as usize => seconds.push(slowest[0]),
+            step if step > WARM_UP as usize && step <= last => seconds.push(slowest[0]),
             _ => {}
+        }
+        if settings.kernels && reached.step == last {
+            context.recorder.measure(true).map_err(SimulationError::from)?;
         }
         before = Instant::now();
         Ok::<(), Error>(())
     })?;
     clock.counted();
     let step = Spread::new(seconds, 1);
+    clock.add_kernels(step.median, context.recorder.kernel_times());
+    context.recorder.measure(false)?;
     let steps = simulation.steps() as u64;
     let sent = cost_between(cost, simulation.cost());
     let [memory, between, messages] =

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn what_differs_from_the_reference_is_a_failure() {
         let (head, columns, rows, results, wrong) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut report = Report { head, columns, rows, object: json!({}), results, wrong };
+        let mut report = Report { head, columns, rows, object: json!({}), results, wrong, foot: Vec::new() };
         let mut result = json!({ "reference": {} });
         report.compared(&mut result["reference"], "the first", true);
         assert_eq!(result["reference"]["same"], true);
