@@ -89,6 +89,8 @@ lines() {
         of "VK_DRIVER_FILES=$here/$swiftshader" shallow_water -- ranks_or_grids two_mistakes
         of "VK_DRIVER_FILES=$here/$swiftshader" neighbors -- facts_of
         of "VK_DRIVER_FILES=$here/$swiftshader" scales -- two_axes
+        # Windows that are bound together, as GPUs bind them; lavapipe 22 cannot.
+        of "VK_DRIVER_FILES=$here/$swiftshader MESHLOOM_PROFILE=gpu" components device fft primitives redistribution sort -- windows
     else say 'SwiftShader is not here, its tests are skipped'; fi
 }
 

@@ -19,8 +19,8 @@ pub struct WorkgroupShape {
 }
 
 impl Profile {
-    /// The shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, of which none has been
-    /// measured.
+    /// The shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, and measured there as part of
+    /// what uses it.
     pub const fn workgroup_shape(self) -> WorkgroupShape {
         match self {
             Profile::Gpu => WorkgroupShape { group: 256, items: 4 },

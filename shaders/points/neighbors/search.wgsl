@@ -6,8 +6,7 @@
 //
 // All lanes of a group come to every vote together: loops and conditions around one depend on parameters, results of votes and variables
 // of a function that hold such, and on nothing else. Where lanes go apart (the sources that one accepts, steps to roots) nobody votes, and they come
-// together again before anybody does (`come_together`): that lanes which have left a loop wait for the others is no promise of Vulkan's, and
-// NVIDIA's compiler lets them run on where what a lane does is long.
+// together again before anybody does (`come_together`): that lanes which have left a loop wait for the others is no promise of Vulkan's.
 // `tests/shaders.rs` goes through every form and checks it.
 //
 // The kernel that imports this module defines what is done with sources:

@@ -31,6 +31,10 @@ pub struct GroupShape {
 /// Invocations of a workgroup of groups that are subgroups, on GPUs. Cores hold a number of workgroups, 32 on an H100, whatever their size:
 /// with one group each half of its 64 subgroups would stay empty.
 const SUBGROUPS: u32 = 64;
+/// Queries of a group of a subgroup at most, whatever form is asked for. NVIDIA's compiler (580.159 on an H100) makes of eight lists of eight in each of 32
+/// lanes a kernel that misses neighbours, always the same ones; an interpreter of the same text finds them all, and up to 128 queries all forms agree. No
+/// device gets such groups by itself.
+const MOST_QUERIES: u32 = 128;
 /// Invocations of a workgroup of groups of one.
 const ALONE: u32 = 32;
 
@@ -71,10 +75,14 @@ impl GroupShape {
         }
     }
 
-    /// The same as far as a device allows it: whole subgroups of the sizes that it has, workgroup memory where it has none.
+    /// The same as far as a device allows it: whole subgroups of the sizes that it has and groups of no more than 128 queries, workgroup memory where it has no subgroups.
     pub(super) fn on(self, gpu: &Gpu) -> Self {
         let Capabilities { subgroup_least, subgroup_most, .. } = *gpu.capabilities();
         let slots = self.slots.clamp(1, 32).next_power_of_two();
+        let slots = match self.lanes {
+            Lanes::Subgroup { .. } => slots.min((MOST_QUERIES / subgroup_most).max(1)),
+            Lanes::Workgroup(_) | Lanes::Alone => slots,
+        };
         let lanes = match self.lanes {
             Lanes::Subgroup { .. } if subgroup_least < 4 => Lanes::Workgroup(LEAF as u32),
             Lanes::Subgroup { least, workgroup } => Lanes::Subgroup {
