@@ -277,6 +277,28 @@ fn steps_of_a_simulation() {
     }
 }
 
+/// Each measurement's kernels, by the device's clock where it has one (lavapipe has).
+#[test]
+fn kernels_by_themselves() {
+    for (line, kernel) in [("sort --size 1000", "primitives::sort_scatter"), ("pm --size 8", "mesh::kick_drift")] {
+        let found = report(&format!("{line} --kernels"), Ranks::Threads(1));
+        let measurements = found["kernels"].as_array().unwrap();
+        let mut named = false;
+        for measurement in measurements {
+            assert!(measurement["median"].as_f64() > Some(0.0), "{measurement:#}");
+            let kernels = measurement["kernels"].as_array().unwrap();
+            let seconds: Vec<f64> = kernels.iter().map(|kernel| kernel["seconds"].as_f64().unwrap()).collect();
+            assert!(seconds.is_sorted_by(|a, b| a >= b) && seconds[0] > 0.0, "{measurement:#}");
+            let all = measurement["seconds"].as_f64().unwrap();
+            assert!((seconds.iter().sum::<f64>() / all - 1.0).abs() < 1e-9, "{measurement:#}");
+            assert!(kernels.iter().all(|kernel| kernel["dispatches"].as_u64() > Some(0)), "{measurement:#}");
+            named |= kernels.iter().any(|each| each["kernel"] == kernel);
+        }
+        assert!(named, "{found:#}");
+    }
+    assert!(report("sort --size 1000", Ranks::Threads(1))["kernels"].is_null());
+}
+
 #[test]
 fn steps_of_shallow_water() {
     for ranks in [1, 4] {

@@ -140,7 +140,18 @@ fn passes_are_timed_where_the_device_can() {
     recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
     recorder.submit().unwrap();
     assert_eq!(recorder.counts().seconds > 0.0, gpu.capabilities().timestamps);
+    recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
+    recorder.clear(&y);
+    recorder.wait().unwrap();
+    let times = recorder.kernel_times();
+    let found: Vec<_> = times.iter().map(|time| (time.kernel.as_str(), time.dispatches, time.seconds > 0.0)).collect();
+    let want = [(scale().source().label().to_string(), 2, true)];
+    let want: Vec<_> = want.iter().map(|(kernel, n, took)| (kernel.as_str(), *n, *took)).collect();
+    assert_eq!(found, if gpu.capabilities().timestamps { want } else { Vec::new() });
+    let all: f64 = times.iter().map(|time| time.seconds).sum();
+    assert!((all - recorder.counts().seconds).abs() <= 1e-12);
     recorder.measure(false).unwrap();
+    assert!(recorder.kernel_times().is_empty());
     let before = recorder.counts().seconds;
     recorder.each(&scale(), &[x.raw(), y.raw()], &Params { count: 1 << 16, factor: 1.0 }, 1 << 16).unwrap();
     recorder.wait().unwrap();

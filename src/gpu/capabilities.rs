@@ -35,7 +35,8 @@ pub struct Capabilities {
     pub subgroup_most: u32,
     /// Barriers of a subgroup, on GPUs.
     pub subgroup_barrier: bool,
-    /// Windows that a kernel can bind as arrays of bindings and index like memory; 0 where it cannot. Software renderers gain nothing by it.
+    /// Windows that a kernel can bind as arrays of bindings and index like memory; 0 where it cannot, and where that was never tried: through other
+    /// interfaces than Vulkan, and on software renderers, which gain nothing by it.
     pub binding_arrays: u32,
     /// Iterations after which the driver silently ends all loops of an invocation, counted together; llvmpipe does so.
     pub loop_rounds: Option<u32>,
@@ -93,7 +94,10 @@ impl Capabilities {
             subgroup_least,
             subgroup_most,
             subgroup_barrier: kind == Profile::Gpu && subgroups && features.contains(wgpu::Features::SUBGROUP_BARRIER),
-            binding_arrays: if features.contains(BINDING_ARRAYS) && profile == Profile::Gpu {
+            binding_arrays: if features.contains(BINDING_ARRAYS)
+                && profile == Profile::Gpu
+                && info.backend == wgpu::Backend::Vulkan
+            {
                 limits.max_binding_array_elements_per_shader_stage
             } else {
                 0

@@ -61,7 +61,7 @@ impl fmt::Debug for Recorder {
 }
 
 /// Dispatches that one submission can hold: the uniform buffer has room for as many.
-pub(super) const MOST: usize = 256;
+const MOST: usize = 256;
 
 impl Recorder {
     /// A recorder for `gpu`.
@@ -103,7 +103,7 @@ impl Recorder {
     /// [`DeviceError::OutOfMemory`].
     pub fn measure(&mut self, on: bool) -> Result<(), DeviceError> {
         self.submit()?;
-        self.timer = if on { Timer::new(&self.gpu)? } else { None };
+        self.timer = if on { Timer::new(&self.gpu, MOST as u32)? } else { None };
         Ok(())
     }
 

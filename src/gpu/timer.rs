@@ -6,9 +6,6 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::staging::{Map, read_mapped};
 
-/// Passes that one submission can time: as many as it has dispatches.
-const PASSES: u32 = super::recorder::MOST as u32;
-
 /// The dispatches of a kernel that were measured; see [`Recorder::kernel_times`](super::Recorder::kernel_times).
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelTime {
@@ -26,6 +23,8 @@ pub(super) struct Timer {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
     read: wgpu::Buffer,
+    /// Passes that one submission can time.
+    most: u32,
     /// Dispatches and seconds of each kernel.
     kernels: BTreeMap<String, (u64, f64)>,
 }
@@ -36,23 +35,23 @@ fn bytes(passes: u32) -> u64 {
 }
 
 impl Timer {
-    /// A timer, where the device has timestamps.
-    pub fn new(gpu: &Gpu) -> Result<Option<Self>, DeviceError> {
+    /// A timer of up to `most` passes a submission, where the device has timestamps.
+    pub fn new(gpu: &Gpu, most: u32) -> Result<Option<Self>, DeviceError> {
         if !gpu.capabilities().timestamps {
             return Ok(None);
         }
         let (label, ty) = (Some("meshloom::timer"), wgpu::QueryType::Timestamp);
-        let descriptor = wgpu::QuerySetDescriptor { label, ty, count: 2 * PASSES };
+        let descriptor = wgpu::QuerySetDescriptor { label, ty, count: 2 * most };
         let queries = gpu.guarded(|| gpu.device().create_query_set(&descriptor));
-        let buffer = |usage| gpu.new_buffer("meshloom::timer", bytes(PASSES), usage);
+        let buffer = |usage| gpu.new_buffer("meshloom::timer", bytes(most), usage);
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?;
         let read = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
-        Ok(Some(Timer { gpu: gpu.clone(), queries, resolved, read, kernels: BTreeMap::new() }))
+        Ok(Some(Timer { gpu: gpu.clone(), queries, resolved, read, most, kernels: BTreeMap::new() }))
     }
 
     /// What pass number `pass` of a submission writes.
     pub fn writes(&self, pass: u32) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
-        (pass < PASSES).then(|| wgpu::ComputePassTimestampWrites {
+        (pass < self.most).then(|| wgpu::ComputePassTimestampWrites {
             query_set: &self.queries,
             beginning_of_pass_write_index: Some(2 * pass),
             end_of_pass_write_index: Some(2 * pass + 1),
@@ -61,7 +60,7 @@ impl Timer {
 
     /// Makes the timestamps of `passes` passes readable when the submission is done.
     pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder, passes: u32) {
-        let passes = passes.min(PASSES);
+        let passes = passes.min(self.most);
         encoder.resolve_query_set(&self.queries, 0..2 * passes, &self.resolved, 0);
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, bytes(passes));
     }
@@ -69,7 +68,7 @@ impl Timer {
     /// Waits for the submission, whose passes are one dispatch each of `kernels`, adds what each took to its kernel's, and returns
     /// the seconds of all.
     pub fn seconds(&mut self, kernels: Vec<String>, submission: &wgpu::SubmissionIndex) -> Result<f64, DeviceError> {
-        let bytes = bytes((kernels.len() as u32).min(PASSES));
+        let bytes = bytes((kernels.len() as u32).min(self.most));
         let map = Map::begin(&self.gpu, &self.read, wgpu::MapMode::Read, bytes);
         map.wait(Some(submission))?;
         let (mut all, tick) = (0.0, f64::from(self.gpu.queue().get_timestamp_period()) * 1e-9);

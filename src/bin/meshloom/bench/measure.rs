@@ -20,6 +20,11 @@ const SHORTEST: f64 = 0.01;
 /// Seconds of work at least before anything is measured on a GPU, whose clock is slow after a pause (an H100 took 0.2 s to reach three times the speed).
 const WARM_SECONDS: f64 = 0.4;
 
+/// Seconds of work at least before anything is measured on the devices of these ranks.
+pub fn warm_seconds(context: &Context) -> f64 {
+    if context.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 }
+}
+
 /// Most repeats within a run.
 const MAX_REPEATS: f64 = 1000.0;
 
@@ -111,7 +116,7 @@ impl Clock {
         Clock {
             comm: context.comm.clone(),
             runs: settings.runs,
-            warm_seconds: if context.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 },
+            warm_seconds: warm_seconds(context),
             bar,
             start: Instant::now(),
             kernels: settings.kernels.then(RefCell::default),

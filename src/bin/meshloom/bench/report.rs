@@ -6,7 +6,7 @@ use meshloom::Context;
 use meshloom::gpu::KernelTime;
 use serde_json::{Value, json};
 
-use super::measure::{Spread, WARM_UP};
+use super::measure::{Spread, WARM_UP, warm_seconds};
 use super::settings::Settings;
 use crate::failure::Failure;
 
@@ -25,11 +25,12 @@ pub struct Report {
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
     pub fn new(subject: &str, settings: &Settings, context: &Context, columns: &[&'static str]) -> Self {
-        let (device, ranks) = (&context.gpu.info().name, context.comm.size());
+        let (device, ranks, warm) = (&context.gpu.info().name, context.comm.size(), warm_seconds(context));
         let mut head = vec![format!(
-            "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}",
+            "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}{}",
             if ranks == 1 { "" } else { "s" },
-            settings.runs
+            settings.runs,
+            if warm > 0.0 { format!(" and {warm} s of work") } else { String::new() }
         )];
         if cfg!(debug_assertions) {
             head.push("built with debug assertions: these are not the times of a release build".into());
@@ -54,7 +55,7 @@ impl Report {
             "command": "bench", "version": env!("CARGO_PKG_VERSION"), "device": info.name, "driver": info.driver,
             "driver_info": info.driver_info, "backend": info.backend.to_str(), "ranks": context.comm.size(),
             "sharing": context.sharing, "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-            "runs": settings.runs, "warm_up": WARM_UP,
+            "runs": settings.runs, "warm_up": WARM_UP, "warm_seconds": warm_seconds(context),
         })
     }
 
