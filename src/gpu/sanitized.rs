@@ -55,6 +55,8 @@ impl Recorder {
         }
         let subgroup = self.gpu.capabilities().subgroup_most;
         let mut interpreter = Interpreter::new(program, subgroup, groups, buffers);
+        // llvmpipe, the device whose loops end, makes two operations of an `fma`.
+        interpreter.fused = self.gpu.capabilities().loop_rounds.is_none();
         interpreter.counts = tracing::enabled!(tracing::Level::DEBUG);
         let checked = !matches!(self.gpu.0.pipelines.sanitizer, Sanitizer::Run { .. });
         let report = interpreter.run(if checked { STEPS_CHECKED } else { STEPS_RUN });

@@ -93,6 +93,8 @@ pub struct Interpreter<'a> {
     pub(super) largest: [f64; 2],
     /// Whether accesses are counted.
     pub counts: bool,
+    /// Whether `fma` rounds once. Vulkan lets a device round its product, too.
+    pub fused: bool,
     /// Steps of invocations that are left.
     fuel: u64,
     /// What is being run.
@@ -120,6 +122,7 @@ impl<'a> Interpreter<'a> {
             ordered: false,
             largest: [0.0; 2],
             counts: false,
+            fused: true,
             fuel: 0,
             at: Span::UNDEFINED,
             report: Report::default(),

@@ -101,8 +101,8 @@ impl<'a> Interpreter<'a> {
         from: &[&Value],
         mask: &[u32],
     ) -> Option<Value> {
+        let both = |op, a, b| arithmetic::binary(op, scalar, a, b)?.ok();
         if let (MathFunction::Dot, &[a, b]) = (fun, from) {
-            let both = |op, a, b| arithmetic::binary(op, scalar, a, b)?.ok();
             return self.scalars(1, from, mask, |_, lane| {
                 let term = |n| both(BinaryOperator::Multiply, a.get(n, lane), b.get(n, lane));
                 (1..a.scalars()).try_fold(term(0)?, |sum, n| both(BinaryOperator::Add, sum, term(n)?)).map(Ok)
@@ -111,9 +111,13 @@ impl<'a> Interpreter<'a> {
         if from[0].scalars() != count {
             return None;
         }
+        let fused = self.fused;
         self.scalars(count, from, mask, |n, lane| {
             let mut x = [0; 4];
             x.iter_mut().zip(from).for_each(|(x, from)| *x = from.get(own(from, n), lane));
+            if fun == MathFunction::Fma && !fused {
+                return both(BinaryOperator::Add, both(BinaryOperator::Multiply, x[0], x[1])?, x[2]).map(Ok);
+            }
             arithmetic::function(fun, scalar, &x).map(Ok)
         })
     }

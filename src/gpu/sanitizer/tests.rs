@@ -221,6 +221,21 @@ fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
     assert_eq!(conflicts("if lane < 8u { shared_words[8u * lane] = 1u; }"), 2.0);
 }
 
+#[test]
+fn a_device_may_round_the_product_of_an_fma() {
+    // (1 + 2^-12)^2 - 1 - 2^-11 is 2^-24, which the rounded product has lost.
+    let body = "let a = 1.0 + 1.0 / 4096.0 * f32(n - 2u); x[i] = bitcast<u32>(fma(a, a, -1.0 - 1.0 / 2048.0));";
+    let program = Program::new(&kernel(body)).unwrap();
+    for (fused, want) in [(true, 2f32.powi(-24)), (false, 0.0)] {
+        let buffers = [vec![3u32], vec![9; 64], vec![7; 64], vec![0]];
+        let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.iter().map(memory).collect());
+        interpreter.fused = fused;
+        assert!(interpreter.run(1 << 22).findings.is_empty());
+        assert_eq!(interpreter.buffers[1].bytes[..4], want.to_bits().to_le_bytes(), "{fused}");
+    }
+}
+
 /// Runs `body` over `x` and `y`, and compares with buffers as it leaves them but for one word.
 fn differences(body: &str, buffer: usize, word: usize, other: u32) -> Vec<Difference> {
     let program = Program::new(&kernel(body)).unwrap_or_else(|why| panic!("{why}"));
