@@ -12,7 +12,7 @@ use std::{env, fs, thread};
 
 use ash::{khr, vk};
 use meshloom::fft::{self, Limits, Precision};
-use meshloom::gpu::{KernelSource, ParamsSpace, Profile, Variant, WindowBinding};
+use meshloom::gpu::{KernelSource, Profile, Variant};
 use meshloom::mesh;
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::spv;
@@ -62,14 +62,7 @@ struct Binary {
 fn binary(source: &KernelSource) -> Result<Binary, String> {
     let windows = vec![1; source.slots().map_err(|e| e.to_string())?.len()];
     let shape = Profile::Gpu.workgroup_shape();
-    let variant = Variant {
-        windows: &windows,
-        window: 1 << 20,
-        shape,
-        params: ParamsSpace::Uniform,
-        binding: WindowBinding::Switch,
-        subgroup_barrier: false,
-    };
+    let variant = Variant::plain(&windows, 1 << 20, shape);
     let text = source.wgsl(&variant).map_err(|e| e.to_string())?;
     let module = naga::front::wgsl::parse_str(&text).map_err(|e| e.emit_to_string(&text))?;
     let subgroups = text.contains("subgroup");

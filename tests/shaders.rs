@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
-use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WindowBinding, WorkgroupShape};
+use meshloom::gpu::{Access, KernelSource, Profile, Slot, WindowBinding, WorkgroupShape};
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -86,8 +86,7 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
 /// Whether a kernel uses operations across a subgroup.
 /// A kernel's form with so many windows.
 fn form(windows: &[u32], shape: WorkgroupShape, subgroup_barrier: bool) -> Form<'_> {
-    let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
-    Form { windows, window: WINDOW, shape, params, binding, subgroup_barrier }
+    Form { subgroup_barrier, ..Form::plain(windows, WINDOW, shape) }
 }
 
 fn has_subgroups(source: &KernelSource) -> bool {

@@ -301,14 +301,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
         misused(Gpu::open(&options, 0), "power of two");
     }
     let shape = Profile::Gpu.workgroup_shape();
-    let variant = Variant {
-        windows: &[1],
-        window: 1024,
-        shape,
-        params: ParamsSpace::Uniform,
-        binding: WindowBinding::Switch,
-        subgroup_barrier: false,
-    };
+    let variant = Variant::plain(&[1], 1024, shape);
     misused(KernelSource::new("test::none", "").wgsl(&variant), "windows");
 }
 

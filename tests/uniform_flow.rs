@@ -4,7 +4,7 @@
 mod uniformity;
 
 use meshloom::fft::{self, Limits, Precision};
-use meshloom::gpu::{KernelSource, ParamsSpace, Profile, Variant, WindowBinding};
+use meshloom::gpu::{KernelSource, Profile, Variant};
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::Module;
 use uniformity::{Scope, check};
@@ -15,14 +15,7 @@ const LIMITS: Limits =
 fn module(source: &KernelSource) -> Module {
     let windows = vec![1; source.slots().unwrap().len()];
     let shape = Profile::Gpu.workgroup_shape();
-    let variant = Variant {
-        windows: &windows,
-        window: 1 << 20,
-        shape,
-        params: ParamsSpace::Uniform,
-        binding: WindowBinding::Switch,
-        subgroup_barrier: false,
-    };
+    let variant = Variant::plain(&windows, 1 << 20, shape);
     let text = source.wgsl(&variant).unwrap();
     naga::front::wgsl::parse_str(&text).unwrap_or_else(|e| panic!("{}: {}", source.label(), e.emit_to_string(&text)))
 }

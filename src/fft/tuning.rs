@@ -20,7 +20,7 @@ pub struct TransformTuning {
 }
 
 impl TransformTuning {
-    /// That for a class of devices: measured on software renderers, chosen by counting for GPUs, where a search on an H100 found what is at most a seventh
+    /// That for a class of devices: measured on software renderers, chosen by counting for GPUs, where a search on an H100 found what is at most a sixth
     /// faster (`docs/performance.md`).
     pub const fn profile(profile: Profile) -> Self {
         match profile {

@@ -168,6 +168,14 @@ pub struct Variant<'a> {
     pub subgroup_barrier: bool,
 }
 
+impl<'a> Variant<'a> {
+    /// The form that every device takes, with windows of `window` words.
+    pub const fn plain(windows: &'a [u32], window: u64, shape: WorkgroupShape) -> Self {
+        let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
+        Variant { windows, window, shape, params, binding, subgroup_barrier: false }
+    }
+}
+
 /// How a kernel binds the windows of an array that has several, and finds the one that an element is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowBinding {

@@ -46,7 +46,10 @@ impl<'a> Session<'a> {
         columns: &[&'static str],
     ) -> Self {
         let clock = Clock::new(settings, context, measurements);
-        let report = Report::new(subject, settings, context, columns);
+        let mut report = Report::new(subject, settings, context, columns);
+        if settings.kernels && !context.gpu.capabilities().timestamps {
+            report.note("this device has no timestamps: kernels are not measured".into());
+        }
         Session { context, settings, clock, report }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use meshloom::gpu::{ParamsSpace, Profile, Variant, WindowBinding, WorkgroupShape};
+use meshloom::gpu::{ParamsSpace, Profile, Variant, WorkgroupShape};
 use serde::Deserialize;
 
 use crate::config_file;
@@ -92,7 +92,6 @@ impl Shape {
             Space::Storage => ParamsSpace::Storage,
         };
         let shape = WorkgroupShape { group: self.workgroup_size, items: self.items };
-        let binding = WindowBinding::Switch;
-        Variant { windows, window: self.window_bytes / 4, shape, params, binding, subgroup_barrier: false }
+        Variant { params, ..Variant::plain(windows, self.window_bytes / 4, shape) }
     }
 }
