@@ -460,8 +460,11 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, bi
         if windows == 1 {
             let _ = writeln!(text, "    {}", body(format!("{name}_0[i]")));
         } else if together {
-            let (shift, mask) = (window.trailing_zeros(), window - 1);
-            let _ = writeln!(text, "    {}", body(format!("{name}_windows[i >> {shift}u].at[i & {mask}u]")));
+            // A buffer beyond the array of bindings is undefined even for a lane that is masked off: SwiftShader looks every lane's
+            // binding up, with whatever place the lane has left. The last window takes such places, as with the `switch`.
+            let (shift, mask, last) = (window.trailing_zeros(), window - 1, windows - 1);
+            let at = format!("{name}_windows[min(i >> {shift}u, {last}u)].at[i & {mask}u]");
+            let _ = writeln!(text, "    {}", body(at));
         } else {
             let _ = writeln!(text, "    let j = i & {}u;\n    switch i >> {}u {{", window - 1, window.trailing_zeros());
             for w in 0..windows {
