@@ -83,12 +83,12 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
     source.slots().unwrap()
 }
 
-/// Whether a kernel uses operations across a subgroup.
 /// A kernel's form with so many windows.
 fn form(windows: &[u32], shape: WorkgroupShape, subgroup_barrier: bool) -> Form<'_> {
     Form { subgroup_barrier, ..Form::plain(windows, WINDOW, shape) }
 }
 
+/// Whether a kernel uses operations across a subgroup.
 fn has_subgroups(source: &KernelSource) -> bool {
     let windows = vec![1; slots(source).len()];
     let text = source.wgsl(&form(&windows, Profile::Gpu.workgroup_shape(), false)).unwrap();
@@ -487,6 +487,7 @@ fn the_baseline_refuses_what_not_every_device_has() {
     }
 }
 
+/// In SPIR-V alone, since windows are bound together through Vulkan only.
 #[test]
 fn windows_that_are_bound_together_are_indexed_like_memory() {
     let capabilities = Capabilities::SUBGROUP
