@@ -6,6 +6,7 @@ use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
 use crate::inference::InferenceError;
 use crate::io::IoError;
 use crate::map::MapError;
@@ -70,6 +71,12 @@ pub enum Error {
     /// A sort of points over ranks.
     #[error(transparent)]
     Sort(SortError),
+}
+
+impl From<HostMemoryError> for Error {
+    fn from(error: HostMemoryError) -> Self {
+        Error::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for Error {

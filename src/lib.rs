@@ -49,6 +49,7 @@
 //! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
 //! | [`cosmology`] | background, growth, linear power, schedules, mass functions (host, f64) |
 //! | [`grid`] | boxes, process grids, ghost regions, redistributions: pure data |
+//! | [`host_memory`] | allocations of host memory that fail with an error |
 //!
 //! # What is promised
 //! - **Floor.** Every kernel runs within WebGPU's default limits, without optional features.
@@ -71,6 +72,7 @@ pub mod gpu;
 pub mod grid;
 mod hash;
 mod host;
+pub mod host_memory;
 pub mod inference;
 pub mod io;
 mod kernels;

@@ -125,6 +125,43 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     }
 }
 
+/// The limits are tried on few points first: below one of them the driver fails, in its own ways.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lack_of_host_memory_is_an_error() {
+    const LIMITS: [&str; 12] = [
+        "ulimit -v 300000",
+        "ulimit -v 500000",
+        "ulimit -v 700000",
+        "ulimit -v 900000",
+        "ulimit -v 1100000",
+        "ulimit -v 1300000",
+        "ulimit -v 1500000",
+        "ulimit -v 1700000",
+        "ulimit -v 1900000",
+        "ulimit -v 2500000",
+        "ulimit -v 3500000",
+        "ulimit -v 5500000",
+    ];
+    let scratch = Scratch::new();
+    let (output, few) = (scratch.word("spectrum.csv"), points(&scratch, 10));
+    fs::rename(&few, scratch.word("few.npy")).unwrap();
+    let few = scratch.word("few.npy");
+    // 48 MB in the file, and 96 MB each as f64, with their cells, and sorted.
+    let many = points(&scratch, 4_000_000);
+    for ranks in [1, 2].map(Ranks::Threads) {
+        let power = |points: &str, limit| {
+            let words = ["power", points, "--box", "1", "--mesh", "8", "-o", &output];
+            Call::new(&words).on(ranks).before(limit).run()
+        };
+        let limit = LIMITS.into_iter().find(|limit| power(&few, limit).status.success());
+        fs::remove_file(&output).unwrap();
+        let outcome = power(&many, limit.unwrap());
+        outcome.is_error("power", 1, &["out of host memory: ", " needed for "]);
+        assert_eq!(names(scratch.path()), ["few.npy", "points.npy"]);
+    }
+}
+
 #[test]
 fn names_cannot_take_the_terminal_over() {
     let scratch = Scratch::new();

@@ -94,7 +94,9 @@ pub enum CommError {
         tag: u32,
     },
     /// Host memory for a message could not be allocated.
-    #[error("rank {rank}: no host memory for a message of {bytes} bytes; send it in smaller parts")]
+    #[error(
+        "rank {rank}: out of host memory: {bytes} bytes needed for a message; use a smaller problem, or more ranks on more machines"
+    )]
     Memory {
         /// This rank.
         rank: usize,

@@ -2,6 +2,7 @@
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 
 /// An exchange that failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,12 @@ pub enum ExchangeError {
     /// Between the ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for ExchangeError {
+    fn from(error: HostMemoryError) -> Self {
+        ExchangeError::Device(error.into())
+    }
 }
 
 impl ExchangeError {

@@ -1,5 +1,7 @@
 //! What can go wrong on a device.
 
+use crate::host_memory::{ByteCount, HostMemoryError};
+
 /// An error of a device: which device or kernel, what happened, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -70,6 +72,9 @@ pub enum DeviceError {
         /// Size of a window in bytes.
         window: u64,
     },
+    /// Host memory for the values of an array, or for what is made of them, was refused.
+    #[error(transparent)]
+    HostMemory(#[from] HostMemoryError),
     /// An array has more elements than a kernel can index.
     #[error(
         "`{label}` has {len} elements, more than the 2^32 - 2^17 that a kernel indexes on one rank; use more ranks"
@@ -113,9 +118,7 @@ pub enum DeviceError {
 
 /// Bytes in the unit that reads best.
 pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (0..UNITS.len()).rev().find(|&u| n >= 1 << (10 * u)).unwrap_or(0);
-    if unit == 0 { format!("{n} B") } else { format!("{:.1} {}", n as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]) }
+    ByteCount(n).to_string()
 }
 
 fn has(n: Option<u64>) -> String {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 use crate::io::{IoError, printable_path};
 use crate::operators::OperatorError;
 
@@ -109,6 +110,12 @@ pub enum InferenceError {
     /// A file.
     #[error(transparent)]
     Io(#[from] IoError),
+}
+
+impl From<HostMemoryError> for InferenceError {
+    fn from(error: HostMemoryError) -> Self {
+        InferenceError::Device(error.into())
+    }
 }
 
 impl InferenceError {

@@ -303,7 +303,7 @@ pub enum IoError {
     },
 
     /// Memory for the elements asked for could not be allocated.
-    #[error("{}: no memory for {} of it; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
+    #[error("{}: out of host memory: {} needed for its elements; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {
         /// The file.
         path: PathBuf,

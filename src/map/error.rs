@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 
 /// An error of a map, or of the layers below it.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,12 @@ pub enum MapError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for MapError {
+    fn from(error: HostMemoryError) -> Self {
+        MapError::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for MapError {

@@ -4,6 +4,7 @@ use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -65,6 +66,12 @@ pub enum MeshError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for MeshError {
+    fn from(error: HostMemoryError) -> Self {
+        MeshError::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for MeshError {

@@ -7,6 +7,7 @@ use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 use crate::mesh::MeshError;
 
 /// An error of operators, or of the layers below them.
@@ -87,6 +88,12 @@ pub enum OperatorError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for OperatorError {
+    fn from(error: HostMemoryError) -> Self {
+        OperatorError::Device(error.into())
+    }
 }
 
 impl OperatorError {

@@ -6,6 +6,7 @@ use crate::exchange::ExchangeError;
 use crate::fft::FftError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
 use crate::io::IoError;
 use crate::mesh::MeshError;
 use crate::points::ParticleError;
@@ -122,6 +123,12 @@ pub enum SimulationError {
     /// A sort of rows over ranks.
     #[error(transparent)]
     Sort(#[from] SortError),
+}
+
+impl From<HostMemoryError> for SimulationError {
+    fn from(error: HostMemoryError) -> Self {
+        SimulationError::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for SimulationError {

@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 
 /// An error of points, of a device or of the ranks. Axes count from 0.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -81,6 +82,12 @@ pub enum ParticleError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for ParticleError {
+    fn from(error: HostMemoryError) -> Self {
+        ParticleError::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for ParticleError {

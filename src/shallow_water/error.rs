@@ -4,6 +4,7 @@ use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
 use crate::io::IoError;
 
 /// An error of a run of the shallow-water model, or of the layers below it.
@@ -82,6 +83,12 @@ pub enum ShallowWaterError {
     /// The process grid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+}
+
+impl From<HostMemoryError> for ShallowWaterError {
+    fn from(error: HostMemoryError) -> Self {
+        ShallowWaterError::Device(error.into())
+    }
 }
 
 impl From<ExchangeError> for ShallowWaterError {

@@ -18,6 +18,7 @@ mod far_outside;
 mod fft;
 mod fit_state;
 mod fof;
+mod heap;
 mod infer;
 mod kernels;
 mod knn;

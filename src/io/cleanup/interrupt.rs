@@ -1,5 +1,7 @@
 //! Signals that end a program: unfinished files are removed first.
 
+use std::cell::Cell;
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Once, mpsc};
@@ -107,6 +109,43 @@ fn end(status: i32) -> ! {
         }
     }
     system::exit(status)
+}
+
+/// Removes unfinished files, prints `message` on standard error and ends the process with exit code 1, without allocating memory: for a
+/// program that has none left. It may be called anywhere, also by several threads at once: the first one's message is printed.
+///
+/// Files stay where another thread, or a caller of this thread, is at work on the list of unfinished files for a second; the next run that
+/// writes there removes them. So do files whose path is longer than 383 bytes.
+pub fn end_without_memory(message: fmt::Arguments<'_>) -> ! {
+    static ENDING: AtomicBool = AtomicBool::new(false);
+    thread_local! {
+        static ENDING_HERE: Cell<bool> = const { Cell::new(false) };
+    }
+    if ENDING_HERE.replace(true) {
+        // Removing a file needs memory: its path is long.
+        system::exit(1);
+    }
+    if ENDING.swap(true, Ordering::SeqCst) {
+        thread::sleep(10 * MESSAGE);
+        system::exit(1);
+    }
+    let mut text = [0; 512];
+    let mut rest = &mut text[..];
+    // What does not fit is cut off.
+    let _ = writeln!(rest, "{message}");
+    let unused = rest.len();
+    // Written first: it must appear even where a file system does not answer. Standard error has no buffer.
+    let _ = std::io::stderr().write_all(&text[..text.len() - unused]);
+    let tries = 100;
+    for _ in 0..tries {
+        if let Some(mut unfinished) = Unfinished::try_lock() {
+            unfinished.remove();
+            // The lock is held to the end, so that no rank creates another file.
+            system::exit(1);
+        }
+        thread::sleep(MESSAGE / tries);
+    }
+    system::exit(1)
 }
 
 #[cfg(unix)]

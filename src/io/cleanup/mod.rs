@@ -7,16 +7,16 @@
 #[cfg(feature = "cli")]
 mod interrupt;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "hdf5")]
 use super::IoError;
 use super::leftover;
 #[cfg(feature = "cli")]
-pub use interrupt::{StopRequests, install_interrupt_handler, silence_interrupt_message};
+pub use interrupt::{StopRequests, end_without_memory, install_interrupt_handler, silence_interrupt_message};
 
 /// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
 /// path is here once for each of its owners in this process: ranks that are threads share the list.
@@ -31,6 +31,16 @@ impl Unfinished {
     fn lock() -> MutexGuard<'static, Self> {
         // The list is needed most after a panic.
         UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`lock`](Self::lock), but returns `None` where another thread holds the lock or this one does.
+    #[cfg(feature = "cli")]
+    fn try_lock() -> Option<MutexGuard<'static, Self>> {
+        match UNFINISHED.try_lock() {
+            Ok(unfinished) => Some(unfinished),
+            Err(TryLockError::Poisoned(unfinished)) => Some(unfinished.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn remove(&mut self) -> usize {
@@ -111,37 +121,37 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 /// interrupt removes no file that another process has locked. Another user's, which may only be read, is locked as well. Where files cannot be locked none is left.
 ///
 /// An error of the kind `PermissionDenied` is of a file that is there and can be had in neither way.
-pub(crate) fn lock_file(path: &Path) -> Result<File, TryLockError> {
+pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
     let mut unfinished = Unfinished::lock();
     for _ in 0..8 {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let (file, may_write) = match open {
             Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
-                (File::open(path).map_err(TryLockError::Error)?, false)
+                (File::open(path).map_err(fs::TryLockError::Error)?, false)
             }
             // A directory that may not be written, too: nothing is said of a file that is not there.
-            Err(error) => return Err(TryLockError::Error(io::Error::other(error))),
+            Err(error) => return Err(fs::TryLockError::Error(io::Error::other(error))),
         };
         match file.try_lock() {
             Ok(()) => {}
             // Some file systems lock only what may be written: whether the other user has it is not to be known then.
-            Err(TryLockError::Error(_)) if !may_write => {
-                return Err(TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
+            Err(fs::TryLockError::Error(_)) if !may_write => {
+                return Err(fs::TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
             }
-            Err(TryLockError::Error(error)) => {
+            Err(fs::TryLockError::Error(error)) => {
                 drop(fs::remove_file(path));
-                return Err(TryLockError::Error(error));
+                return Err(fs::TryLockError::Error(error));
             }
             Err(held) => return Err(held),
         }
         // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
-        if leftover::is_called(&file, path).map_err(TryLockError::Error)? {
+        if leftover::is_called(&file, path).map_err(fs::TryLockError::Error)? {
             unfinished.files.push(absolute(path));
             return Ok(file);
         }
     }
-    Err(TryLockError::Error(io::Error::other("the file is another each time")))
+    Err(fs::TryLockError::Error(io::Error::other("the file is another each time")))
 }
 
 /// Takes a file off the list, once: one of its owners is done with it.

@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::{DeviceError, Element};
+use crate::host_memory::HostMemoryError;
 use crate::points::ParticleError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
@@ -119,6 +120,12 @@ pub enum FofError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for FofError {
+    fn from(error: HostMemoryError) -> Self {
+        FofError::Device(error.into())
+    }
 }
 
 impl From<NeighborError> for FofError {

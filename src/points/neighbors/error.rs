@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
@@ -90,6 +91,12 @@ pub enum NeighborError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for NeighborError {
+    fn from(error: HostMemoryError) -> Self {
+        NeighborError::Device(error.into())
+    }
 }
 
 impl From<SortError> for NeighborError {

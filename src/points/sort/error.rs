@@ -3,6 +3,7 @@
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::host_memory::HostMemoryError;
 use crate::points::ParticleError;
 
 /// An error of a sort over ranks.
@@ -30,6 +31,12 @@ pub enum SortError {
     /// The ranks.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<HostMemoryError> for SortError {
+    fn from(error: HostMemoryError) -> Self {
+        SortError::Device(error.into())
+    }
 }
 
 impl From<ParticleError> for SortError {
