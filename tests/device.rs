@@ -185,6 +185,99 @@ fn errors_are_typed_and_say_what_to_do() {
     assert!(matches!(error, DeviceError::UnknownAdapter { .. }), "{error}");
 }
 
+/// Each message names what is wrong in the author's own words and says what to write instead.
+#[test]
+fn mistakes_in_a_kernel_are_explained() {
+    let gpu = open(None);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let [x, y] = ["x", "y"].map(|name| gpu.array::<f32>(name, 8).unwrap());
+    let arrays = [x.raw(), y.raw()];
+    let mut refused = |text: &str, arrays: &[&RawArray]| {
+        let kernel = Kernel::new(KernelSource::new("test::mistake", text.to_string()).params::<Params>());
+        recorder.dispatch(&kernel, arrays, &Params { count: 8, factor: 2.0 }, 1).unwrap_err().to_string()
+    };
+    let declarations = "var<uniform> params: Params;\nvar<storage, read> x: array<f32>;\n\
+                        var<storage, read_write> y: array<f32>;\n";
+    let each = |body: &str| format!("{declarations}fn each(i: u32) {{\n    {body}\n}}\n#each params.count");
+
+    let without_entry = refused(&format!("{declarations}fn each(i: u32) {{}}"), &arrays);
+    assert!(without_entry.contains("no `#each COUNT` line"), "{without_entry}");
+    let raw = "@group(0) @binding(1) var<storage, read_write> y: array<f32>;\n\
+               @compute @workgroup_size(1) fn main() { y[0] = 1.0; }";
+    let raw = refused(raw, &[y.raw()]);
+    assert!(raw.contains("expected 0 arrays, got 1") && raw.contains("without @group and @binding"), "{raw}");
+    let element = refused("var<storage, read> x: array<vec3<f32>>;\n#each 1u", &arrays);
+    assert!(element.contains("`x`: unsupported element type vec3<f32>; expected one of f32, u32"), "{element}");
+    let indexed = refused(&each("y[i] = 2.0;"), &arrays);
+    assert!(indexed.contains("read its elements with `load_y(i)`, write them with `store_y(i, value)`"), "{indexed}");
+    // The place is that of the author's text, not of the generated one.
+    assert!(indexed.contains("line 5 of the kernel's text, column 5"), "{indexed}");
+    let read_only = refused(&each("store_x(i, 2.0);"), &arrays);
+    assert!(read_only.contains("declare `var<storage, read_write> x: array<f32>;`"), "{read_only}");
+    let not_atomic = refused(&each("let old = add_y(i, 2.0);"), &arrays);
+    assert!(not_atomic.contains("array<atomic<f32>>"), "{not_atomic}");
+    let whole = gpu.array::<u32>("whole", 8).unwrap();
+    let other_type = refused(SCALE, &[whole.raw(), y.raw()]);
+    assert!(other_type.contains("`x`: declared as f32, got an array of u32"), "{other_type}");
+    assert_eq!(run(&gpu, 5).unwrap(), [1.0, 3.0, 5.0, 7.0, 9.0], "the device still works");
+}
+
+/// A driver that ends loops early must not do so silently.
+#[test]
+fn loops_longer_than_the_driver_runs_are_refused() {
+    const ROUNDS: u32 = 100_000;
+    const TEXT: &str = "
+        var<uniform> params: Params;
+        var<storage, read_write> y: array<u32>;
+        fn each_invocation(i: u32) {
+            var sum = 0u;
+            for (var n = 0u; n < params.count; n++) { sum += 1u; }
+            store_y(i, sum);
+        }
+        #each_invocation 1u";
+    let gpu = open(None);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let y = gpu.array::<u32>("y", 1).unwrap();
+    let source = |rounds: u32| KernelSource::new("test::rounds", TEXT).params::<Workgroups>().loop_rounds(rounds);
+    let params = Workgroups { count: ROUNDS };
+    let result = recorder.dispatch(&Kernel::new(source(ROUNDS)), &[y.raw()], &params, 1);
+    match gpu.capabilities().loop_rounds.map(u64::from).filter(|&limit| limit < u64::from(ROUNDS)) {
+        Some(limit) => {
+            let error = result.unwrap_err();
+            let expected = DeviceError::LoopRounds { kernel: "test::rounds".into(), rounds: u64::from(ROUNDS), limit };
+            assert_eq!(error, expected, "{error}");
+        }
+        None => {
+            result.unwrap();
+            assert_eq!(recorder.download(&y, 0, 1).unwrap(), [ROUNDS]);
+        }
+    }
+    // A kernel within the limit runs.
+    recorder.dispatch(&Kernel::new(source(1000)), &[y.raw()], &Workgroups { count: 1000 }, 1).unwrap();
+    assert_eq!(recorder.download(&y, 0, 1).unwrap(), [1000]);
+}
+
+/// Four numbers of an element are read and written together.
+#[test]
+fn arrays_of_four_numbers_reach_kernels() {
+    const TEXT: &str = "
+        var<storage, read_write> x: array<vec4<f32>>;
+        fn each(i: u32) { store_x(i, load_x(i).wzyx * 2.0); }
+        #each 3u";
+    for window in [None, Some(256)] {
+        let gpu = open(window);
+        let mut recorder = Recorder::new(&gpu).unwrap();
+        let numbers: Vec<[f32; 4]> = (0..40).map(|i| [0, 1, 2, 3].map(|j| (4 * i + j) as f32)).collect();
+        let x = gpu.array::<[f32; 4]>("x", 40).unwrap();
+        recorder.upload(&x, 0, &numbers).unwrap();
+        recorder.each(&Kernel::new(KernelSource::new("test::four", TEXT)), &[x.raw()], &(), 3).unwrap();
+        let turned = |row: &[f32; 4]| [3, 2, 1, 0].map(|j| 2.0 * row[j]);
+        let expected: Vec<[f32; 4]> =
+            numbers.iter().enumerate().map(|(i, row)| if i < 3 { turned(row) } else { *row }).collect();
+        assert_eq!(recorder.download(&x, 0, 40).unwrap(), expected, "{window:?}");
+    }
+}
+
 /// Kernels, primitives and searches of a GPU run on any device that is told so.
 #[test]
 fn a_profile_can_be_forced() {
@@ -221,4 +314,51 @@ fn long_uploads_arrive_whole() {
         }
         assert!(recorder.download(&array, 0, array.len()).unwrap() == data, "{most}");
     }
+}
+
+/// Counts the warnings of a thread.
+#[derive(Clone, Default)]
+struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target().starts_with("meshloom")
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text<'a>(&'a mut String);
+        impl tracing::field::Visit for Text<'_> {
+            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                *self.0 += &format!("{value:?}");
+            }
+        }
+        let mut text = String::new();
+        event.record(&mut Text(&mut text));
+        self.0.lock().unwrap().push(text);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn work_that_was_never_submitted_is_warned_of() {
+    let gpu = open(None);
+    let warnings = Warnings::default();
+    tracing::subscriber::with_default(warnings.clone(), || {
+        let x = gpu.array::<f32>("x", 8).unwrap();
+        for submit in [true, false] {
+            let mut recorder = Recorder::new(&gpu).unwrap();
+            recorder.clear(&x);
+            if submit {
+                recorder.submit().unwrap();
+            }
+        }
+    });
+    let warnings = warnings.0.lock().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("1 commands that were never submitted"), "{warnings:?}");
 }

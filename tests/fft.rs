@@ -13,8 +13,8 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Filter, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Value,
-    Values,
+    FftError, Filter, Norm, Operator, Plan, Precision, Spec, Spectral, Transform, TransformCallbacks, TransformTuning,
+    Tuner, Value, Values,
 };
 use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Profile, Recorder};
 use meshloom::grid::{FieldLayout, Grid, LayoutError};
@@ -935,12 +935,31 @@ fn what_cannot_be_transformed_is_said() {
     assert!(matches!(filter, Err(FftError::Empty)));
 }
 
+/// A specification of complex values is not silently taken as one of real values, nor one precision as the other.
+#[test]
+fn specifications_of_other_elements_are_refused() {
+    let gpu = Setup::default().gpu();
+    let (_, comms, _) = alone(&gpu);
+    let (tuning, grid) = (TransformTuning::of(&gpu), comms.grid());
+    let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
+    for (spec, found) in [(complex([4; 3]), "[f32; 2]"), (real([4; 3]).precision(Precision::Double), "f64")] {
+        let expected = FftError::Elements { expected: "f32", found };
+        let filter = Filter::<f32>::new(&gpu, &spec, &comms, &tuning, &callback, 1);
+        assert_eq!(filter.err(), Some(expected.clone()));
+        let transform = Transform::<f32>::with(&gpu, &spec, grid, 0, &tuning, &TransformCallbacks::default());
+        assert_eq!(transform.err(), Some(expected.clone()));
+        let tuned = Tuner::new(&gpu, &Communicator::solo(), &spec).tune::<f32>();
+        assert!(tuned.is_err_and(|error| error.to_string() == expected.to_string()));
+    }
+}
+
 #[test]
 fn grids_and_ranks_that_do_not_fit_are_refused() {
     assert!(matches!(Grid::new([2, 2], 3), Err(LayoutError::Grid { .. })));
     let gpu = Setup::default().gpu();
     let grid = Grid::new([2, 1], 2).unwrap();
-    assert!(Transform::<f32>::new(&gpu, [4; 3], grid, 2).is_err(), "rank 2 of 2");
+    let beyond = Transform::<f32>::new(&gpu, [4; 3], grid, 2);
+    assert!(matches!(beyond, Err(FftError::Layout(LayoutError::Rank { rank: 2, parts: [2, 1] }))), "rank 2 of 2");
     // A transform planned for another grid than that of the communicators.
     let transform = Transform::<f32>::new(&gpu, [4; 3], grid, 0).unwrap();
     let (mut recorder, mut comms, _) = alone(&gpu);

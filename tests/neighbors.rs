@@ -435,10 +435,12 @@ fn callbacks_see_every_neighbour() {
     let mean: Array<f32> = gpu.array("mean", 300).unwrap();
     let last: Array<f32> = gpu.array("last", 300).unwrap();
     let text = "
-        alias State = vec3<f32>;
+        struct State { sum: f32, count: f32, reach: f32 }
         fn begin(query: u32, reach: f32) -> State { return State(0.0, 0.0, reach); }
-        fn each(state: State, near: Neighbor) -> State { return state + State(near.distance, 1.0, 0.0); }
-        fn end(query: u32, state: State) { store_mean(query, state.x / state.y); store_last(query, state.z); }";
+        fn each(state: State, near: Neighbor) -> State {
+            return State(state.sum + near.distance, state.count + 1.0, state.reach);
+        }
+        fn end(query: u32, state: State) { store_mean(query, state.sum / state.count); store_last(query, state.reach); }";
     let callback = Callback::new(text).write("mean", &mean).write("last", &last);
     for k in [6, 50] {
         bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(k), &callback).unwrap();
@@ -706,6 +708,8 @@ fn bad_asks_are_refused() {
         let refused = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).err();
         assert!(matches!(refused, Some(NeighborError::Radius { .. })));
     }
+    let two = Cloud::from_host(&mut bench.recorder, &Domain::new(&[1.0; 3]).unwrap(), &[0.0; 2]).err().unwrap();
+    assert_eq!(two.to_string(), "`positions`: expected a multiple of 3 values, one for each axis, got 2");
     let other = Cloud::from_host(&mut bench.recorder, &Domain::new(&[1.0; 3]).unwrap(), &[0.0; 3]).unwrap();
     let refused = Targets::new(&mut bench.recorder, &bench.builder, &other, &tree).err();
     assert!(matches!(refused, Some(NeighborError::Domain { .. })));
@@ -717,6 +721,14 @@ fn bad_asks_are_refused() {
         &Callback::new("alias State = u32; fn each() {} fn end() {}"),
     );
     assert!(refused.is_err_and(|error| error.to_string().contains("`fn begin`")), "what the callback lacks is named");
+    let error = bench.nearest.visit(
+        &mut bench.recorder,
+        &tree,
+        Queries::Own,
+        &KnnQuery::nearest(1),
+        &Callback::new("fn begin() {} fn each() {} fn end() {}"),
+    );
+    assert!(error.is_err_and(|error| error.to_string().contains("`struct State { ... }`")));
     let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
         alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
         fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";

@@ -26,7 +26,7 @@ struct Request {
 impl Request {
     fn spec<T: Value>(&self, ranks: usize) -> Spec {
         let Request { cells, axes, fields, norm } = *self;
-        let spec = Spec::new(T::VALUES, cells).precision(T::PRECISION).axes(axes).fields(fields).norm(norm);
+        let spec = Spec::of::<T>(cells).axes(axes).fields(fields).norm(norm);
         // Parts stay those of the first axis.
         if ranks > 1 { spec.natural() } else { spec }
     }

@@ -97,7 +97,8 @@ impl BlockCopy {
 }
 
 /// Elements that kernels which only copy are compiled for.
-pub(super) const COPIED: [Element; 4] = [Element::U32, Element::Complex32, Element::F64, Element::Complex64];
+pub(super) const COPIED: [Element; 5] =
+    [Element::U32, Element::Complex32, Element::Vec4, Element::F64, Element::Complex64];
 
 /// The element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
 /// rounds or flushes to zero.
@@ -109,7 +110,7 @@ fn copied_as(element: Element) -> Element {
 }
 
 /// Copies blocks between arrays of any type of elements; those of `f64` on devices that have it.
-pub(super) struct BlockCopies([(Element, BlockCopy); 4]);
+pub(super) struct BlockCopies([(Element, BlockCopy); COPIED.len()]);
 
 impl Default for BlockCopies {
     fn default() -> Self {

@@ -20,8 +20,8 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorde
 use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
 
 /// Elements that are added.
-pub(super) const ADDED: [Element; 6] =
-    [Element::F32, Element::U32, Element::I32, Element::Complex32, Element::F64, Element::Complex64];
+pub(super) const ADDED: [Element; 7] =
+    [Element::F32, Element::U32, Element::I32, Element::Complex32, Element::Vec4, Element::F64, Element::Complex64];
 
 /// Moves the ghost cells of fields between ranks.
 pub struct GhostCells {

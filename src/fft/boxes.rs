@@ -9,8 +9,8 @@ use std::fmt;
 
 use super::error::FftError;
 use super::plan::Plan;
-use super::spec::Spec;
-use super::transform::{Transform, Value};
+use super::spec::{Spec, Value};
+use super::transform::Transform;
 use super::tuning::TransformTuning;
 use crate::exchange::{Exchange, ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};

@@ -2,8 +2,8 @@
 
 use super::callbacks::TransformCallbacks;
 use super::error::{FftError, TransformError};
-use super::spec::Spec;
-use super::transform::{Transform, Value};
+use super::spec::{Spec, Value};
+use super::transform::Transform;
 use super::tuning::TransformTuning;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;

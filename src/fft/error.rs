@@ -70,6 +70,17 @@ pub enum FftError {
         /// Elements it should have.
         want: u64,
     },
+    /// A specification of other elements than those of the transform or filter.
+    #[error(
+        "the spec describes fields of {found}, but the transform has elements of {expected}; create the spec with \
+         `Spec::of::<{expected}>`"
+    )]
+    Elements {
+        /// The element type of the transform, as Rust names it.
+        expected: &'static str,
+        /// The element type that the specification describes.
+        found: &'static str,
+    },
     /// Double precision on a device without it.
     #[error(
         "{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64"

@@ -8,8 +8,8 @@ use super::error::FftError;
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
 use super::run::{ReadyRoute, Run, UserArray};
-use super::spec::{Distribution, Spec};
-use super::transform::{Value, check_rank};
+use super::spec::{Distribution, Spec, Value};
+use super::transform::check_rank;
 use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceError, Gpu, Recorder};
@@ -45,12 +45,14 @@ enum Kind {
 }
 
 impl<T: Value> Filter<T> {
-    /// The filter of fields as `spec` says (values and precision are those of `T`; its modes and distribution do not
-    /// matter) for the rank of `comms`, with `results` for each field. `callback` defines `on_mode`, as
-    /// [`TransformCallbacks`](super::TransformCallbacks) says. Which modes it will see tells [`part_of`](Self::part_of).
+    /// Creates the filter of the fields that `spec` describes for the rank of `comms`, with `results` for each field. The
+    /// modes and the distribution of `spec` have no effect. `callback` defines `on_mode`, as
+    /// [`TransformCallbacks`](super::TransformCallbacks) describes; [`part_of`](Self::part_of) returns the modes that it
+    /// sees.
     ///
     /// # Errors
-    /// [`FftError`] for what cannot be transformed on this device.
+    /// [`FftError::Elements`] if `spec` has other values or another precision than `T`; other variants of [`FftError`] if
+    /// the device cannot transform the field.
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
@@ -89,13 +91,8 @@ impl<T: Value> Filter<T> {
         tuning: &TransformTuning,
         results: u32,
     ) -> Result<(Plan, Option<Route>), FftError> {
-        let spec = Spec {
-            values: T::VALUES,
-            precision: T::PRECISION,
-            modes: spec.points,
-            distribution: Distribution::Transposed,
-            ..spec.clone()
-        };
+        spec.check_elements::<T>()?;
+        let spec = Spec { modes: spec.points, distribution: Distribution::Transposed, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
         let limits = tuning.limits(gpu.common());
         let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, tuning.pieces)?;
@@ -103,7 +100,7 @@ impl<T: Value> Filter<T> {
         Ok((plan, route))
     }
 
-    /// The modes that the callback of a filter will see on this rank: for tables.
+    /// Returns the modes that the callback of a filter sees on this rank, for tables.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -1,7 +1,8 @@
 //! Transforms of host arrays on one device, without ranks: one call.
 
 use super::error::{FftError, TransformError};
-use super::transform::{Transform, Value};
+use super::spec::Value;
+use super::transform::Transform;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::{Gpu, Recorder};

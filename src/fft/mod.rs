@@ -64,10 +64,10 @@ pub use operator::{GradientSymbol, LaplacianSymbol, Operator, OperatorTables, Wa
 pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
-pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Values};
+pub use spec::{Distribution, Norm, Spec, SpectrumLayout, Value, Values};
 pub use spectral::Spectral;
 pub use speeds::Speeds;
-pub use transform::{Transform, Value};
+pub use transform::Transform;
 pub use tuner::{Tuned, Tuner};
 pub use tuning::TransformTuning;
 

@@ -85,13 +85,26 @@ impl Wave {
     }
 }
 
-/// An operator as functions; see the module's documentation.
+/// A linear operator that is diagonal in Fourier space, as functions of the wavenumber of each axis.
+///
+/// The operator multiplies the mode with the wavenumbers `k0`, `k1`, `k2` by
+///
+/// ```text
+/// c t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2))
+/// ```
+///
+/// and by 0 where the sum of `l` is 0. Without a Laplacian the denominator is 1. Wavenumbers are in radians per unit of
+/// the box size. With `l = k^2` (a [`LaplacianSymbol`] divided by the
+/// squared spacing) the division by the sum is the inverse of minus the Laplacian:
+/// the potential of a source `-laplacian(phi) = source` has `c = [1, 0]` and `t = 1`. A derivative along axis `a` has
+/// `c = [0, 1]` (the imaginary unit), `t` of axis `a` equal to `k` (a [`GradientSymbol`] divided by the spacing) and
+/// `t = 1` for the other axes.
 pub struct Operator<'a> {
-    /// The complex constant `c`.
+    /// The complex constant `c` (real part, imaginary part).
     pub constant: [f64; 2],
     /// The factor `t` of an axis.
     pub factor: &'a dyn Fn(usize, Wave) -> f64,
-    /// The term `l` of an axis, for an operator with an inverse Laplacian.
+    /// The term `l` of an axis; `None` for an operator without an inverse Laplacian.
     pub laplacian: Option<&'a dyn Fn(usize, Wave) -> f64>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::FftError;
 use super::precision::Precision;
-use crate::gpu::LONGEST;
+use crate::gpu::{DeviceElement, LONGEST};
 use crate::grid::{Box3, volume};
 
 /// What the cells of a field hold.
@@ -22,6 +22,33 @@ impl Values {
             Values::Complex => n,
         }
     }
+}
+
+/// The type of a field's cells: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
+pub trait Value: DeviceElement {
+    /// Real or complex.
+    const VALUES: Values;
+    /// Single or double.
+    const PRECISION: Precision;
+    /// A mode of its spectrum.
+    type Mode: DeviceElement;
+}
+
+macro_rules! values {
+    ($($type:ty: $values:ident $precision:ident $mode:ty;)*) => {$(
+        impl Value for $type {
+            const VALUES: Values = Values::$values;
+            const PRECISION: Precision = Precision::$precision;
+            type Mode = $mode;
+        }
+    )*};
+}
+
+values! {
+    f32: Real Single [f32; 2];
+    f64: Real Double [f64; 2];
+    [f32; 2]: Complex Single [f32; 2];
+    [f64; 2]: Complex Double [f64; 2];
 }
 
 /// Which direction carries the factor `1/N`, with NumPy's names; `N` is the number of points of the
@@ -107,6 +134,23 @@ impl Spec {
             norm: Norm::Backward,
             distribution: Distribution::Transposed,
         }
+    }
+
+    /// Creates the transform of one field of `cells` elements of type `T` along all axes.
+    pub fn of<T: Value>(cells: [u64; 3]) -> Self {
+        Spec::new(T::VALUES, cells).precision(T::PRECISION)
+    }
+
+    /// Refuses a specification of other elements than `T`.
+    pub(super) fn check_elements<T: Value>(&self) -> Result<(), FftError> {
+        let name = |values, precision| match (values, precision) {
+            (Values::Real, Precision::Single) => "f32",
+            (Values::Real, Precision::Double) => "f64",
+            (Values::Complex, Precision::Single) => "[f32; 2]",
+            (Values::Complex, Precision::Double) => "[f64; 2]",
+        };
+        let (expected, found) = (name(T::VALUES, T::PRECISION), name(self.values, self.precision));
+        if found == expected { Ok(()) } else { Err(FftError::Elements { expected, found }) }
     }
 
     /// The same in another precision.

@@ -8,41 +8,13 @@ use super::callbacks::{PassCallbacks, TransformCallbacks};
 use super::error::FftError;
 use super::pass::DeviceTables;
 use super::plan::Plan;
-use super::precision::Precision;
 use super::run::{ReadyRoute, Run, UserArray};
-use super::spec::{Spec, SpectrumLayout, Values};
+use super::spec::{Spec, SpectrumLayout, Value, Values};
 use super::spectral::{Radial, Spectral};
 use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
-
-/// The type of a field's cells: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
-pub trait Value: DeviceElement {
-    /// Real or complex.
-    const VALUES: Values;
-    /// Single or double.
-    const PRECISION: Precision;
-    /// A mode of its spectrum.
-    type Mode: DeviceElement;
-}
-
-macro_rules! values {
-    ($($type:ty: $values:ident $precision:ident $mode:ty;)*) => {$(
-        impl Value for $type {
-            const VALUES: Values = Values::$values;
-            const PRECISION: Precision = Precision::$precision;
-            type Mode = $mode;
-        }
-    )*};
-}
-
-values! {
-    f32: Real Single [f32; 2];
-    f64: Real Double [f64; 2];
-    [f32; 2]: Complex Single [f32; 2];
-    [f64; 2]: Complex Double [f64; 2];
-}
 
 /// The transform of fields of one shape over a process grid; of real fields unless said otherwise
 /// (`Transform::<[f32; 2]>`).
@@ -104,21 +76,14 @@ impl<T: Value> Transform<T> {
     /// # Errors
     /// [`FftError`] for what cannot be transformed on this device.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        Self::with(
-            gpu,
-            &Spec::new(T::VALUES, shape),
-            grid,
-            rank,
-            &TransformTuning::of(gpu),
-            &TransformCallbacks::default(),
-        )
+        Self::with(gpu, &Spec::of::<T>(shape), grid, rank, &TransformTuning::of(gpu), &TransformCallbacks::default())
     }
 
-    /// The transform that `spec` says (its values and precision are those of `T`), with callbacks. `tuning` must be the same
-    /// on all ranks.
+    /// Creates the transform that `spec` describes, with callbacks. `tuning` must be the same on all ranks.
     ///
     /// # Errors
-    /// [`FftError`] for what cannot be transformed on this device.
+    /// [`FftError::Elements`] if `spec` has other values or another precision than `T`; other variants of [`FftError`] if
+    /// the device cannot transform the field.
     pub fn with(
         gpu: &Gpu,
         spec: &Spec,
@@ -127,9 +92,9 @@ impl<T: Value> Transform<T> {
         tuning: &TransformTuning,
         callbacks: &TransformCallbacks,
     ) -> Result<Self, FftError> {
-        let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() };
+        spec.check_elements::<T>()?;
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let plan = Plan::new(&spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
+        let plan = Plan::new(spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
         let mut tables = DeviceTables::new(gpu)?;
         let there = PassCallbacks {
             load: callbacks.load.clone(),

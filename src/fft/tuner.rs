@@ -11,9 +11,9 @@ use std::time::Instant;
 use super::choice::TransformChoice;
 use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
-use super::spec::Spec;
+use super::spec::{Spec, Value};
 use super::speeds::Speeds;
-use super::transform::{Transform, Value};
+use super::transform::Transform;
 use super::tuning::TransformTuning;
 use super::wisdom::{self, Outcome};
 use crate::comm::{Communicator, Op};
@@ -99,27 +99,22 @@ impl<'a> Tuner<'a> {
     ///
     /// # Errors
     /// [`TransformError`] when the transform cannot be or fails; [`FftError::NoMemory`] when it never fits; [`FftError::Mismatch`] when ranks ask
-    /// for different ones.
+    /// for different ones; [`FftError::Elements`] if the specification has other elements than `T`.
     pub fn tune<T: Value>(&self) -> Result<Tuned, TransformError> {
-        let spec = Spec { values: T::VALUES, precision: T::PRECISION, ..self.spec.clone() };
-        let asked = fnv1a(START, format!("{:?}", (&spec, self.grid, self.runs)).as_bytes());
+        let spec = &self.spec;
+        let asked = fnv1a(START, format!("{:?}", (spec, T::ELEMENT, self.grid, self.runs)).as_bytes());
         if let Some(rank) = self.comm.first_to_differ(asked)? {
             return Err(FftError::Mismatch { rank }.into());
         }
-        let key = self.key(&spec);
+        spec.check_elements::<T>()?;
+        let key = self.key(spec);
         if let Some(Outcome { choice, seconds }) = self.remembered(&key)? {
             return Ok(Tuned { choice, seconds, tried: Vec::new() });
         }
-        let mut search = Search {
-            tuner: self,
-            spec: &spec,
-            recorder: Recorder::new(self.gpu)?,
-            tried: Vec::new(),
-            best: None,
-            short: 0,
-        };
-        let usual = TransformChoice::usual(self.gpu, &spec, self.comm.size());
-        for grid in self.grids(&spec, &usual.tuning)? {
+        let mut search =
+            Search { tuner: self, spec, recorder: Recorder::new(self.gpu)?, tried: Vec::new(), best: None, short: 0 };
+        let usual = TransformChoice::usual(self.gpu, spec, self.comm.size());
+        for grid in self.grids(spec, &usual.tuning)? {
             search.attempt::<T>(TransformChoice { grid: grid.parts(), ..usual })?;
         }
         type Change = fn(&mut TransformChoice, u64);

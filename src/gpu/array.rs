@@ -18,29 +18,50 @@ pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 /// Bindings begin at multiples of so many bytes, which every device can do.
 const ALIGNMENT: u64 = 256;
 
-/// A Rust type that lies in device arrays as one [`Element`].
-pub trait DeviceElement: bytemuck::Pod {
-    /// How WGSL sees it.
+/// Types that can be elements of device arrays: `f32`, `u32`, `i32`, `f64`, `[f32; 2]`, `[f64; 2]` and `[f32; 4]`.
+///
+/// The trait is sealed, because each type has the size and the layout of its [`Element`]. Cast other
+/// types with [`bytemuck`], for example three coordinates to a slice of `f32`:
+///
+/// ```compile_fail
+/// use meshloom::gpu::{DeviceElement, Element};
+///
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(C)]
+/// struct Position([f32; 3]);
+///
+/// impl DeviceElement for Position {
+///     const ELEMENT: Element = Element::F32;
+/// }
+/// ```
+pub trait DeviceElement: bytemuck::Pod + sealed::Sealed {
+    /// The type of the element in WGSL.
     const ELEMENT: Element;
 }
 
-impl DeviceElement for f32 {
-    const ELEMENT: Element = Element::F32;
+mod sealed {
+    /// Keeps [`DeviceElement`](super::DeviceElement) to the types of this module.
+    pub trait Sealed {}
 }
-impl DeviceElement for u32 {
-    const ELEMENT: Element = Element::U32;
+
+macro_rules! device_elements {
+    ($($rust:ty => $element:ident),* $(,)?) => {$(
+        impl sealed::Sealed for $rust {}
+        impl DeviceElement for $rust {
+            const ELEMENT: Element = Element::$element;
+        }
+        const _: () = assert!(size_of::<$rust>() as u64 == Element::$element.bytes());
+    )*};
 }
-impl DeviceElement for i32 {
-    const ELEMENT: Element = Element::I32;
-}
-impl DeviceElement for [f32; 2] {
-    const ELEMENT: Element = Element::Complex32;
-}
-impl DeviceElement for f64 {
-    const ELEMENT: Element = Element::F64;
-}
-impl DeviceElement for [f64; 2] {
-    const ELEMENT: Element = Element::Complex64;
+
+device_elements! {
+    f32 => F32,
+    u32 => U32,
+    i32 => I32,
+    f64 => F64,
+    [f32; 2] => Complex32,
+    [f64; 2] => Complex64,
+    [f32; 4] => Vec4,
 }
 
 /// Who owns the buffers of an array, and so what becomes of them when its last handle is dropped.

@@ -41,36 +41,78 @@ pub(super) struct Parts<'a> {
     pub marks: &'a [(char, u32)],
 }
 
-/// The whole text of `body`.
+/// The place where an author wrote a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The module of the line; `None` for the kernel's own text.
+    pub module: Option<&'static str>,
+    /// The number of the line, from 1 on.
+    pub line: u32,
+}
+
+/// A kernel's text after all directives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Text {
+    /// The lines, each with a line break.
+    pub text: String,
+    /// The origin of each line; `None` for generated lines and for texts with marks.
+    pub origins: Vec<Option<Origin>>,
+    /// Whether an invocation calls `each` for several elements.
+    pub is_elementwise: bool,
+    /// Whether a directive has written the entry point.
+    has_entry: bool,
+}
+
+impl Text {
+    fn push(&mut self, lines: &str, origin: Option<Origin>) {
+        for line in lines.lines() {
+            self.text.push_str(line);
+            self.text.push('\n');
+            self.origins.push(origin);
+        }
+    }
+}
+
+/// Assembles the whole text of `body`.
 ///
 /// # Errors
-/// What is wrong: a module or flag that is not there, a flag that is set on and off, a condition without its beginning or end, an unknown directive.
-pub(super) fn assemble(body: &str, parts: Parts<'_>) -> Result<String, String> {
+/// A message if a module, a flag or the entry point is missing, a flag is set on and off, a condition has no
+/// beginning or no end, or a directive is unknown.
+pub(super) fn assemble(body: &str, parts: Parts<'_>) -> Result<Text, String> {
     if let Some((name, _)) = parts.flags.iter().find(|&&(name, on)| parts.flags.contains(&(name, !on))) {
         return Err(format!("flag `{name}` is set on and off"));
     }
-    let mut assembly = Assembly { parts, text: String::with_capacity(2 * body.len()), imported: HashSet::new() };
-    assembly.add(body)?;
-    Ok(assembly.text)
+    let mut assembly = Assembly { parts, text: Text::default(), imported: HashSet::new() };
+    assembly.add(body, None)?;
+    let text = assembly.text;
+    if text.has_entry || text.text.contains("@compute") {
+        return Ok(text);
+    }
+    Err("the text has no `#each COUNT` line; end it with `#each`, `#each_invocation`, `#each_workgroup` or \
+         `#each_subgroup`, which write the entry point"
+        .into())
 }
 
 struct Assembly<'a> {
     parts: Parts<'a>,
-    text: String,
+    text: Text,
     imported: HashSet<&'a str>,
 }
 
 impl Assembly<'_> {
-    fn add(&mut self, body: &str) -> Result<(), String> {
-        let body = self.parts.marks.iter().fold(format!("{body}\n"), |body, &(mark, times)| repeat(&body, mark, times));
+    /// Adds the text of `module`, or the kernel's own text.
+    fn add(&mut self, body: &str, module: Option<&'static str>) -> Result<(), String> {
+        let marks = self.parts.marks;
+        let body = marks.iter().fold(format!("{body}\n"), |body, &(mark, times)| repeat(&body, mark, times));
         // For each condition that is open: whether it holds, and whether its `#else` has come.
         let mut open: Vec<(bool, bool)> = Vec::new();
-        for line in body.trim_end_matches('\n').lines() {
+        for (line, number) in body.trim_end_matches('\n').lines().zip(1..) {
             let kept = open.iter().all(|&(holds, _)| holds);
             let Some(directive) = line.trim_start().strip_prefix('#') else {
                 if kept {
-                    self.text.push_str(line);
-                    self.text.push('\n');
+                    // Marks repeat lines, which changes their numbers.
+                    let origin = marks.is_empty().then_some(Origin { module, line: number });
+                    self.text.push(if line.is_empty() { "\n" } else { line }, origin);
                 }
                 continue;
             };
@@ -87,8 +129,12 @@ impl Assembly<'_> {
                 _ if !kept => {}
                 ("import", name) => self.import(name)?,
                 (word, count) => {
-                    let entry = entry_point(word, count).ok_or(format!("`{}` is no directive", line.trim()))?;
-                    self.text.push_str(&entry);
+                    let entry = entry_point(word, count).ok_or_else(|| {
+                        format!("unknown directive `{}`; the documentation of `KernelSource` lists them", line.trim())
+                    })?;
+                    self.text.push(&entry, None);
+                    self.text.has_entry = true;
+                    self.text.is_elementwise = word == "each";
                 }
             }
         }
@@ -101,11 +147,17 @@ impl Assembly<'_> {
         match self.imported.insert(module.name) {
             false => Ok(()),
             true if module.verbatim => {
-                self.text.push_str(&module.text);
-                self.text.push('\n');
+                // The declarations before the caller's own lines are generated.
+                let own = module.text.lines().skip_while(|line| line.starts_with("var<storage")).count();
+                let generated = module.text.lines().count() - own;
+                for (line, number) in module.text.lines().zip(0..) {
+                    let origin = (number >= generated)
+                        .then(|| Origin { module: Some(module.name), line: (number - generated + 1) as u32 });
+                    self.text.push(if line.is_empty() { "\n" } else { line }, origin);
+                }
                 Ok(())
             }
-            true => self.add(&module.text),
+            true => self.add(&module.text, Some(module.name)),
         }
     }
 
@@ -196,8 +248,36 @@ mod tests {
         ]
     }
 
+    /// The text of `body` before the entry point, which is added.
     fn with(flags: &[(&'static str, bool)], body: &str) -> Result<String, String> {
-        assemble(body, Parts { modules: &modules(), flags, marks: &[('#', 2)] })
+        const MAIN: &str = "@compute @workgroup_size(1) fn main() {}";
+        let parts = Parts { modules: &modules(), flags, marks: &[('#', 2)] };
+        let text = assemble(&format!("{body}\n{MAIN}"), parts)?.text;
+        Ok(text.strip_suffix(&format!("{MAIN}\n")).unwrap().to_string())
+    }
+
+    #[test]
+    fn a_text_without_an_entry_point_is_refused() {
+        let plain = |body: &str| assemble(body, Parts { modules: &[], flags: &[], marks: &[] });
+        let why = plain("fn each(i: u32) {}").unwrap_err();
+        assert!(why.starts_with("the text has no `#each COUNT` line"), "{why}");
+        assert!(plain("fn each(i: u32) {}\n#each 3u").unwrap().is_elementwise);
+        assert!(!plain("fn each_invocation(i: u32) {}\n#each_invocation 3u").unwrap().is_elementwise);
+    }
+
+    #[test]
+    fn lines_know_where_they_were_written() {
+        let parts = Parts { modules: &modules(), flags: &[("p", true)], marks: &[] };
+        let body = "// top\n#if p\n\nfn one() {}\n#endif\n#import a\n#import user\nfn each(i: u32) {}\n#each 1u";
+        let text = assemble(body, parts).unwrap();
+        let at = |needle: &str| text.text.lines().position(|line| line == needle).and_then(|at| text.origins[at]);
+        let origin = |module, line| Some(Origin { module, line });
+        assert_eq!(text.text.lines().count(), text.origins.len());
+        assert_eq!(at("fn one() {}"), origin(None, 4));
+        assert_eq!(at("fn a() {}"), origin(Some("a"), 2));
+        assert_eq!(at("#if x# stays"), origin(Some("user"), 1));
+        assert_eq!(at("fn each(i: u32) {}"), origin(None, 8));
+        assert_eq!(text.origins.last(), Some(&None), "the entry point is generated");
     }
 
     #[test]
@@ -228,12 +308,13 @@ mod tests {
             ("x\n#endif", "#endif without an #if"),
             ("#else", "#else without an #if of its own"),
             ("#if p\n#else\n#else\n#endif", "#else without an #if of its own"),
-            ("#iff p", "`#iff p` is no directive"),
-            ("#each", "`#each` is no directive"),
-            ("#each_workgroup 3", "`#each_workgroup 3` is no directive"),
-            ("#", "`#` is no directive"),
+            ("#iff p", "unknown directive `#iff p`"),
+            ("#each", "unknown directive `#each`"),
+            ("#each_workgroup 3", "unknown directive `#each_workgroup 3`"),
+            ("#", "unknown directive `#`"),
         ] {
-            assert_eq!(with(p, body).unwrap_err(), why, "{body}");
+            let error = with(p, body).unwrap_err();
+            assert!(error.starts_with(why), "{body}: {error}");
         }
         assert_eq!(with(&[("p", true), ("p", true)], "#if p\nx\n#endif").unwrap(), "x\n");
         assert_eq!(with(&[("p", true), ("q", true), ("p", false)], "x").unwrap_err(), "flag `p` is set on and off");

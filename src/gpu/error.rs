@@ -93,6 +93,19 @@ pub enum DeviceError {
         /// The compiler's message.
         why: String,
     },
+    /// A kernel needs more loop rounds than the driver runs.
+    #[error(
+        "kernel `{kernel}`: its loops take up to {rounds} rounds per invocation, but the driver of this device ends all \
+         loops after {limit} rounds; divide the work among more invocations or dispatches, or use another device"
+    )]
+    LoopRounds {
+        /// The kernel.
+        kernel: String,
+        /// Rounds that one invocation takes.
+        rounds: u64,
+        /// Rounds that the driver runs.
+        limit: u64,
+    },
     /// The sanitizer found a kernel to be wrong, or cannot run it; see [`Options::sanitizer`](super::Options::sanitizer).
     #[error("the sanitizer stopped at kernel `{kernel}`: {why}")]
     Sanitizer {

@@ -33,7 +33,10 @@ impl Kernel {
     ///   workgroup arrays,
     /// - a division by zero gives the dividend, a remainder by zero 0,
     /// - workgroup memory is zero before it is written,
-    /// - a loop without an end stays one: the driver ends it, or the device is lost.
+    /// - a loop without an end stays one: the driver ends it, or the device is lost. Some drivers end all loops of an
+    ///   invocation after [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds without an error
+    ///   (llvmpipe after 65,535); [`KernelSource::loop_rounds`] declares what a kernel needs, so that its dispatch
+    ///   fails there instead.
     ///
     /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
     /// when it is compiled.
@@ -102,15 +105,22 @@ impl Kernel {
     /// Refuses arrays that are not what the slots say, that another device has, or that alias.
     fn check(&self, gpu: &Gpu, assembled: &Assembled, arrays: &[&RawArray]) -> Result<(), DeviceError> {
         let (slots, label) = (&assembled.slots, &assembled.label);
+        let rounds = assembled.loop_rounds(gpu.capabilities().profile.workgroup_shape().items);
+        if let Some(limit) = gpu.capabilities().loop_rounds.map(u64::from).filter(|&limit| rounds > limit) {
+            return Err(DeviceError::LoopRounds { kernel: label.clone(), rounds, limit });
+        }
         if arrays.len() != slots.len() {
-            return Err(self.misuse(format!("{} arrays given, {} declared", arrays.len(), slots.len())));
+            return Err(self.misuse(format!(
+                "expected {} arrays, got {}; declare each as `var<storage, read> name: array<T>;` without @group and \
+                 @binding, and pass them in the order of the declarations",
+                slots.len(),
+                arrays.len()
+            )));
         }
         for (n, (slot, array)) in slots.iter().zip(arrays).enumerate() {
             if slot.element != array.element {
-                return Err(self.misuse(format!(
-                    "`{}` is declared as {:?}, an array of {:?} was given",
-                    slot.name, slot.element, array.element
-                )));
+                let (declared, given) = (slot.element.wgsl(), array.element.wgsl());
+                return Err(self.misuse(format!("`{}`: declared as {declared}, got an array of {given}", slot.name)));
             }
             array.on(gpu, label)?;
             if slot.access != Access::Read {

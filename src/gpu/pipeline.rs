@@ -11,7 +11,7 @@ use super::open_device::OpenDevice;
 use super::options::{Options, Sanitizer};
 use super::pipeline_cache::PipelineCache;
 use super::sanitizer::Program;
-use super::source::{Access, Assembled, ParamsSpace, Slot, Variant, WindowBinding};
+use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
@@ -128,13 +128,13 @@ impl Pipelines {
         let params = params_space(open, needed);
         let (shape, subgroup_barrier) = (capabilities.profile.workgroup_shape(), capabilities.subgroup_barrier);
         let variant = Variant { windows, window, shape, params, binding, subgroup_barrier };
-        let text = source.wgsl(&variant)?;
+        let shader = source.wgsl(&variant)?;
         // The same text may be compiled with checks and without.
-        let entry = self.entry((text.clone(), trust));
+        let entry = self.entry((shader.text.clone(), trust));
         // Ranks that want the same kernel wait here for the one that compiles it.
         let build = || {
             self.built.fetch_add(1, Ordering::Relaxed);
-            self.build(open, source, trust, &variant, &text).map(Arc::new)
+            self.build(open, source, trust, &variant, &shader).map(Arc::new)
         };
         let compiled = entry.get_or_init(build).clone();
         compiled.iter().for_each(|pipeline| self.touch(pipeline));
@@ -147,9 +147,13 @@ impl Pipelines {
         source: &Assembled,
         trust: Trust,
         variant: &Variant<'_>,
-        text: &str,
+        shader: &Shader,
     ) -> Result<Pipeline, DeviceError> {
-        let refused = |why: String| DeviceError::Shader { kernel: source.label.clone(), why };
+        let text = shader.text.as_str();
+        let refused = |message: String| {
+            let hint = source.hint(&message).map_or_else(String::new, |hint| format!("\n{hint}"));
+            DeviceError::Shader { kernel: source.label.clone(), why: shader.locate(&message) + &hint }
+        };
         let params = match trust {
             Trust::Library => None,
             Trust::Caller | Trust::Nobody => {

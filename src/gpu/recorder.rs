@@ -386,6 +386,12 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
+        if !self.commands.is_empty() && !std::thread::panicking() {
+            let count = self.commands.len();
+            tracing::warn!(
+                "a recorder was dropped with {count} commands that were never submitted; call `submit` first"
+            );
+        }
         // A caller may still submit what was encoded.
         self.encoded.iter().flat_map(Command::arrays).for_each(RawArray::share);
         self.gpu.forget(&self.uniforms);

@@ -34,7 +34,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::assemble::{Module, Parts, assemble};
+use super::assemble::{Module, Origin, Parts, Text, assemble};
 use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
 use super::profile::WorkgroupShape;
@@ -54,6 +54,8 @@ pub enum Element {
     F64,
     /// `vec2<f64>`: a complex number (real, imaginary), on devices that have it
     Complex64,
+    /// `vec4<f32>`: four numbers that are read and written together
+    Vec4,
     /// `u64`, on devices that have it: only to be added to
     U64,
 }
@@ -64,7 +66,7 @@ impl Element {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
             Element::Complex32 | Element::F64 | Element::U64 => 8,
-            Element::Complex64 => 16,
+            Element::Complex64 | Element::Vec4 => 16,
         }
     }
 
@@ -77,6 +79,7 @@ impl Element {
             Element::Complex32 => "vec2<f32>",
             Element::F64 => "f64",
             Element::Complex64 => "vec2<f64>",
+            Element::Vec4 => "vec4<f32>",
             Element::U64 => "u64",
         }
     }
@@ -86,9 +89,13 @@ impl Element {
         matches!(self, Element::F64 | Element::Complex64)
     }
 
+    const ALL: [Element; 8] = {
+        use Element::{Complex32, Complex64, F32, F64, I32, U32, U64, Vec4};
+        [F32, U32, I32, Complex32, Vec4, F64, Complex64, U64]
+    };
+
     fn of(wgsl: &str) -> Option<Self> {
-        use Element::{Complex32, Complex64, F32, F64, I32, U32, U64};
-        [F32, U32, I32, Complex32, F64, Complex64, U64].into_iter().find(|element| element.wgsl() == wgsl)
+        Self::ALL.into_iter().find(|element| element.wgsl() == wgsl)
     }
 }
 
@@ -118,7 +125,7 @@ impl Slot {
     /// The array that a line declares, if it does; `elements` are names of types that stand for others.
     fn declared(line: &str, elements: &[(&'static str, Element)]) -> Option<Result<Self, String>> {
         let declaration = line.trim_start().strip_prefix("var<storage")?;
-        let parsed = || {
+        let split = || {
             let (access, rest) = declaration.split_once('>')?;
             let (name, rest) = rest.split_once(':')?;
             let ty = rest.trim_start().strip_prefix("array<")?.split_once(';')?.0.trim_end().strip_suffix('>')?.trim();
@@ -126,18 +133,26 @@ impl Slot {
                 Some(ty) => (ty, true),
                 None => (ty, false),
             };
-            let named = elements.iter().find(|(name, _)| *name == ty).map(|(_, element)| *element);
             let access = match (access.trim_start_matches(',').trim(), atomic) {
                 ("read", false) => Access::Read,
                 ("read_write", false) => Access::ReadWrite,
                 ("read_write", true) => Access::Atomic,
                 _ => return None,
             };
-            Some(Slot { name: name.trim().into(), element: named.or_else(|| Element::of(ty))?, access })
+            Some((name.trim(), ty, access))
         };
-        Some(parsed().ok_or_else(|| {
-            format!("`{}` is no array; write `var<storage, read|read_write> name: array<T>;`", line.trim())
-        }))
+        let Some((name, ty, access)) = split() else {
+            return Some(Err(format!(
+                "`{}`: expected `var<storage, read> name: array<T>;` or `var<storage, read_write> name: array<T>;`",
+                line.trim()
+            )));
+        };
+        let named = elements.iter().find(|(name, _)| *name == ty).map(|(_, element)| *element);
+        let Some(element) = named.or_else(|| Element::of(ty)) else {
+            let supported = Element::ALL.map(Element::wgsl).join(", ");
+            return Some(Err(format!("`{name}`: unsupported element type {ty}; expected one of {supported}")));
+        };
+        Some(Ok(Slot { name: name.into(), element, access }))
     }
 }
 
@@ -230,6 +245,7 @@ pub struct KernelSource {
     elements: Vec<(&'static str, Element)>,
     marks: Vec<(char, u32)>,
     group: Option<u32>,
+    loop_rounds: u32,
 }
 
 impl KernelSource {
@@ -247,6 +263,7 @@ impl KernelSource {
             elements: Vec::new(),
             marks: Vec::new(),
             group: None,
+            loop_rounds: 0,
         }
     }
 
@@ -320,6 +337,18 @@ impl KernelSource {
         self
     }
 
+    /// Sets the number of loop rounds of one call of `each`, `each_invocation`, `each_workgroup` or `each_subgroup`: the
+    /// most that its loops take together (0 by default).
+    ///
+    /// Some drivers silently end all loops of an invocation after
+    /// [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds. A dispatch on such a device fails if the
+    /// kernel needs more, so declare the rounds of every kernel with long loops.
+    #[must_use]
+    pub fn loop_rounds(mut self, rounds: u32) -> Self {
+        self.loop_rounds = rounds;
+        self
+    }
+
     /// Name of the kernel.
     pub fn label(&self) -> &str {
         &self.label
@@ -354,22 +383,24 @@ impl KernelSource {
     /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, a flag is set on and off, or a declaration is
     /// not an array's; [`DeviceError::Misuse`] unless there is one number of windows per slot.
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
-        self.assemble()?.wgsl(variant)
+        Ok(self.assemble()?.wgsl(variant)?.text)
     }
 
     /// Puts the text together, but for what depends on the variant.
     pub(super) fn assemble(&self) -> Result<Assembled, DeviceError> {
         let refused = |why| DeviceError::Shader { kernel: self.label.clone(), why };
         let parts = Parts { modules: &self.modules, flags: &self.flags, marks: &self.marks };
-        let text = assemble(&self.body, parts).map_err(refused)?;
+        let Text { text, mut origins, is_elementwise, .. } = assemble(&self.body, parts).map_err(refused)?;
         let slots = text.lines().filter_map(|line| Slot::declared(line, &self.elements));
         let slots = slots.collect::<Result<_, _>>().map_err(refused)?;
         let mut constants = self.constants.clone();
         for (name, element) in &self.elements {
             let _ = writeln!(constants, "alias {name} = {};", element.wgsl());
         }
+        origins.splice(0..0, constants.lines().map(|_| None));
         let (label, fields, group) = (self.label.clone(), self.fields.clone(), self.group);
-        Ok(Assembled { label, slots, fields, layout: self.layout.clone(), group, text: constants + &text })
+        let (layout, loop_rounds, text) = (self.layout.clone(), self.loop_rounds, constants + &text);
+        Ok(Assembled { label, slots, fields, layout, group, loop_rounds, is_elementwise, text, origins })
     }
 }
 
@@ -382,12 +413,73 @@ pub(super) struct Assembled {
     pub fields: String,
     pub layout: Vec<ParamField>,
     group: Option<u32>,
+    loop_rounds: u32,
+    is_elementwise: bool,
     text: String,
+    /// The origin of each line of the text.
+    origins: Vec<Option<Origin>>,
+}
+
+/// A whole shader, with the origin of each line.
+pub(super) struct Shader {
+    pub text: String,
+    origins: Vec<Option<Origin>>,
+}
+
+impl Shader {
+    /// Replaces the places in a compiler's message (`wgsl:13:19`) by lines of the author's text.
+    pub fn locate(&self, message: &str) -> String {
+        const PLACE: &str = "wgsl:";
+        let mut located = String::with_capacity(message.len());
+        let mut rest = message;
+        while let Some(at) = rest.find(PLACE) {
+            let place = &rest[at + PLACE.len()..];
+            let len = place.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(place.len());
+            let origin = place[..len].split_once(':').and_then(|(line, column)| {
+                let line = line.parse::<usize>().ok()?.checked_sub(1)?;
+                let Origin { module, line } = (*self.origins.get(line)?)?;
+                let text = module.map_or("the kernel's text".into(), |module| format!("`{module}`"));
+                Some(format!("line {line} of {text}, column {column}"))
+            });
+            located.push_str(&rest[..at]);
+            located.push_str(origin.as_deref().unwrap_or(&rest[at..at + PLACE.len() + len]));
+            rest = &place[len..];
+        }
+        located + rest
+    }
 }
 
 impl Assembled {
+    /// Returns the loop rounds of one invocation that treats up to `items` elements.
+    pub fn loop_rounds(&self, items: u32) -> u64 {
+        let rounds = u64::from(self.loop_rounds);
+        // The loop over the elements counts, too.
+        if self.is_elementwise { (rounds + 1) * u64::from(items) } else { rounds }
+    }
+
+    /// Returns advice on a compiler's message about a name that is missing, if the name is that of an array or of an
+    /// accessor that the array's declaration does not have.
+    pub fn hint(&self, message: &str) -> Option<String> {
+        let missing = |name: &str| message.contains(&format!("no definition in scope for identifier: `{name}`"));
+        self.slots.iter().find_map(|Slot { name, element, access }| {
+            let element = element.wgsl();
+            let atomic = ["add", "min", "max", "exchange"].iter().any(|verb| missing(&format!("{verb}_{name}")));
+            if missing(name) {
+                let store = format!(", write them with `store_{name}(i, value)`");
+                let store = if *access == Access::Read { "" } else { &store };
+                Some(format!("`{name}` is an array; read its elements with `load_{name}(i)`{store}"))
+            } else if missing(&format!("store_{name}")) {
+                Some(format!("`{name}` is only read; declare `var<storage, read_write> {name}: array<{element}>;`"))
+            } else if atomic {
+                Some(format!("declare `var<storage, read_write> {name}: array<atomic<{element}>>;`"))
+            } else {
+                None
+            }
+        })
+    }
+
     /// See [`KernelSource::wgsl`].
-    pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
+    pub fn wgsl(&self, variant: &Variant<'_>) -> Result<Shader, DeviceError> {
         let &Variant { windows, window, shape: WorkgroupShape { group, items }, params, binding, subgroup_barrier } =
             variant;
         if windows.len() != self.slots.len() {
@@ -424,16 +516,20 @@ impl Assembled {
                 first = declare(text, slot, windows, window * 4 / slot.element.bytes(), (first, binding));
             }
         };
-        for line in self.text.lines() {
-            let trimmed = line.trim_start();
+        let generated = |text: &str| std::iter::repeat_n(None, text.lines().count());
+        let mut origins: Vec<Option<Origin>> = generated(&text).collect();
+        for (line, origin) in self.text.lines().zip(&self.origins) {
+            let (trimmed, before) = (line.trim_start(), text.len());
             if trimmed.starts_with("var<storage") {
                 declare_next(&mut text);
+                origins.extend(generated(&text[before..]));
             } else if !trimmed.starts_with("var<uniform> params:") {
                 text.push_str(line);
                 text.push('\n');
+                origins.push(*origin);
             }
         }
-        Ok(text)
+        Ok(Shader { text, origins })
     }
 }
 

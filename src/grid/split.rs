@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-/// Transfer `i` of `parts` of `0..n`: sizes differ by at most one, the larger parts come first. With more parts than
-/// elements the last parts are empty, and so is any part beyond them.
+/// Returns part `i` of `0..n` in `parts` parts.
+///
+/// Sizes differ by at most one; the larger parts come first. With more parts than elements the last parts are empty, and
+/// so is any part beyond them.
 ///
 /// # Panics
-/// When there are no parts, for which the elements have no place. Numbers of parts are those of ranks, of which there is one at least.
+/// If `parts` is 0.
 ///
 /// ```
 /// use meshloom::grid::split;
@@ -19,10 +21,10 @@ pub fn split(n: u64, parts: u64, i: u64) -> Range<u64> {
     start(i)..start(i.saturating_add(1))
 }
 
-/// The part of [`split`] that holds element `at < n`.
+/// Returns the part of [`split`] that holds element `at < n`.
 ///
 /// # Panics
-/// When there is no such element, or no part.
+/// If `at` is not below `n`, or `parts` is 0.
 ///
 /// ```
 /// use meshloom::grid::{owner, split};

@@ -73,7 +73,7 @@ pub(super) fn transform<T: Value>(
     regular: &RegularGrid,
     norm: Norm,
 ) -> Result<Transform<T>, OperatorError> {
-    let spec = Spec::new(T::VALUES, regular.shape).fields(leaf.fields()).norm(norm);
+    let spec = Spec::of::<T>(regular.shape).fields(leaf.fields()).norm(norm);
     let (tuning, callbacks) = (TransformTuning::of(gpu), TransformCallbacks::default());
     Ok(Transform::with(gpu, &spec, regular.grid, regular.rank, &tuning, &callbacks)?)
 }

@@ -198,14 +198,13 @@ impl Cloud {
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
-    /// [`ParticleError::Shape`] when the coordinates are no whole number of points, [`ParticleError::TooMany`], and
+    /// [`ParticleError::Coordinates`] if the coordinates are not a whole number of points, [`ParticleError::TooMany`], and
     /// those of the device.
     pub fn new(recorder: &mut Recorder, domain: &Domain, positions: Array<f32>) -> Result<Cloud, ParticleError> {
         let dims = domain.dims() as u64;
         let count = positions.len() / dims;
         if positions.len() != count * dims {
-            let (have, want) = (positions.len(), count.saturating_add(1) * dims);
-            return Err(ParticleError::Shape { name: "positions".into(), have, want });
+            return Err(ParticleError::Coordinates { dims, found: positions.len() });
         }
         Self::check_count(count, domain)?;
         let mut cloud = Cloud {

@@ -66,10 +66,18 @@ pub enum ParticleError {
         /// Their axes.
         dims: usize,
     },
-    /// An array of another length than the points and the width ask for.
-    #[error("`{name}` has {have} values, but {want} are needed: its width for every point")]
+    /// Coordinates that are not a whole number of points.
+    #[error("`positions`: expected a multiple of {dims} values, one for each axis, got {found}")]
+    Coordinates {
+        /// Axes of the points.
+        dims: u64,
+        /// Coordinates given.
+        found: u64,
+    },
+    /// An attribute of another length than the points and its width require.
+    #[error("`{name}`: expected {want} values, its width for each point, got {have}")]
     Shape {
-        /// The attribute, or `positions`.
+        /// The attribute.
         name: String,
         /// Values it has.
         have: u64,

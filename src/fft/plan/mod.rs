@@ -83,7 +83,7 @@ impl Plan {
         let &Planner { spec, grid, rank, .. } = &planner;
         spec.check()?;
         if rank >= grid.ranks() {
-            return Err(LayoutError::Grid { parts: grid.parts(), ranks: rank + 1 }.into());
+            return Err(LayoutError::Rank { rank, parts: grid.parts() }.into());
         }
         let there = planner.path(StageKind::Forward);
         let back: Vec<_> = there.iter().rev().map(|&(axis, kind)| (axis, back(kind))).collect();

@@ -13,7 +13,12 @@ pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
         let why = "a search gives its callback no parameters; put them into an array or into the text".to_string();
         return Err(DeviceError::Misuse { what: PLACE.into(), why });
     }
-    callback.check(PLACE, &["fn begin", "fn each", "fn end", "alias State"])
+    callback.check(PLACE, &["fn begin", "fn each", "fn end"])?;
+    if callback.defines("alias State") || callback.defines("struct State") {
+        return Ok(());
+    }
+    let why = "the text has no type `State`; define it with `alias State = ...;` or `struct State { ... }`".to_string();
+    Err(DeviceError::Misuse { what: PLACE.into(), why })
 }
 
 /// Whether a query may end before its last neighbour.

@@ -127,7 +127,7 @@ fn planned<T: Cell>(
     shape: [u64; 3],
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
-    let spec = Spec::new(T::VALUES, shape);
+    let spec = Spec::of::<T>(shape);
     let mut choice =
         TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&context.gpu, &spec, context.comm.size()) };
     if let Some(fixed) = tune {
@@ -244,7 +244,7 @@ fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Resul
     // Kernels are compiled when they are first used: a plan is ready when both directions have run.
     let first = planning + clock.once(recorder, |recorder| ready.both(recorder))?;
     let again = clock.once(recorder, |recorder| {
-        ready.transform = choice.transform::<T>(&context.gpu, &Spec::new(T::VALUES, shape), &ready.comms)?;
+        ready.transform = choice.transform::<T>(&context.gpu, &Spec::of::<T>(shape), &ready.comms)?;
         ready.both(recorder)
     })?;
     let start = ready.comms.cost();
