@@ -93,7 +93,7 @@ fn bad_points_are_errors_that_name_the_first() {
     assert_eq!(error(&mut recorder, &points), Some(ParticleError::NonFinite { index: 77, axis: 0 }));
     points[0] = f32::from_bits(0xffff_ffff);
     assert_eq!(error(&mut recorder, &points), Some(ParticleError::NonFinite { index: 0, axis: 0 }));
-    assert!(matches!(error(&mut recorder, &points[..7]), Some(ParticleError::Shape { have: 7, want: 8, .. })));
+    assert!(matches!(error(&mut recorder, &points[..7]), Some(ParticleError::Coordinates { dims: 2, found: 7 })));
     let far = Cloud::from_host_f64(&mut recorder, &domain, &[1e300, 1.0, 0.0, -1e300]);
     assert_eq!(far.err(), Some(ParticleError::OutOfRange { index: 1, axis: 1, value: -1e300 }));
 }

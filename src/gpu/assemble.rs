@@ -252,7 +252,7 @@ mod tests {
     fn with(flags: &[(&'static str, bool)], body: &str) -> Result<String, String> {
         const MAIN: &str = "@compute @workgroup_size(1) fn main() {}";
         let parts = Parts { modules: &modules(), flags, marks: &[('#', 2)] };
-        let text = assemble(&format!("{body}\n{MAIN}"), parts)?.text;
+        let text = assemble(&format!("{}\n{MAIN}", body.trim_end_matches('\n')), parts)?.text;
         Ok(text.strip_suffix(&format!("{MAIN}\n")).unwrap().to_string())
     }
 
