@@ -63,6 +63,9 @@
 //! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives the buffers of its arrays ([`Array::bindings`](gpu::Array::bindings)) and puts
 //! its work into a caller's encoder ([`Recorder::encode_into`](gpu::Recorder::encode_into)).
 
+// On docs.rs every item shows the feature that it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod comm;
 pub mod cosmology;
 mod error;

@@ -27,7 +27,7 @@ use crate::points::{AnyArray, Cloud};
 /// - A group may span any number of ranks. Each rank links its own points; then ranks compare nodes of their trees, and those points
 ///   that are about the linking length from others, and the components that are found to be linked get the least label of any.
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
-///   enter the [`catalogue`](Self::catalogue).
+///   enter the `catalogue` (feature `catalogue`).
 ///
 /// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and one below, one each for points and links,
 /// and five for about each doubling of the number of components that a group has in a row.
