@@ -18,11 +18,15 @@ pub enum Launch {
 }
 
 impl Launch {
-    /// [`Mpi`](Self::Mpi) if an MPI launcher started this process as one of several and the feature `mpi` is on, else
+    /// Returns [`Mpi`](Self::Mpi) if a launcher started this process as one of several, else
     /// [`Solo`](Self::Solo) for one thread, else [`Threads`](Self::Threads).
+    ///
+    /// Without the feature `mpi`, or if the launcher's processes cannot find each other, [`launch`]
+    /// then fails: each process would do the whole work and write the same files. Programs that
+    /// want independent processes pass [`Solo`](Self::Solo).
     pub fn detect(threads: usize) -> Self {
         match threads {
-            _ if cfg!(feature = "mpi") && comm::mpi_launched() => Launch::Mpi,
+            _ if comm::mpi_launched() => Launch::Mpi,
             1 => Launch::Solo,
             _ => Launch::Threads(threads),
         }
@@ -45,7 +49,8 @@ impl Launch {
 /// ```
 ///
 /// # Errors
-/// [`RunError`] with the first failure.
+/// [`RunError`] with the first failure; with [`CommError::Start`] for [`Launch::Mpi`] without the
+/// feature `mpi`, or if MPI did not connect the processes of the launcher.
 pub fn launch<T, E>(
     how: Launch,
     options: &Options,
@@ -91,8 +96,11 @@ where
         #[cfg(not(feature = "mpi"))]
         Launch::Mpi => {
             drop(exit_code);
-            let text = "this build has no MPI; build with the feature `mpi`".into();
-            Err(RunError { rank: 0, failure: comm::Failure::Comm(CommError::Start(text)) })
+            let error = match comm::Launched::from_env() {
+                Some(launched) => launched.without_mpi(),
+                None => CommError::Start("this program was built without MPI; build it with the feature `mpi`".into()),
+            };
+            Err(RunError { rank: 0, failure: comm::Failure::Comm(error) })
         }
     }
 }

@@ -1395,3 +1395,32 @@ fn outputs_are_called_what_they_are() {
         call.run().is_error("on two processes", 2, &["call it order.npy"]);
     }
 }
+
+#[test]
+fn processes_of_a_launcher_that_are_not_connected_do_not_run_one_by_one() {
+    let scratch = Scratch::new();
+    let out = scratch.join("run");
+    let launches: [&[(&str, &str)]; 4] = [
+        &[("OMPI_COMM_WORLD_SIZE", "3"), ("OMPI_COMM_WORLD_RANK", "0")],
+        &[("PMI_SIZE", "3"), ("PMI_RANK", "0"), ("MPI_LOCALNRANKS", "3")],
+        &[("SLURM_STEP_NUM_TASKS", "3"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "3")],
+        &[("SLURM_STEP_NUM_TASKS", "3"), ("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "1"), ("SLURM_STEP_ID", "0")],
+    ];
+    let with = |variables: &[(&str, &str)]| {
+        let call = Call::simulate(&out, &[]);
+        variables.iter().fold(call, |call, (name, value)| call.env(name, value))
+    };
+    for variables in launches {
+        let remedy = if cfg!(feature = "mpi") { "--mpi=pmix" } else { "feature `mpi`" };
+        with(variables).run().is_error(
+            &format!("{variables:?}"),
+            1,
+            &["a launcher started 3 processes", variables[0].0, remedy, "for independent runs use `Launch::Solo`"],
+        );
+        assert!(!out.exists(), "{variables:?}");
+    }
+    // The script of a batch job is no task of a step.
+    let batch = [("SLURM_NTASKS", "3"), ("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "1")];
+    with(&batch).succeeds();
+    assert!(out.exists());
+}

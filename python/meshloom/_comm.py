@@ -3,6 +3,7 @@
 import functools
 import pickle
 import sys
+import warnings
 import zlib
 
 import numpy as np
@@ -44,14 +45,33 @@ def _of_mpi(comm):
     return own
 
 
+@functools.cache
+def _warn_of_independent_processes():
+    """Warns once where a launcher started several processes and this one works alone.
+
+    It is no error: independent Python processes under a launcher are usual. With mpi4py the program
+    decides itself which process does what.
+    """
+    ranks, mpi = _native.launched_ranks(), sys.modules.get("mpi4py.MPI")
+    if ranks is None or (mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1):
+        return
+    text = (
+        f"this is one of {ranks} processes of a launcher, and each does the whole work; to share it, pass comm=mpi4py.MPI.COMM_WORLD "
+        "and use the launcher of mpi4py's MPI library; ignore this warning if the processes are independent"
+    )
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
 def resolve(comm):
     """The rank that a call runs on."""
     if comm is None:
+        _warn_of_independent_processes()
         return _native.alone()
     if isinstance(comm, Comm):
         return comm
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and isinstance(comm, mpi.Comm):
+        _warn_of_independent_processes()
         return _of_mpi(comm)
     raise TypeError(f"comm must be None, a meshloom.Comm or a communicator of mpi4py, not {type(comm).__name__}")
 

@@ -150,6 +150,12 @@ pub fn noted(session: Arc<Session>) -> Arc<Session> {
     session
 }
 
+/// Returns the number of processes that a launcher started together; `None` for a single process.
+#[pyfunction]
+pub fn launched_ranks() -> Option<usize> {
+    meshloom::comm::mpi_ranks()
+}
+
 /// This process as the only rank, on the device that the environment chooses; opened by the first call.
 #[pyfunction]
 pub fn alone(py: Python<'_>) -> PyResult<Comm> {

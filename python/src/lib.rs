@@ -44,7 +44,7 @@ mod _native {
     const version: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
-    use crate::comm::{Comm, alone, close, run_ranks};
+    use crate::comm::{Comm, alone, close, launched_ranks, run_ranks};
     #[pymodule_export]
     use crate::correlated_field::{NativeCorrelatedField, correlated_field};
     #[pymodule_export]

@@ -269,3 +269,17 @@ for n in range(8, 20):
     ended = run(text, MESHLOOM_KERNELS="5")
     kept = [int(line) for line in ended.stdout.split()]
     assert len(kept) == 12 and max(kept) == kept[-1] == 5, ended.stderr
+
+
+def test_processes_of_a_launcher_that_work_alone_are_warned_of_once():
+    text = """
+import numpy as np, meshloom
+for _ in range(2):
+    meshloom.fft.fft(np.ones(4, np.float32))
+"""
+    clean = run(text)
+    assert clean.returncode == 0 and "launcher" not in clean.stderr, clean.stderr
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "3"}, {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "1"}):
+        ended = run(text, **variables)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr.count("RuntimeWarning: this is one of 3 processes of a launcher") == 1, ended.stderr

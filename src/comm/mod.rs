@@ -66,6 +66,8 @@ pub(crate) use lane::RESERVED_TAGS;
 pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};
+#[cfg(not(feature = "mpi"))]
+pub(crate) use run::Launched;
 pub use run::{mpi_launched, mpi_ranks, run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};

@@ -11,7 +11,8 @@ use ::mpi::ffi;
 
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
-use super::mpi::{CALLS, Family, Mpi, end_all, ok};
+use super::mpi::{CALLS, Family, Mpi, end_all, library_version, ok};
+use super::run::Launched;
 use super::sync::locked;
 use super::transport::Transport;
 
@@ -25,7 +26,8 @@ use super::transport::Transport;
 /// - Returns when all ranks are done; a rank that still waits for one that has returned gets an error.
 ///
 /// # Errors
-/// [`CommError::Start`] or [`CommError::Mpi`] where MPI does not start.
+/// [`CommError::Start`] or [`CommError::Mpi`] if MPI does not start, or starts without the other
+/// processes of the launcher (a launcher of another MPI library, `srun` without a PMI).
 pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError<E>> {
     run_mpi_with_code(body, |_| 1)
 }
@@ -80,12 +82,27 @@ impl Session {
                 return Err(CommError::Start("MPI was finalised and cannot start again in this process".to_owned()));
             }
             if initialized == 0 {
+                let launched = Launched::from_env();
+                // Open MPI would end the process; other libraries may know Slurm's own PMI-1.
+                if let Some(apart) = launched.as_ref().filter(|launched| launched.is_without_pmi()) {
+                    let library = library_version();
+                    if library.contains("Open MPI") {
+                        return Err(apart.not_connected(&library));
+                    }
+                }
                 let wanted = ffi::RSMPI_THREAD_SERIALIZED;
                 let code = ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), wanted, &mut provided);
                 ok(0, "MPI_Init_thread", code)?;
+                let session = Session { initialized_here: true };
+                let mut size = 0;
+                ok(0, "MPI_Comm_size", ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &mut size))?;
+                return match launched {
+                    Some(apart) if size == 1 => Err(apart.not_connected(&library_version())),
+                    _ => Ok(session),
+                };
             }
         }
-        Ok(Session { initialized_here: initialized == 0 })
+        Ok(Session { initialized_here: false })
     }
 }
 

@@ -11,9 +11,12 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Whether this is the process that prints: the first of an MPI job, as its launcher says.
+/// Returns `true` in the process that prints: a single one, or the first that a launcher started.
 pub fn is_first() -> bool {
-    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK"]
+    if !meshloom::comm::mpi_launched() {
+        return true;
+    }
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
         .is_none_or(|rank| rank.trim() == "0")

@@ -52,11 +52,14 @@ impl Drop for ErrorsReturn {
 /// Whether the MPI library raises what goes wrong with a request by the handler of its communicator: Open MPI does.
 fn has_errors_by_communicator() -> bool {
     static OPEN_MPI: OnceLock<bool> = OnceLock::new();
-    *OPEN_MPI.get_or_init(|| {
-        let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
-        let mut length = 0;
-        // SAFETY: the buffer has the size that MPI asks for; this may be called at any time.
-        unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut length) };
-        text.windows(8).any(|word| word == b"Open MPI")
-    })
+    *OPEN_MPI.get_or_init(|| library_version().contains("Open MPI"))
+}
+
+/// Returns the name and version of the MPI library; callable before MPI starts.
+pub(in crate::comm) fn library_version() -> String {
+    let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+    let mut len = 0;
+    // SAFETY: the buffer has the size that MPI asks for; this may be called at any time.
+    unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut len) };
+    String::from_utf8_lossy(&text[..(len.max(0) as usize).min(text.len())]).into_owned()
 }

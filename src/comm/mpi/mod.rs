@@ -44,6 +44,7 @@ use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::{CommError, Result};
 use crate::printable::printable;
+pub(super) use errors_return::library_version;
 
 /// How long a failing thread waits for another one that is inside MPI before it ends the process without MPI.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
