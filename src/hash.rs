@@ -16,6 +16,12 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
+/// The number of a value's bits at a site, of which sums identify values and places in any order.
+pub(crate) fn placed(site: u64, bits: u64) -> u64 {
+    // Mixed twice, so that a site and the bits of a value cannot cancel each other.
+    mix(mix(site) ^ bits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -572,11 +572,9 @@ fn ranks_that_set_up_different_fits_all_learn_of_it() {
             }
         }
     }
-    for said in run(2, &|rank| (2, 1, 2.0 * rank as f64, 2)) {
-        assert!(
-            said.contains("rank 1 asks for another fit") && said.contains("energy of the data at the start"),
-            "{said}"
-        );
+    // A difference of 10^-6 of one datum's noise, too.
+    for said in run(2, &|rank| (2, 1, 1e-6 * rank as f64, 2)) {
+        assert!(said.contains("rank 1 asks for another fit than rank 0: data is fingerprint"), "{said}");
     }
     assert!(run(2, &|_| (2, 1, 0.0, 2)).iter().all(|said| said.starts_with("Ok(Fit")));
 }
@@ -924,6 +922,49 @@ fn resumed_fits_have_the_bits_of_uninterrupted_ones() {
 }
 
 #[test]
+fn a_fit_that_is_saved_is_not_lost_unasked() {
+    let (problem, mut host) = (matrix_problem(), Host::default());
+    let groups = SampleGroups::one(&Communicator::solo());
+    let scratch = Scratch::new("kept");
+    let fit = |iterations| OptimizeKl::new(&problem, &groups, iterations).options(varied);
+    let start = vec![0.1; 6];
+    let first = fit(3).save(&scratch.0).run(&mut host, &start).unwrap();
+    let state = std::fs::read(scratch.0.join("state.npz")).unwrap();
+    let error = fit(1).save(&scratch.0).run(&mut host, &start).unwrap_err().to_string();
+    assert!(["state.npz", "`resume=True`", "`overwrite=True`"].iter().all(|what| error.contains(what)), "{error}");
+    // Nothing is left to do, and the fit says so.
+    let again = fit(3).resume(&scratch.0).run(&mut host, &start).unwrap();
+    assert_eq!((first.end, again.end), (FitEnd::Done, FitEnd::AlreadyDone));
+    assert_eq!(bits(&again), bits(&first));
+    assert!(std::fs::read(scratch.0.join("state.npz")).unwrap() == state);
+    let replaced = fit(1).overwrite(&scratch.0).run(&mut host, &start).unwrap();
+    assert_eq!((replaced.history.len(), replaced.end), (1, FitEnd::Done));
+    assert!(std::fs::read(scratch.0.join("state.npz")).unwrap() != state);
+}
+
+/// Starts of two groups that have the same length, or that differ in one small number.
+#[test]
+fn groups_start_at_one_place() {
+    let run = |differ: fn(&mut Vec<f64>)| {
+        run_threads(2, |comm| {
+            let (problem, mut start) = (matrix_problem(), vec![0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
+            let (groups, _) = SampleGroups::split(&comm, 2)?;
+            if comm.rank() == 1 {
+                differ(&mut start);
+            }
+            let found = OptimizeKl::new(&problem, &groups, 1).run(&mut Host::default(), &start);
+            Ok::<_, InferenceError>(found.err().map(|error| error.to_string()))
+        })
+        .unwrap()
+    };
+    let differ: [fn(&mut Vec<f64>); 2] = [|start| start.swap(0, 5), |start| start[2] += 1e-4];
+    for said in differ.into_iter().flat_map(run) {
+        assert!(said.unwrap().contains("start, times random numbers, is"));
+    }
+    assert_eq!(run(|start| start[2] *= 1.0 + 1e-8), [None, None]);
+}
+
+#[test]
 fn a_killed_fit_goes_on_to_the_same_bits() {
     const DIRECTORY: &str = "MESHLOOM_TEST_FIT_TO_BE_KILLED";
     let (problem, mut host) = (matrix_problem(), Host::default());
@@ -974,13 +1015,13 @@ fn a_broken_state_is_an_error_and_stays() {
     run(1, &problem, 6).unwrap();
     of_state(run(2, &problem, 6), "seed 1");
     let other = Problem { data: vec![1.0; 4], ..small_wiener_problem() };
-    of_state(run(1, &other, 3), "another likelihood");
+    of_state(run(1, &other, 3), "kind of likelihood");
     // As many data of the same noise, but others; and another model of the same data.
     let mut data = problem.data.clone();
-    data[3] += 2.0;
-    of_state(run(1, &Problem { data, ..matrix_problem() }, 6), "other data or another model");
+    data[3] += 1e-6;
+    of_state(run(1, &Problem { data, ..matrix_problem() }, 6), "data differ");
     let twice = |x: &[_]| (matrix_problem().forward)(x).iter().map(|y| y * 1.5).collect();
-    of_state(run(1, &Problem { forward: Box::new(twice), ..matrix_problem() }, 6), "other data or another model");
+    of_state(run(1, &Problem { forward: Box::new(twice), ..matrix_problem() }, 6), "model or its priors differ");
     let file = scratch.0.join("state.npz");
     let bytes = std::fs::read(&file).unwrap();
     // The last byte of the last array, before the archive's directory.

@@ -16,8 +16,8 @@ use meshloom::map::{
     jacobian_rows, map, map_reduce, numbers_of, replicate,
 };
 use meshloom::operators::{
-    Differentiable, Field, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator,
-    Space, SumOverRanks, Worker,
+    Differentiable, Field, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
+    PointwiseOperator, Space, SumOverRanks, Worker,
 };
 use meshloom::{Context, Error};
 use ranks::on_grid;
@@ -340,6 +340,10 @@ impl Differentiable for Counting {
         let at = self.inner.at(worker, x)?;
         y.copy_from(&mut worker.context.recorder, &at.value)?;
         Ok(Box::new(CountingAt(at)))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.inner.identify(worker, out)
     }
 
     fn cost(&self) -> OperatorCost {

@@ -11,14 +11,16 @@ use std::f64::consts::PI;
 use std::path::Path;
 use std::rc::Rc;
 
-use meshloom::fft::{Norm, Operator};
+use meshloom::fft::{Norm, Operator, Wave};
 use meshloom::gpu::Options;
 use meshloom::grid::Grid;
+use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Differentiable, Field, Fourier, FourierFilter, Hartley, Leaf, Linearisation, Linearised, Model,
-    OperatorCost, OperatorError, PointNumbers, PointwiseOperator, Readout, RegularGrid, Space, Stencil, Wavenumbers,
-    Worker, check_adjoint, check_derivative, check_finite, random_field,
+    Adjoint, Convolution, Diagonal, Differentiable, Field, Fingerprint, Fourier, FourierFilter, Hartley, Leaf,
+    Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
+    Readout, RegularGrid, Select, Space, Stencil, Wavenumbers, Worker, check_adjoint, check_derivative, check_finite,
+    random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -161,6 +163,103 @@ fn every_operator_has_its_adjoint_and_its_derivative() {
     for parts in GRIDS {
         on_grid(parts, &options()[0], |worker| every_operator::check(worker, |_| true));
     }
+}
+
+/// The fingerprint of a model.
+fn fingerprint(worker: &mut Worker<'_>, model: &Model) -> Result<u64, OperatorError> {
+    let mut fingerprint = Fingerprint::new();
+    model.identify(worker, &mut fingerprint)?;
+    Ok(fingerprint.value())
+}
+
+/// Models that depend on the ranks by their definition, or by the indices and points that the table gives each rank.
+const OF_THE_RANKS: [&str; 5] = ["Gather", "Readout", "Replicate", "SumOverRanks", "RankCollective"];
+
+#[test]
+fn fingerprints_tell_operators_apart_and_know_no_ranks() {
+    let marks = |parts, of_the_ranks: bool| {
+        let all = on_grid(parts, &options()[0], |worker| {
+            let mut marks = Vec::new();
+            for case in every_operator::CASES {
+                if of_the_ranks || !OF_THE_RANKS.contains(&case.name) {
+                    for model in case.models(worker)? {
+                        marks.push((case.name, fingerprint(worker, &model)?));
+                    }
+                }
+            }
+            Ok(marks)
+        });
+        assert!(all.iter().all(|marks| *marks == all[0]), "ranks of {parts:?} differ");
+        all[0].clone()
+    };
+    let one = marks([1, 1], false);
+    for parts in [[2, 1], [1, 3], [2, 2]] {
+        assert_eq!(marks(parts, false), one, "{parts:?}");
+    }
+    let all = marks([1, 1], true);
+    let apart: BTreeSet<u64> = all.iter().map(|(_, mark)| *mark).collect();
+    // The adjoint of a Hartley transform and a transform between the same spaces have two names.
+    assert_eq!(apart.len(), all.len(), "{all:?}");
+}
+
+/// Pairs of models that differ in one constant, a name or a shape.
+#[test]
+fn fingerprints_know_every_constant() {
+    let marks = |parts| {
+        let all = on_grid(parts, &options()[0], |worker| {
+            let regular = regular(worker, [4, 6, 8]);
+            let space = Space::of("x", Leaf::cells(&regular))?;
+            let field = |worker: &mut Worker<'_>, other: bool| {
+                let mut field = random_field(worker, &space, 5)?;
+                let mut values = field.get(&mut worker.context.recorder, "x")?;
+                if other && let Some(at) = regular.owns([3, 5, 7]).then(|| values.len() - 1) {
+                    values[at] += 1e-6;
+                }
+                field.set(&mut worker.context.recorder, "x", &values)?;
+                Ok::<_, OperatorError>(field)
+            };
+            let mut pairs = Vec::new();
+            for other in [false, true] {
+                let (unit, tiny) = (if other { 1.5 } else { 1.0 }, if other { 1e-6 } else { 0.0 });
+                let factors = field(worker, other)?;
+                let damp = |_: usize, wave: Wave| (-unit * wave.k).exp();
+                let damp = Operator { constant: [1.0, 0.0], factor: &damp, laplacian: None };
+                let lines = [[[0.1, 0.2, 0.3], [1.0, 2.0 + tiny, 1.0]]];
+                let own: Vec<[f64; 3]> =
+                    regular.owns([0, 0, 0]).then_some([0.1 + tiny, 0.1, 0.1]).into_iter().collect();
+                let text = "fn f(x: f32, w: f32) -> f32 { return x * w; }";
+                let weights = Field::over(&Space::of("w", Leaf::cells(&regular))?, factors.contents().to_vec())?;
+                let larger = RegularGrid { size: regular.size.map(|length| length * unit), ..regular.clone() };
+                let prior = Prior::Normal { mean: 0.0, std: 1.0 + tiny };
+                let prior =
+                    |space: &Space| prior.operator(space, "y").map_err(|error| OperatorError::failed("prior", error));
+                let models = [
+                    Model::new(Diagonal::new(&space, &factors)?),
+                    Model::new(Convolution::new(worker, &space, &factors)?),
+                    Model::new(PointwiseOperator::wgsl_with(text, "f", &space, &weights, "y")?),
+                    Model::new(FourierFilter::new(worker, &space, &damp)?),
+                    Model::new(Stencil::new(worker, &space, &[([0, 0, 1], 1.0 + tiny)])?),
+                    Model::new(LinesOfSight::new(worker, &space, &lines, 0.3)?),
+                    Model::new(Readout::new(worker, &space, Window::Cic, &own)?),
+                    Model::new(Select::cells(worker, &space, &[[0, 0, if other { 2 } else { 1 }]])?),
+                    pointwise(&format!("fn f(x: f32) -> f32 {{ return {unit:?} * x; }}"), &space, "y")?,
+                    pointwise("fn f(x: f32) -> f32 { return x; }", &space, if other { "z" } else { "y" })?,
+                    pointwise("fn f(x: f32) -> f32 { return x; }", &Space::of("x", Leaf::cells(&larger))?, "y")?,
+                    prior(&space)?,
+                    prior(&Space::of("x", Leaf::parameters(3))?)?,
+                ];
+                pairs.push(models.iter().map(|model| fingerprint(worker, model)).collect::<Result<Vec<_>, _>>()?);
+            }
+            Ok(pairs)
+        });
+        assert!(all.iter().all(|marks| *marks == all[0]), "ranks of {parts:?} differ");
+        all[0].clone()
+    };
+    let one = marks([1, 1]);
+    for (number, (first, other)) in one[0].iter().zip(&one[1]).enumerate() {
+        assert_ne!(first, other, "model {number}");
+    }
+    assert_eq!(marks([2, 2]), one);
 }
 
 #[test]
@@ -426,6 +525,9 @@ impl Differentiable for Wrong {
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.0.apply(worker, x, y)?;
         Ok(Box::new(WrongAt(self.0.at(worker, x)?)))
+    }
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.0.identify(worker, out)
     }
     fn cost(&self) -> OperatorCost {
         OperatorCost::default()

@@ -1,6 +1,7 @@
 """The loop of an inference: samples about a position, then a better position for these samples, and again."""
 
 import os
+import time
 import warnings
 from typing import NamedTuple, Optional
 
@@ -241,11 +242,15 @@ def optimize_kl(
     progress=None,
     odir=None,
     resume=False,
+    overwrite=False,
+    temperature=1.0,
+    memory=None,
+    budget=None,
 ):
     """Fit a model to data: samples of the posterior by MGVI or geoVI, or its most probable place.
 
     Each iteration draws samples about the position, and then moves it to where the energy averaged over them is least. Every option from `n_samples` to
-    `kl_kwargs` but `seed` may be a function of the iteration's number, which is called before the first iteration. Results are the same on any number of ranks,
+    `kl_kwargs` but `seed`, and `temperature`, may be a function of the iteration's number, which is called before the first iteration. Results are the same on any number of ranks,
     to the bit, whether they share each sample's field, or `sample_groups` of them have samples of their own.
 
     Parameters
@@ -276,10 +281,21 @@ def optimize_kl(
         Called as ``progress(iteration, n_total_iterations, what)`` for each sample and step, while the device is at work, which it must not use; or a bar
         that is advanced by iterations.
     odir : path, optional
-        Directory in which the state is saved after each iteration.
+        Directory in which the state is saved after each iteration. One that has a state already is an `Error` without `resume` or `overwrite`.
     resume : bool
-        Go on from the state in `odir`, if there is one, to the same bits as without an interruption. Options of iterations that are done do not matter; a state
+        Go on from the state in `odir`, if there is one, to the same bits as without an interruption. A state of other data, mask, noise, exposure, seed, latent
+        values or model (priors and constants of operators included) is an `Error`. Options of iterations that are done do not matter; a state
         that has all of them, or more, and other samples than are asked for is a ValueError.
+    overwrite : bool
+        Replace the state in `odir` after the first iteration.
+    temperature : float
+        The likelihood is taken to the power of ``1 / temperature``: above 1 data count less, as with noise ``sqrt(temperature)`` times as large. Falling
+        temperatures (annealing) fit first what the data determine best. Reports have the energy at this temperature and chi-squared at 1.
+    memory : int, optional
+        Bytes of device memory that a rank may use. Samples whose derivatives do not fit compute them again in each product, to the same bits. A fit
+        that needs more is an `Error` before the first iteration.
+    budget : float, optional
+        Seconds after which no iteration begins, by the clock of rank 0. There are fewer reports than `n_total_iterations` then; `resume` goes on.
 
     Returns
     -------
@@ -293,12 +309,15 @@ def optimize_kl(
         Where samples have not converged, where the last iteration ended with no step that lowers the energy though the minimum is elsewhere, and where the reduced
         chi-squared of the data is far from 1: half or twice of what the spread of so many data explains (of counts, and without samples, only above).
 
+    UserWarning
+        Where the state in `odir` has all iterations already, so that none is done.
+
     Raises
     ------
     ValueError
         For options that cannot be, or that are not the same on all ranks.
     Error
-        For energies that are not finite, a state of another fit, and what the device fails with.
+        For energies that are not finite, a state of another fit, a state that would be lost, and what the device fails with.
 
     Examples
     --------
@@ -323,6 +342,7 @@ def optimize_kl(
             "linear": _linear(_at(draw_linear_kwargs, iteration)),
             "curve": _newton(_at(nonlinearly_update_kwargs, iteration), "nonlinearly_update_kwargs"),
             "position": _newton(_at(kl_kwargs, iteration), "kl_kwargs"),
+            "temperature": real_number(_at(temperature, iteration), "temperature"),
         }
 
     def check():
@@ -332,39 +352,50 @@ def optimize_kl(
             raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
         if resume and odir is None:
             raise ValueError("resume goes on from a state in odir; give that directory")
+        if overwrite and (resume or odir is None):
+            raise ValueError("overwrite replaces a state in odir; give that directory, and leave resume out")
         each = [options(iteration) for iteration in range(total)]
         for one in each:
             _native.NativeFit.check_options(one)
-        own = whole_number(seed, "seed"), _given(likelihood, position), each, None if odir is None else os.fspath(odir), told, done
+        limits = None if memory is None else whole_number(memory, "memory"), None if budget is None else real_number(budget, "budget")
+        if limits[1] is not None and not 0 <= limits[1] < 2**63:
+            raise ValueError(f"budget: expected seconds from 0 on, got {budget}")
+        own = whole_number(seed, "seed"), _given(likelihood, position), each, None if odir is None else os.fspath(odir), told, done, limits
         # The library compares the rest.
-        alike = {"function": "optimize_kl", "n_total_iterations": total, "position": given_or_not(position), "odir": given_or_not(odir), "resume": bool(resume)}
+        alike = {"function": "optimize_kl", "n_total_iterations": total, "position": given_or_not(position), "odir": given_or_not(odir), "resume": bool(resume), "overwrite": bool(overwrite)}
         return own, alike, None
 
-    (seed, start, each, odir, told, done), _ = gathered(comm, check)
+    began = time.monotonic()
+    (seed, start, each, odir, told, done, limits), _ = gathered(comm, check)
     start, total = agreed(comm, _start, likelihood, start, seed, 0.1), len(each)
 
-    def advanced(fit, resumes):
-        state = None if odir is None else (odir, resumes)
-        found = _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told))
-        if resumes:
-            _check_resumed(Samples(found, likelihood), found.history, each)
-        return found
+    def advanced(fit, found):
+        left = None if limits[1] is None else max(0.0, limits[1] - (time.monotonic() - began))
+        state = None if odir is None else (odir, found)
+        after = _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, state, told, limits[0], left))
+        if found == "resume":
+            _check_resumed(Samples(after, likelihood), after.history, each)
+        return after
 
     def ends(samples, report):
         """Whether a callback ends the fit; ranks may have different ones, or none."""
         done(report.iteration)
         return callback is not None and bool(callback(samples, report))
 
-    fit = agreed(comm, advanced, None, bool(resume))
+    fit = agreed(comm, advanced, None, "resume" if resume else "overwrite" if overwrite else "")
+    if fit.end == "done":
+        warnings.warn(f"the state in {odir} has all {total} iterations already: none is done; give more n_total_iterations", stacklevel=2)
     while True:
         samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
+        if fit.end == "time":
+            break
         if reports:
             _warn_of(fit, f"{len(samples)} samples")
             if any(gathered(comm, lambda: (None, {}, ends(samples, reports[-1])))[1]):
                 break
         if len(reports) >= total:
             break
-        fit = agreed(comm, advanced, fit, False)
+        fit = agreed(comm, advanced, fit, "overwrite")
     _warn_of_doubts(fit)
     return samples, reports
 

@@ -128,6 +128,10 @@ def optimize_kl(
     progress: Any = None,
     odir: Union[None, str, PathLike[str]] = None,
     resume: bool = False,
+    overwrite: bool = False,
+    temperature: _EachIteration[float] = 1.0,
+    memory: Optional[int] = None,
+    budget: Optional[float] = None,
 ) -> tuple[Samples, list[IterationReport]]: ...
 def sample_groups(comm: _Comm, count: int) -> Comm: ...
 def wiener_filter(

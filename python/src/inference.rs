@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport,
@@ -34,13 +35,14 @@ struct KeptFit {
     doubts: Vec<String>,
     history: Vec<IterationReport>,
     drawn_in: u32,
+    end: FitEnd,
 }
 
 impl KeptFit {
     fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, doubts: Vec<String>) -> Self {
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
         let (position, count) = (samples.position.clone(), samples.count());
-        KeptFit { position, count, residuals, sampling, doubts, history: Vec::new(), drawn_in: 0 }
+        KeptFit { position, count, residuals, sampling, doubts, history: Vec::new(), drawn_in: 0, end: FitEnd::Done }
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
@@ -112,6 +114,7 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<IterationOptions> {
             "position" => options.position = newton_options(value.cast()?)?,
             "point_estimates" => options.point_estimates = value.extract()?,
             "constants" => options.constants = value.extract()?,
+            "temperature" => options.temperature = value.extract()?,
             other => return Err(PyValueError::new_err(format!("an iteration has no option `{other}`"))),
         }
     }
@@ -173,6 +176,7 @@ pub struct NativeFit {
     sampling: (u64, u64),
     doubts: Vec<String>,
     history: Vec<Report>,
+    end: FitEnd,
 }
 
 impl NativeFit {
@@ -187,15 +191,17 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let cut = likelihood.handle.cut;
         let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
-        let (handle, (count, sampling, doubts, history)) = likelihood.handle.derive(py, move |work, likelihood| {
-            let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
-            let groups = work.groups.clone();
-            let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
-            let sampling = (fit.sampling.steps, fit.sampling.unconverged);
-            let about = (fit.count, sampling, fit.doubts.clone(), fit.history.iter().map(reported).collect());
-            Ok((fit, about))
-        })?;
-        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, history })
+        let (handle, (count, sampling, doubts, history, end)) =
+            likelihood.handle.derive(py, move |work, likelihood| {
+                let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
+                let groups = work.groups.clone();
+                let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
+                let sampling = (fit.sampling.steps, fit.sampling.unconverged);
+                let about =
+                    (fit.count, sampling, fit.doubts.clone(), fit.history.iter().map(reported).collect(), fit.end);
+                Ok((fit, about))
+            })?;
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, history, end })
     }
 
     /// Works with the samples, and with something else.
@@ -221,8 +227,9 @@ impl NativeFit {
     }
 }
 
-/// How an iteration is done, beside its options: seed, a directory for the state with whether to resume from it, who is told of progress.
-type Manner = (u64, Option<(String, bool)>, Option<Py<PyAny>>);
+/// Settings of an iteration beside its options: seed, a directory for the state with what is done with a state in it, a
+/// function that is called with progress, bytes of memory, seconds that are left.
+type Manner = (u64, Option<(String, String)>, Option<Py<PyAny>>, Option<u64>, Option<f64>);
 
 #[pymethods]
 impl NativeFit {
@@ -243,7 +250,9 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let start = given(&likelihood.handle.session, from.0)?;
         let options = options.iter().map(iteration_options).collect::<PyResult<Vec<_>>>()?;
-        let (seed, state, told) = manner;
+        let (seed, state, told, memory, budget) = manner;
+        let budget = budget.map(Duration::try_from_secs_f64).transpose();
+        let budget = budget.map_err(|error| PyValueError::new_err(format!("budget: {error}")))?;
         Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |worker, likelihood, groups, before| {
             let teller = Teller { told, failed: RefCell::new(None) };
             let start = field(likelihood.domain(), start)?;
@@ -251,14 +260,19 @@ impl NativeFit {
                 .excitations(Excitations::Seed(seed))
                 .options(|iteration| options[iteration as usize].clone())
                 .callback(|_, _, _| Ok(ControlFlow::Break(())))
-                .progress(|progress| teller.tell(progress));
+                .progress(|progress| teller.tell(progress))
+                .memory(memory);
+            if let Some(budget) = budget {
+                fit = fit.budget(budget);
+            }
             if let Some(before) = before {
                 let (samples, drawn_in) = (before.samples(groups)?, before.drawn_in);
                 fit = fit.after(Fit { samples, history: before.history, end: FitEnd::Done, drawn_in });
             }
-            let fit = match state {
-                Some((directory, true)) => fit.resume(directory),
-                Some((directory, false)) => fit.save(directory),
+            let fit = match state.as_ref().map(|(directory, found)| (directory, found.as_str())) {
+                Some((directory, "resume")) => fit.resume(directory),
+                Some((directory, "overwrite")) => fit.overwrite(directory),
+                Some((directory, _)) => fit.save(directory),
                 None => fit,
             };
             let found = fit.run(worker, &start)?;
@@ -269,7 +283,7 @@ impl NativeFit {
             let sampling = last.map_or_else(Convergence::default, |last| last.sampling);
             let doubts = last.map_or_else(Vec::new, |last| last.doubts(likelihood.expected_chi_squared()));
             let kept = KeptFit::of(&found.samples, sampling, doubts);
-            Ok(KeptFit { history: found.history, drawn_in: found.drawn_in, ..kept })
+            Ok(KeptFit { history: found.history, drawn_in: found.drawn_in, end: found.end, ..kept })
         })
     }
 
@@ -300,6 +314,16 @@ impl NativeFit {
     #[getter]
     fn doubts(&self) -> Vec<String> {
         self.doubts.clone()
+    }
+
+    /// Why no iteration was done: "done" if all were done before, "time" if the time is over; "" if one was done.
+    #[getter]
+    fn end(&self) -> &'static str {
+        match self.end {
+            FitEnd::AlreadyDone => "done",
+            FitEnd::Time => "time",
+            FitEnd::Done | FitEnd::Callback => "",
+        }
     }
 
     /// Reports of the iterations.

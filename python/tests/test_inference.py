@@ -236,7 +236,8 @@ def test_a_fit_tells_stops_and_goes_on(tmp_path):
     assert len(all_reports) == 4
     for name, value in field_of(whole).items():
         assert np.array_equal(value, field_of(again)[name]), name
-    done, _ = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
+    with pytest.warns(UserWarning, match="all 4 iterations already"):
+        done, _ = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
     assert np.array_equal(field_of(done)["sky/xi"], field_of(whole)["sky/xi"])
     with pytest.raises(meshloom.Error, match="seed"):
         mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **{**options, "seed": 8})
@@ -254,11 +255,103 @@ def test_a_state_of_other_data_is_an_error(tmp_path):
     model = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y")
     fit = {"n_total_iterations": 1, "n_samples": 1, "odir": tmp_path / "state", "resume": True}
     first, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
-    again, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
+    with pytest.warns(UserWarning, match="all 1 iterations already"):
+        again, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
     assert np.array_equal(np.asarray(first.pos), np.asarray(again.pos))
-    for data, noise in [([1.0, 2.0, -3.0, 4.0], 1.0), ([1.0, 2.0, 3.0, 4.0], 0.1)]:
-        with pytest.raises(meshloom.Error, match="other data"):
+    for data, noise, what in [([1.0, 2.0, -3.0, 4.0], 1.0, "data"), ([1.0, 2.0, 3.0, 4.0], 0.1, "noise")]:
+        with pytest.raises(meshloom.Error, match=f"another fit, whose {what}"):
             mi.optimize_kl(mi.Gaussian(data, noise).amend(model), **fit)
+
+
+def test_a_state_of_another_fit_is_refused_by_name(tmp_path):
+    rng, n = np.random.default_rng(0), 100
+    counts, space = rng.poisson(3.0, n), op.Space(x=op.cells(n))
+    one = counts + 10 * (np.arange(n) == 7)
+    few = counts.copy()
+    few[:3] = few[:3][::-1] + 1
+    exposure, mask = np.full(n, 2.0), np.arange(n) != 5
+
+    def rate(width=0.01, name="x", scale="1.0"):
+        space = op.Space(**{name: op.cells(n)})
+        text = f"fn rate({name}: f32) -> f32 {{ return {scale} * exp({name}); }}"
+        return mi.NormalPrior(1.0, width, space).then(op.pointwise(text, "rate", space, "rate"))
+
+    def field(prefix="s", width=0.3, slope=0.5):
+        maker = mi.CorrelatedFieldMaker(prefix)
+        maker.set_amplitude_total_offset(0.0, (0.5, 0.1))
+        maker.add_fluctuations(n, 1.0, (width, 0.1), (-3.0, slope))
+        s = maker.finalize()
+        return s.then(op.pointwise("fn rate(s: f32) -> f32 { return exp(s); }", "rate", s.target, "rate"))
+
+    def weighted(weight):
+        return op.diagonal(space, np.r_[weight, np.ones(n - 1)]).then(op.stencil(space, {0: 1.0, 1: 0.5})).then(rate())
+
+    fit = {"n_total_iterations": 1, "n_samples": 1, "resume": True, **FEW}
+    cases = {
+        "a": (mi.Poissonian(counts).amend(rate()), [
+            ("model or its priors", mi.Poissonian(counts).amend(rate(0.3))),
+            ("model or its priors", mi.Poissonian(counts).amend(rate(scale="1.000001"))),
+            ("data", mi.Poissonian(one).amend(rate())),
+            ("data", mi.Poissonian(few).amend(rate())),
+            ("mask", mi.Poissonian(counts, mask=mask).amend(rate())),
+            ("noise or exposure", mi.Poissonian(counts, exposure=exposure).amend(rate())),
+            ("names or shapes", mi.Poissonian(counts).amend(rate(name="t"))),
+            ("kind of likelihood", mi.Gaussian(counts).amend(rate())),
+        ]),
+        "b": (mi.Poissonian(counts).amend(field()), [
+            ("names or shapes", mi.Poissonian(counts).amend(field("t"))),
+            ("model or its priors", mi.Poissonian(counts).amend(field(width=0.6))),
+            ("model or its priors", mi.Poissonian(counts).amend(field(slope=0.6))),
+        ]),
+        "c": (mi.Poissonian(counts, exposure=exposure).amend(weighted(1.0)), [
+            ("model or its priors", mi.Poissonian(counts, exposure=exposure).amend(weighted(1.00001))),
+            ("noise or exposure", mi.Poissonian(counts, exposure=np.r_[exposure[:-1], 2.0001]).amend(weighted(1.0))),
+        ]),
+    }
+    for name, (first, others) in cases.items():
+        mi.optimize_kl(first, odir=tmp_path / name, **fit)
+        before = (tmp_path / name / "state.npz").read_bytes()
+        for what, other in others:
+            with pytest.raises(meshloom.Error, match=f"another fit, whose {what}"):
+                mi.optimize_kl(other, odir=tmp_path / name, **{**fit, "n_total_iterations": 2})
+        assert (tmp_path / name / "state.npz").read_bytes() == before
+        # The same again, and nothing left to do.
+        with pytest.warns(UserWarning, match="has all 1 iterations already"):
+            mi.optimize_kl(first, odir=tmp_path / name, **fit)
+
+
+def test_a_saved_fit_is_replaced_only_where_that_is_asked_for(tmp_path):
+    likelihood, state = mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line()), tmp_path / "fit" / "state.npz"
+    for iterations, options, count in [(3, {}, 3), (4, {"resume": True}, 4), (1, {"overwrite": True}, 1)]:
+        mi.optimize_kl(likelihood, n_total_iterations=iterations, n_samples=1, odir=tmp_path / "fit", **options)
+        assert len(np.load(state)["history"]) == count
+        before = state.read_bytes()
+        with pytest.raises(meshloom.Error, match="`resume=True`.*`overwrite=True`"):
+            mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, odir=tmp_path / "fit")
+        assert state.read_bytes() == before
+    with pytest.raises(ValueError, match="overwrite replaces a state"):
+        mi.optimize_kl(likelihood, n_total_iterations=1, odir=tmp_path / "fit", resume=True, overwrite=True)
+
+
+def test_temperature_memory_and_budget_are_those_of_the_library(tmp_path):
+    data = np.array([1.0, 2.0, -3.0, 4.0])
+    likelihood, fit = mi.Gaussian(data).amend(line()), {"n_total_iterations": 2, "n_samples": 0}
+    # With y = 3 x, noise of variance T and a standard normal prior the most probable x is 3 d / (9 + T).
+    for temperature in (1.0, 4.0):
+        place, _ = mi.optimize_kl(likelihood, temperature=lambda at: 100.0 if at == 0 else temperature, **fit)
+        assert np.allclose(np.asarray(place.pos), 3 * data / (9 + temperature), atol=1e-4)
+    with pytest.raises(ValueError, match="temperature"):
+        mi.optimize_kl(likelihood, temperature=0.0, **fit)
+    whole, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2)
+    small, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, memory=1 << 30)
+    assert np.array_equal(np.asarray(whole[1]), np.asarray(small[1]))
+    with pytest.raises(meshloom.Error, match="bytes of device memory"):
+        mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, memory=16)
+    _, none = mi.optimize_kl(likelihood, budget=0.0, **fit)
+    _, all_reports = mi.optimize_kl(likelihood, budget=1e6, **fit)
+    assert (len(none), len(all_reports)) == (0, 2)
+    with pytest.raises(ValueError, match="budget: expected seconds from 0 on"):
+        mi.optimize_kl(likelihood, budget=-1.0, **fit)
 
 
 def test_samples_that_have_not_converged_are_told_of():
@@ -329,7 +422,7 @@ def test_ranks_that_set_up_different_fits_all_learn_of_it():
         assert "rank 1 asks for another fit than rank 0: pairs (n_samples) is 3 there and 2 on rank 0" in fit(groups, n_samples=lambda rank: 2 + rank)
         assert "sampling (sample_mode)" in fit(groups, sample_mode=lambda rank: ["linear_resample", "nonlinear_resample"][rank])
         assert "seed" in fit(groups, seed=lambda rank: rank)
-    assert "energy of the data at the start" in fit(2, data=lambda rank: np.arange(4.0) + 9 * rank)
+    assert "data is fingerprint" in fit(2, data=lambda rank: np.arange(4.0) + 9 * rank)
 
 
 def test_a_state_with_other_samples_or_more_iterations_is_refused(tmp_path):

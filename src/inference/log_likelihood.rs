@@ -1,6 +1,7 @@
 //! Likelihoods as inference sees them.
 
 use super::error::InferenceError;
+use super::identity::Identity;
 use super::vector_space::VectorSpace;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
@@ -10,6 +11,14 @@ use super::vector_space::VectorSpace;
 pub trait LogLikelihood<S: VectorSpace> {
     /// What errors and reports call it.
     fn name(&self) -> String;
+
+    /// Returns what identifies it: its data and its model with all constants, the same on all ranks.
+    ///
+    /// A fit refuses the state of a likelihood with another identity. Collective.
+    ///
+    /// # Errors
+    /// - Those of the device and the ranks.
+    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError>;
 
     /// A new latent vector, undefined.
     ///

@@ -16,6 +16,7 @@
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
 //! | [`Convergence`] | whether samples are solved well enough |
 //! | [`Footprint`] | the memory that a fit takes, known before it runs |
+//! | [`Identity`] | fingerprints of a likelihood, by which a state and other ranks know it |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
 //! | [`newton_cg`], [`conjugate_gradient`] | minimisers |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
@@ -31,6 +32,7 @@ mod excitation;
 mod fields;
 mod footprint;
 mod groups;
+mod identity;
 mod kl;
 mod likelihood;
 mod log_likelihood;
@@ -55,6 +57,7 @@ pub use evidence::{EvidenceBound, evidence_bound};
 pub use excitation::{Excitation, Excitations, Excited};
 pub use footprint::Footprint;
 pub use groups::SampleGroups;
+pub use identity::Identity;
 pub use kl::Kl;
 pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, NoiseLevel, check_metric};
 pub use log_likelihood::{LogLikelihood, LogLikelihoodAt};

@@ -13,15 +13,16 @@ use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
+use super::identity::Identity;
 use super::kl::Kl;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, newton_cg};
 use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
-use super::state::{APART, Saved, StateFile};
+use super::state::{Found, Saved, StateFile};
 use super::tempered::Tempered;
-use super::vector_space::VectorSpace;
+use super::vector_space::{Stream, VectorSpace};
 
 /// What an iteration does.
 #[derive(Clone, Debug)]
@@ -86,6 +87,8 @@ pub enum Progress {
 pub enum FitEnd {
     /// All iterations are done.
     Done,
+    /// The state that it went on from had all iterations already; nothing was done.
+    AlreadyDone,
     /// A callback wanted no more.
     Callback,
     /// The time is over; iterations are left.
@@ -124,7 +127,7 @@ pub struct OptimizeKl<'a, S: VectorSpace> {
     progress: Box<dyn FnMut(&Progress) + 'a>,
     budget: Option<Duration>,
     memory: Option<u64>,
-    state: Option<(PathBuf, bool)>,
+    state: Option<(PathBuf, Found)>,
     before: Option<Fit<S>>,
 }
 
@@ -239,18 +242,31 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(Some(footprint))
     }
 
-    /// Saves the state to a directory after each iteration, in one file that is whole at any time. What is there is replaced.
+    /// Saves the state to a directory after each iteration, in one file that is whole at any time.
+    ///
+    /// A directory with a state is an error: [`resume`](Self::resume) goes on from it, [`overwrite`](Self::overwrite)
+    /// replaces it.
     #[must_use]
     pub fn save(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.state = Some((directory.into(), false));
+        self.state = Some((directory.into(), Found::Refuse));
         self
     }
 
-    /// As [`save`](Self::save), but goes on from the state that is there, if there is one: to the same bits as without an interruption. The number of
-    /// iterations, their options, the number of groups and of ranks may be others; the seed, the model and the data may not: a state whose position has another energy is an error.
+    /// Saves the state like [`save`](Self::save), in place of a state that is in the directory.
+    #[must_use]
+    pub fn overwrite(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state = Some((directory.into(), Found::Overwrite));
+        self
+    }
+
+    /// Saves the state like [`save`](Self::save), and goes on from a state that is in the directory.
+    ///
+    /// The result has the same bits as without an interruption. The number of iterations, their options, the number of
+    /// groups and of ranks may be others. The seed and the [`Identity`](super::Identity) of the likelihood must be the
+    /// same: data, mask, noise, latent values, and the model with all constants.
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.state = Some((directory.into(), true));
+        self.state = Some((directory.into(), Found::Resume));
         self
     }
 
@@ -263,29 +279,40 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
         let began = Instant::now();
         self.check(space, start)?;
-        let footprint = self.weigh(space, start)?;
         let state = match &self.state {
-            Some((directory, _)) => Some(StateFile::new(directory, self.groups, self.likelihood, &self.excitations)?),
+            Some((directory, found)) => {
+                let likelihood = (self.likelihood, self.identity(space)?);
+                Some((StateFile::new((directory, *found), self.groups, likelihood, &self.excitations)?, *found))
+            }
+            None if self.groups.count() > 1 => {
+                self.identity(space)?;
+                None
+            }
             None => None,
         };
-        let resumes = self.state.as_ref().is_some_and(|(_, resume)| *resume);
+        let footprint = self.weigh(space, start)?;
         let saved = match &state {
-            Some(state) if resumes => state.load(space, self.groups, start)?,
+            Some((state, Found::Resume)) => state.load(space, self.groups, start)?,
             _ => None,
         };
+        let is_done = saved.as_ref().is_some_and(|saved| saved.history.len() as u32 >= self.iterations);
         let mut saved = match (saved, self.before.take()) {
             (Some(saved), _) => saved,
             (None, Some(Fit { samples, drawn_in, history, .. })) => Saved { samples, drawn_in, history },
             (None, None) => Saved { samples: Samples::none(space.copy(start)?), drawn_in: 0, history: Vec::new() },
         };
-        let mut end = FitEnd::Done;
+        let mut end = if is_done { FitEnd::AlreadyDone } else { FitEnd::Done };
+        if is_done && self.groups.all().rank() == 0 {
+            let done = saved.history.len();
+            tracing::warn!("the state has {done} of {} iterations already: nothing is left to do", self.iterations);
+        }
         for iteration in saved.history.len() as u32..self.iterations {
             if self.is_over(began)? {
                 end = FitEnd::Time;
                 break;
             }
             saved = self.iterate(space, saved, iteration, footprint.as_ref())?;
-            if let Some(state) = &state {
+            if let Some((state, _)) = &state {
                 state.save(space, self.groups, &saved)?;
             }
             let Some(report) = saved.history.last() else { break };
@@ -326,18 +353,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         ]
     }
 
-    /// Refuses groups with other data, models or starts than the first one, as far as energies tell; a fit that goes on has met them before. All ranks call it.
-    fn compare(&self, space: &mut S, start: &S::Vector, square: f64) -> Result<(), InferenceError> {
-        if self.groups.count() == 1 || self.before.is_some() {
-            return Ok(());
-        }
-        let energy = match self.likelihood.energy(space, start) {
-            Err(InferenceError::NotFinite { .. }) => f64::INFINITY,
-            energy => energy?,
-        };
-        let apart = APART * self.likelihood.degrees_of_freedom() as f64;
-        agreement::of_numbers(self.groups.all(), "start", square, f64::from(f32::EPSILON) * square)?;
-        agreement::of_numbers(self.groups.all(), "energy of the data at the start", energy, apart)
+    /// Returns the identity of the likelihood, which must be the same on all ranks of all groups. Collective.
+    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
+        let identity = self.likelihood.identity(space)?;
+        let parts = identity.parts().map(|(name, mark)| Asked { name, said: vec![format!("fingerprint {mark:016x}")] });
+        agreement::of_options(self.groups.all(), &parts)?;
+        Ok(identity)
     }
 
     /// Refuses ranks that ask for different fits, and options that cannot be, of all iterations.
@@ -367,8 +388,23 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             );
             return Err(InferenceError::Groups { groups, ranks, why });
         }
-        let square = space.dot(start, start)?;
-        self.compare(space, start, InferenceError::finite("the start's square", square)?)
+        self.check_start(space, start)
+    }
+
+    /// Refuses starts that are not finite, and groups with another start than the first one.
+    ///
+    /// Starts are compared by their products with random numbers, which a difference of any latent value changes; devices
+    /// may round them differently.
+    fn check_start(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
+        let square = InferenceError::finite("the start's square", space.dot(start, start)?)?;
+        if self.groups.count() == 1 || self.before.is_some() {
+            return Ok(());
+        }
+        let mut probe = space.like(start)?;
+        space.white_noise(Stream::new(0, u32::MAX, 0, 1), &mut probe)?;
+        let product = space.dot(start, &probe)?;
+        let apart = 8.0 * f64::from(f32::EPSILON) * square.sqrt();
+        agreement::of_numbers(self.groups.all(), "start, times random numbers,", product, apart)
     }
 
     /// Whether the time is over, by the clock of rank 0.

@@ -1,7 +1,7 @@
 //! The state of a fit in a file, from which it goes on.
 //!
 //! `state.npz` has the numbers of the position and of all residuals as each rank of a group holds them, rank after rank, with the boxes of each, and a report of
-//! each iteration. What the likelihood's energy is at the position tells whether a fit has the data and the model that the state is of.
+//! each iteration. Fingerprints of the likelihood tell whether a fit has the data and the model of the state; the energy at the position is a second check.
 //! It is replaced as a whole, so that a killed run leaves the state of its last iteration, or that of the one before.
 
 use std::ops::Range;
@@ -11,13 +11,13 @@ use super::convergence::Convergence;
 use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::groups::SampleGroups;
+use super::identity::Identity;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonStop;
 use super::report::IterationReport;
 use super::samples::Samples;
 use super::state_layout::RowLayout;
 use super::vector_space::{Staged, VectorSpace};
-use crate::hash::{START, fnv1a};
 use crate::io::collective::write_npz;
 use crate::io::{IoError, Member, NpzFile, OutputDir};
 
@@ -30,7 +30,7 @@ pub(super) struct Saved<S: VectorSpace> {
 }
 
 /// The version of the file, and the numbers of a report.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 const REPORT: usize = 11;
 
 /// Ends of the position's steps, by their number in a report.
@@ -39,36 +39,50 @@ const STOPS: [NewtonStop; 5] =
 
 /// How far the energy may be from the one that was saved, for each datum. On the same device it is the same to the bit; on another one a model's values
 /// differ by their rounding, of f32 by this much where they are 10^4 times their noise. Data that differ by their noise change it by 1/2 each.
-pub(super) const APART: f64 = 0.01;
+const APART: f64 = 0.01;
+
+/// What a fit does with a state that is in its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Refuses to run.
+    Refuse,
+    /// Goes on from it.
+    Resume,
+    /// Replaces it after its first iteration.
+    Overwrite,
+}
 
 /// The file of a fit's state.
 pub(super) struct StateFile<'a, S: VectorSpace> {
     path: PathBuf,
     likelihood: &'a dyn LogLikelihood<S>,
-    /// What the state is of: a fit of something else does not go on from it.
-    of: [i64; 2],
+    identity: Identity,
+    seed: u64,
 }
 
 impl<'a, S: VectorSpace> StateFile<'a, S> {
-    /// The state of fits of this likelihood in `directory`, which is made if there is none. All ranks call it.
+    /// Opens the state of fits of this likelihood in `directory`, which is made if it does not exist. Collective.
     pub fn new(
-        directory: &Path,
+        (directory, found): (&Path, Found),
         groups: &SampleGroups,
-        likelihood: &'a dyn LogLikelihood<S>,
+        (likelihood, identity): (&'a dyn LogLikelihood<S>, Identity),
         excitations: &Excitations<S>,
     ) -> Result<Self, InferenceError> {
+        let path = directory.join("state.npz");
+        let mut refused = [u32::from(found == Found::Refuse && groups.all().rank() == 0 && path.exists())];
+        groups.all().broadcast(0, &mut refused)?;
+        if refused[0] == 1 {
+            let why = "it is that of a fit, which would be lost: go on from it with `resume` (in Python `resume=True`), \
+                       replace it with `overwrite` (`overwrite=True`), or give another directory";
+            return Err(InferenceError::State { path, why: why.into() });
+        }
         if groups.all().rank() == 0 {
             // It stays, though it is empty before the first iteration ends.
             std::mem::forget(OutputDir::create(directory)?);
         }
         groups.all().barrier()?;
-        let text = format!("{} {}", likelihood.name(), likelihood.degrees_of_freedom());
         let seed = if let Excitations::Seed(seed) = excitations { *seed } else { 0 };
-        Ok(StateFile {
-            path: directory.join("state.npz"),
-            likelihood,
-            of: [(fnv1a(START, text.as_bytes()) >> 1) as i64, seed as i64],
-        })
+        Ok(StateFile { path, likelihood, identity, seed })
     }
 
     fn wrong(&self, why: impl Into<String>) -> InferenceError {
@@ -91,10 +105,12 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         let layout = RowLayout::of(space, groups, &samples.position)?;
         let (row, first) = (layout.len(), layout.first(groups.place()));
         let rows = 1 + samples.count() as u64;
-        let head = [VERSION, self.of[0], self.of[1], samples.count() as i64, i64::from(saved.drawn_in)];
+        let identity = self.identity.parts().map(|(_, mark)| mark as i64);
+        let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(numbers).collect();
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
+            Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<i64>("boxes", &layout.boxes_shape()),
             Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
@@ -104,13 +120,14 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         write_npz::<InferenceError>(groups.all(), &self.path, &members, |archive| {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
-                archive.write(1, 0, &layout.boxes())?;
-                archive.write(2, 0, &[energy])?;
-                archive.write(3, 0, &history)?;
+                archive.write(1, 0, &identity)?;
+                archive.write(2, 0, &layout.boxes())?;
+                archive.write(3, 0, &[energy])?;
+                archive.write(4, 0, &history)?;
             }
             let mut write = |number: usize, staged: &Staged| {
-                archive.write(4, number as u64 * row[0] + first[0], &staged.singles)?;
-                archive.write(5, number as u64 * row[1] + first[1], &staged.doubles)
+                archive.write(5, number as u64 * row[0] + first[0], &staged.singles)?;
+                archive.write(6, number as u64 * row[1] + first[1], &staged.doubles)
             };
             if groups.index() == 0 {
                 write(0, &position)?;
@@ -144,6 +161,8 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         }
         let head = file.member("head").and_then(|head| head.read_i64(0..head.len())).map_err(broken)?;
         let (count, drawn_in) = self.check_head(&head)?;
+        let identity = file.member("identity").and_then(|identity| identity.read_i64(0..identity.len()));
+        self.check_identity(&identity.map_err(broken)?)?;
         let rows = 1 + count as u64;
         let history = file.member("history").map_err(broken)?;
         let history = history.read_f64(0..history.len()).map_err(broken)?;
@@ -198,6 +217,20 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         }
     }
 
+    /// Refuses the state of another likelihood.
+    fn check_identity(&self, saved: &[i64]) -> Result<(), InferenceError> {
+        let parts = self.identity.parts();
+        if saved.len() != parts.len() {
+            return Err(self.wrong("it is no state of a fit; give another directory"));
+        }
+        match parts.iter().zip(saved).find(|((_, mark), saved)| *mark as i64 != **saved) {
+            Some(((name, _), _)) => Err(self.wrong(format!(
+                "it is of another fit, whose {name} differ from this one's; give the same, another directory, or start anew"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The number of samples and the iteration they were drawn in.
     fn check_head(&self, head: &[i64]) -> Result<(usize, u32), InferenceError> {
         // Another version may have another number of them.
@@ -206,13 +239,10 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         {
             return Err(self.wrong(format!("it has version {version}, this program reads {VERSION}; start anew")));
         }
-        let &[_, likelihood, seed, count, drawn_in] = head else {
+        let &[_, seed, count, drawn_in] = head else {
             return Err(self.wrong("it is no state of a fit; give another directory"));
         };
-        if likelihood != self.of[0] {
-            return Err(self.wrong("it is of another likelihood or other data; give another directory, or start anew"));
-        }
-        if seed != self.of[1] {
+        if seed as u64 != self.seed {
             return Err(self.wrong(format!("it was made with seed {}; give that one, or start anew", seed as u64)));
         }
         match (usize::try_from(count), u32::try_from(drawn_in)) {

@@ -1,6 +1,7 @@
 //! A likelihood at a temperature: to a power below 1, so that data count for less.
 
 use super::error::InferenceError;
+use super::identity::Identity;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::vector_space::VectorSpace;
 
@@ -31,6 +32,10 @@ fn divided<S: VectorSpace>(
 impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
     fn name(&self) -> String {
         self.likelihood.name()
+    }
+
+    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
+        self.likelihood.identity(space)
     }
 
     fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError> {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
@@ -62,6 +63,10 @@ impl Linear for Replicate {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         Ok(worker.context.recorder.copy(y.single()?, self.start, x.single()?, 0, self.own())?)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {
@@ -132,6 +137,10 @@ impl Linear for SumOverRanks {
         Ok(worker.context.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
     }
 
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
     fn costs(&self) -> [CallCost; 2] {
         let (bytes, copy) = (4 * self.len(), CallCost::passes(1, 8 * self.len()));
         let Some((_, leaf)) = self.domain.only() else { return [copy; 2] };
@@ -187,6 +196,10 @@ impl Linear for ToDevice {
         if let [Contents::Host(own)] = x.contents_mut() {
             own.iter_mut().zip(values).for_each(|(own, value)| *own = value.into());
         }
+        Ok(())
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
 use super::operator::{Differentiable, Linearised, Model};
 use super::part::Part;
@@ -229,6 +230,10 @@ impl Differentiable for Then {
         Ok(Box::new(ThenAt { operator: self, first, second }))
     }
 
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(worker, out))
+    }
+
     fn cost(&self) -> OperatorCost {
         self.first.cost() + self.second.cost()
     }
@@ -310,6 +315,10 @@ impl Differentiable for Zip {
         };
         let (first, second) = (at(&self.first)?, at(&self.second)?);
         Ok(Box::new(ZipAt { operator: self, first, second }))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(worker, out))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -416,6 +425,10 @@ impl Differentiable for Renamed {
         let derivative = self.inner.clone().linearise(worker, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
         Ok(Box::new(RenamedAt { operator: self, derivative }))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Model(self.inner.clone()).identify(worker, out)
     }
 
     fn cost(&self) -> OperatorCost {

@@ -2,9 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
+use super::field::{Contents, Field};
+use super::fingerprint::Fingerprint;
 use super::fourier::route_cost;
 use super::ghosts::real_cells;
+use super::leaf::Leaf;
 use super::linear::Linear;
 use super::space::Space;
 use super::worker::Worker;
@@ -110,6 +112,13 @@ impl Linear for Convolution {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let Some((name, leaf)) = self.space.only() else { return Ok(()) };
+        let Some(regular) = leaf.regular() else { return Ok(()) };
+        let modes = Space::of(name, Leaf::half_spectrum(regular))?;
+        out.field(worker, &Field::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::linear::Linear;
 use super::space::Space;
@@ -104,6 +105,12 @@ impl Linear for Diagonal {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+        out.number(u64::from(self.complex));
+        out.array(worker, leaf, &self.factors)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::space::Space;
@@ -23,6 +24,7 @@ const CHUNK: u64 = 2 << 20;
 /// [`Transform`].
 pub struct Fourier {
     transform: AnyTransform,
+    norm: Norm,
     domain: Space,
     target: Space,
 }
@@ -95,7 +97,7 @@ impl Fourier {
             Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
             Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
         };
-        Ok(Fourier { transform, domain: domain.clone(), target })
+        Ok(Fourier { transform, norm, domain: domain.clone(), target })
     }
 
     fn plan(&self) -> &crate::fft::Plan {
@@ -144,6 +146,11 @@ impl Linear for Fourier {
                 transform.forward_adjoint(recorder, comms, &modes, &x.single()?.cast()?, &transform.field_layout())?;
             }
         }
+        Ok(())
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&format!("{:?}", self.norm));
         Ok(())
     }
 

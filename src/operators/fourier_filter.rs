@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::Linear;
 use super::space::Space;
@@ -19,6 +20,8 @@ pub struct FourierFilter {
     layout: FieldLayout,
     space: Space,
     cost: CallCost,
+    /// The fingerprint of the multiplier over all modes.
+    multiplier: u64,
 }
 
 /// The filter and its adjoint, of real or complex fields.
@@ -56,6 +59,10 @@ impl FourierFilter {
         let distances = regular.distances();
         let size = [0, 1, 2].map(|a| distances[a] * spec.points[a] as f64);
         let layout = regular.layout([[0; 2]; 3]);
+        let whole = multiplier.tables(spec.points, size, &spec.points.map(|n| 0..n));
+        let mut mark = Fingerprint::new();
+        spec.points.iter().for_each(|n| mark.number(*n));
+        whole.constant.iter().chain(&whole.values).for_each(|value| mark.number(u64::from(value.to_bits())));
         let space = space.clone();
         let (filters, cost) = match leaf.values {
             Values::Real => {
@@ -67,7 +74,7 @@ impl FourierFilter {
                 (AnyFilter::Complex(filters), cost)
             }
         };
-        Ok(FourierFilter { filters, layout, space, cost })
+        Ok(FourierFilter { filters, layout, space, cost, multiplier: mark.value() })
     }
 
     fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
@@ -124,6 +131,11 @@ impl Linear for FourierFilter {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.number(self.multiplier);
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
@@ -174,6 +175,11 @@ impl Linear for Gather {
         };
         let (sum, recorder, comm) = worker.exact_sum();
         Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, x.single()?)?)
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let [_, to] = self.leaves()?;
+        self.index.as_ref().map_or(Ok(()), |index| out.array(worker, to, index))
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
@@ -189,6 +190,10 @@ impl Linear for Ghosts {
         let whole = recorder.gpu().array("operators::ghosts", y.len())?;
         recorder.copy(y, 0, &whole, 0, y.len())?;
         Ok(self.ghosted.collect(recorder, comms, &whole, x.single()?)?)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

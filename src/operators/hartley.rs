@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
@@ -66,6 +67,10 @@ impl Linear for Hartley {
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         Ok(self.transform.to_cells(recorder, comms, y.single()?, x.single()?)?)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::space::Space;
 use super::worker::Worker;
@@ -31,6 +32,16 @@ pub trait Linear {
     /// # Errors
     /// What its work can fail with.
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError>;
+
+    /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
+    ///
+    /// Fits refuse to go on from the state of a model with another fingerprint. A constant that is not written can change
+    /// unnoticed. An operator without constants writes nothing, one made of others writes these
+    /// ([`Model::identify`](super::Model::identify)). Collective.
+    ///
+    /// # Errors
+    /// - Same as [`Fingerprint::field`].
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
     /// What the two cost this rank.
     fn costs(&self) -> [CallCost; 2];
@@ -62,6 +73,10 @@ impl<L: Linear + 'static> Differentiable for L {
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
         Ok(Box::new(Itself(self)))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Linear::constants(self, worker, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -107,6 +122,10 @@ impl<L: Linear> Linear for Adjoint<L> {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         self.0.forward(worker, y, x)
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.0.constants(worker, out)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::fingerprint::Fingerprint;
 use super::gather::Gather;
 use super::ghosts::real_cells;
 use super::leaf::{Leaf, RegularGrid};
@@ -24,6 +25,8 @@ pub struct LinesOfSight {
     weights: Array<f32>,
     sums: Adjoint<Gather>,
     target: Space,
+    lines: Vec<Line>,
+    step: f64,
 }
 
 /// A line from one point to another.
@@ -76,7 +79,7 @@ impl LinesOfSight {
         let index = upload(worker, &numbers)?;
         let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
         let sums = Adjoint(Gather::new(&target, Linear::target(&readout), index)?);
-        Ok(LinesOfSight { readout, weights, sums, target })
+        Ok(LinesOfSight { readout, weights, sums, target, lines: lines.to_vec(), step })
     }
 
     /// Values at the samples, times their steps or to be.
@@ -116,6 +119,12 @@ impl Linear for LinesOfSight {
         self.sums.adjoint(worker, y, &mut samples)?;
         self.weigh(worker, &samples, &weighted)?;
         self.readout.adjoint(worker, &weighted, x)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.numbers(self.lines.as_flattened().as_flattened());
+        out.numbers(&[self.step]);
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

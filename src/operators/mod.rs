@@ -7,6 +7,7 @@
 //! | [`Worker`] | what operators work with on one rank |
 //! | [`Differentiable`], [`Linear`] | what an operator can do: its value and the products with its derivative |
 //! | [`Model`], [`Linearisation`], [`Derivative`] | operators as they are composed; a model and its derivative at a point, or that alone |
+//! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
 //! An operator records its work on the device and waits for nothing but exchanges between ranks. Everything is `f32`; sums that claim it are
@@ -20,6 +21,7 @@ mod cost;
 mod diagonal;
 mod error;
 mod field;
+mod fingerprint;
 mod fourier;
 mod fourier_filter;
 mod gather;
@@ -49,6 +51,7 @@ pub use cost::{CallCost, OperatorCost};
 pub use diagonal::Diagonal;
 pub use error::OperatorError;
 pub use field::{Contents, Field};
+pub use fingerprint::Fingerprint;
 pub use fourier::Fourier;
 pub use fourier_filter::FourierFilter;
 pub use gather::Gather;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::pointwise_map::PointwiseMap;
 use super::space::Space;
 use super::worker::Worker;
@@ -52,6 +53,16 @@ pub trait Differentiable {
         let mut value = Field::new(worker.gpu(), self.target())?;
         self.linearise(worker, x, &mut value)
     }
+
+    /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
+    ///
+    /// Fits refuse to go on from the state of a model with another fingerprint. A constant that is not written can change
+    /// unnoticed. An operator without constants writes nothing, one made of others writes these
+    /// ([`Model::identify`]). Collective.
+    ///
+    /// # Errors
+    /// - Same as [`Fingerprint::field`].
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
     /// What its calls cost this rank.
     fn cost(&self) -> OperatorCost;
@@ -142,6 +153,19 @@ impl Model {
     /// What its calls cost this rank.
     pub fn cost(&self) -> OperatorCost {
         self.0.cost()
+    }
+
+    /// Writes its name, its spaces and its constants into a fingerprint.
+    ///
+    /// Collective; blocks where constants are on the device.
+    ///
+    /// # Errors
+    /// - Same as [`Fingerprint::field`].
+    pub fn identify(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&self.name());
+        out.space(worker, self.domain())?;
+        out.space(worker, self.target())?;
+        self.0.constants(worker, out)
     }
 
     /// What comes before its last pointwise function, and that function: where it ends in one.

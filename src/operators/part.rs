@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised, Model};
 use super::space::Space;
@@ -79,6 +80,10 @@ impl Differentiable for Part {
     fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
         let derivative = self.inner.clone().derivative(worker, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Model(self.inner.clone()).identify(worker, out)
     }
 
     fn cost(&self) -> OperatorCost {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::field::{Contents, Field};
+use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
@@ -208,6 +209,13 @@ impl Differentiable for PointwiseOperator {
     fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let (lines, values) = self.map.function().wgsl(|argument, component| format!("a{argument}.{component}"));
+        out.text(&lines);
+        values.iter().for_each(|value| out.text(value));
+        self.map.constants().iter().try_for_each(|constant| out.field(worker, constant))
     }
 
     fn cost(&self) -> OperatorCost {

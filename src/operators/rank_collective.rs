@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::PointOrder;
@@ -312,6 +313,14 @@ impl Linear for RankCollective {
             Kind::Scan { range } => scanned(collectives, recorder, y, range.transposed())?,
         };
         put(worker, came, x)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        match &self.kind {
+            Kind::Broadcast { root } | Kind::Gather { root, .. } => out.number(*root as u64),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

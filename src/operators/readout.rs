@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
@@ -18,6 +19,7 @@ use crate::mesh::{Mesh, PaintedValues, Painter, PointsInCells, ValuePainter, Win
 pub struct Readout {
     points: PointsInCells,
     ghosted: Ghosted,
+    window: Window,
     painter: Painter,
     values: ValuePainter,
     fields: u64,
@@ -83,7 +85,7 @@ impl Readout {
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
         let (fields, target) = (leaf.fields(), Space::of(name, target)?);
-        Ok(Readout { points, ghosted, painter, values, fields, domain: domain.clone(), target })
+        Ok(Readout { points, ghosted, window, painter, values, fields, domain: domain.clone(), target })
     }
 }
 
@@ -126,6 +128,11 @@ impl Linear for Readout {
             let painted = PaintedValues { particles, values, first: field * count, greatest, total };
             self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (x.single()?, field * own))?;
         }
+        Ok(())
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&format!("{:?}", self.window));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
@@ -146,6 +147,10 @@ impl Linear for Select {
         recorder.clear(x.single()?);
         let arrays = (y.single()?, Some(&self.index), x.single()?);
         Ok(record(recorder, &self.scatter, arrays, [selected, places], fields, [selected, places])?)
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -3,6 +3,7 @@
 use super::cost::CallCost;
 use super::error::OperatorError;
 use super::field::Field;
+use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::Linear;
 use super::space::Space;
@@ -154,6 +155,12 @@ impl Linear for Stencil {
 
     fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let taps = worker.context.recorder.download(&self.taps[0], 0, self.taps[0].len())?;
+        taps.iter().for_each(|word| out.number(u64::from(*word as u32)));
+        Ok(())
     }
 
     fn costs(&self) -> [CallCost; 2] {

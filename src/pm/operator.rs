@@ -14,8 +14,8 @@ use super::{Config, SimulationError};
 use crate::Context;
 use crate::gpu::Array;
 use crate::operators::{
-    CallCost, Contents, Differentiable, Field, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Space,
-    Worker,
+    CallCost, Contents, Differentiable, Field, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid,
+    Space, Worker,
 };
 
 /// What a run gives at its end: the leaves of a [`SimulationOperator`]'s value.
@@ -285,6 +285,13 @@ impl Differentiable for SimulationOperator {
         };
         drop(sweeps);
         Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), end }))
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        // The noise is the argument, and the process grid changes no bits.
+        let config = Config { grid: None, seed: 0, snapshots: Vec::new(), ..self.config.clone() };
+        out.text(&format!("{config:?} {:?}", self.observables));
+        Ok(())
     }
 
     fn cost(&self) -> OperatorCost {

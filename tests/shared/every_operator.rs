@@ -28,6 +28,14 @@ pub struct Case {
     make: fn(&mut Worker<'_>) -> Models,
 }
 
+impl Case {
+    /// Models of it, on the ranks of a worker.
+    #[allow(dead_code)]
+    pub fn models(&self, worker: &mut Worker<'_>) -> Models {
+        (self.make)(worker)
+    }
+}
+
 const fn linear(name: &'static str, make: fn(&mut Worker<'_>) -> Models) -> Case {
     Case { name, linear: true, make }
 }

@@ -8,11 +8,11 @@ use meshloom::fft::Operator;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
-    CgOptions, Draw, Fit, InferenceError, IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions, OptimizeKl,
-    SampleGroups, Sampling, Stream, VectorSpace,
+    CgOptions, Draw, Fit, Identity, InferenceError, IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions,
+    OptimizeKl, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{
-    Field, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Worker,
+    Field, Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Worker,
 };
 
 /// Data of a model, with noise of standard deviation 1 in the units of both.
@@ -43,6 +43,13 @@ impl WhiteNoise {
 impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
     fn name(&self) -> String {
         self.model.name()
+    }
+
+    fn identity(&self, worker: &mut Worker<'w>) -> Result<Identity, InferenceError> {
+        let [mut data, mut model] = [Fingerprint::new(); 2];
+        data.field(worker, &self.data)?;
+        self.model.identify(worker, &mut model)?;
+        Ok(Identity { data: data.value(), model: model.value(), ..Identity::default() })
     }
 
     fn latent(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {

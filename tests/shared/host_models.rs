@@ -1,7 +1,8 @@
 //! Likelihoods of f64 on the host: data that depend on a function of latent values in closed form. Derivatives are by complex steps, exact to
 //! rounding.
 
-use meshloom::inference::{Host, InferenceError, LogLikelihood, LogLikelihoodAt};
+use meshloom::inference::{Host, Identity, InferenceError, LogLikelihood, LogLikelihoodAt};
+use meshloom::operators::Fingerprint;
 use rustfft::num_complex::Complex64;
 
 /// The distribution of a number of the data about what the model gives for it.
@@ -73,6 +74,15 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
 impl LogLikelihood<Host> for Problem {
     fn name(&self) -> String {
         format!("{:?}", self.noise)
+    }
+
+    fn identity(&self, _: &mut Host) -> Result<Identity, InferenceError> {
+        let [mut data, mut density, mut model] = [Fingerprint::new(); 3];
+        data.numbers(&self.data);
+        density.text(&format!("{:?}", self.noise));
+        // The function is known by its value at one place.
+        model.numbers(&self.value(&vec![0.5; self.latent]));
+        Ok(Identity { density: density.value(), data: data.value(), model: model.value(), ..Identity::default() })
     }
 
     fn latent(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::operators::{
-    CallCost, Contents, Differentiable, Field, Hartley, Leaf, Linear, Linearised, Model, OperatorCost, OperatorError,
-    PointwiseOperator, RegularGrid, Space, Wavenumbers, Worker,
+    CallCost, Contents, Differentiable, Field, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
+    OperatorError, PointwiseOperator, RegularGrid, Space, Wavenumbers, Worker,
 };
 
 use super::error::InferenceError;
@@ -67,6 +67,8 @@ struct Inner {
     groups: Vec<Group>,
     hartley: Hartley,
     offset_mean: f64,
+    /// All settings of the prior, as text.
+    prior: String,
 }
 
 /// What modes have along a group of axes.
@@ -164,8 +166,8 @@ impl CorrelatedField {
             let amplitude = Amplitude::new(&mut worker.context.recorder, &group.amplitude, parts)?;
             groups.push(Group { wavenumbers, amplitude, modulation: Modulation::new(index) });
         }
-        let offset_mean = prior.offset_mean;
-        Ok(CorrelatedField(Rc::new(Inner { domain, target, modes, xi, packing, groups, hartley, offset_mean })))
+        let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
+        Ok(CorrelatedField(Rc::new(Inner { domain, target, modes, xi, packing, groups, hartley, offset_mean, prior })))
     }
 
     /// The model of the field with its offset, a leaf `field` at the cells of the grid.
@@ -290,6 +292,11 @@ impl Differentiable for CorrelatedField {
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let point = self.value(worker, x, y)?;
         Ok(Box::new(At { field: (*self).clone(), point }))
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&self.0.prior);
+        Ok(())
     }
 
     fn cost(&self) -> OperatorCost {

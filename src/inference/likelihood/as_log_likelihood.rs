@@ -2,12 +2,17 @@
 
 use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
+use crate::inference::identity::Identity;
 use crate::inference::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use crate::operators::{Field, Worker};
 
 impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
     fn name(&self) -> String {
         Likelihood::name(self)
+    }
+
+    fn identity(&self, worker: &mut Worker<'w>) -> Result<Identity, InferenceError> {
+        Likelihood::identity(self, worker)
     }
 
     fn latent(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {

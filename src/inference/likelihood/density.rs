@@ -4,7 +4,7 @@ use super::data::{Data, NoiseLevel};
 use super::energy::Energy;
 use super::local_root::{Categorical, LocalRoot, Score};
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Field, Leaf, Model, OperatorError, PointwiseOperator, Space, Worker};
+use crate::operators::{Contents, Field, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Worker};
 
 /// A density of data. What it is a function of and what noise excites are alike: a leaf with the name of the data.
 pub(super) struct Density {
@@ -23,6 +23,37 @@ pub(super) struct Density {
     pub squares: Squares,
     /// Data that count.
     pub count: u64,
+    /// The kind of density with its settings.
+    pub kind: String,
+    weighted: Weighted,
+    /// Exposures of counts.
+    exposure: Option<Field>,
+}
+
+impl Density {
+    /// Writes what identifies the density, its data, mask and noise into an identity's fingerprints. All ranks call it.
+    pub fn identify(
+        &self,
+        worker: &mut Worker<'_>,
+        [density, data, mask, noise]: [&mut Fingerprint; 4],
+    ) -> Result<(), InferenceError> {
+        density.text(&self.name);
+        density.text(&self.kind);
+        let Weighted { data: values, weights, uniform, .. } = &self.weighted;
+        data.field(worker, values)?;
+        let Some((_, leaf)) = values.space().only() else { return Ok(()) };
+        let weights = match weights {
+            Some(weights) => {
+                let weights = weights.single()?;
+                worker.context.recorder.download(weights, 0, weights.len())?
+            }
+            None => vec![*uniform as f32; leaf.places() as usize],
+        };
+        let counts: Vec<u32> = weights.iter().map(|weight| u32::from(*weight != 0.0)).collect();
+        mask.words(worker, leaf, &counts)?;
+        noise.words(worker, leaf, bytemuck::cast_slice(&weights))?;
+        Ok(self.exposure.as_ref().map_or(Ok(()), |exposure| noise.field(worker, exposure))?)
+    }
 }
 
 /// What squares of residuals are like where model and noise are right.
@@ -118,7 +149,7 @@ fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
 fn with_coordinates(
     data: &Data<'_>,
     (kind, dof): (&str, f64),
-    weighted: &Weighted,
+    weighted: Weighted,
     texts: &Texts,
 ) -> Result<Density, InferenceError> {
     let space = space_of(data, 1)?;
@@ -126,6 +157,8 @@ fn with_coordinates(
     let transformation = function("transformation", &texts.transformation)?;
     let uniform = (dof, weighted.uniform, 1);
     Ok(Density {
+        kind: format!("{kind} {dof}"),
+        exposure: None,
         name: data.name.into(),
         energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
         score: Box::new(function("score", &texts.score)?),
@@ -135,6 +168,7 @@ fn with_coordinates(
         squares: Squares::of(kind),
         count: weighted.count,
         space,
+        weighted,
     })
 }
 
@@ -151,14 +185,18 @@ pub(super) fn gaussian(
         transformation: "weight * s".into(),
         residual: "weight * (data - s)".into(),
     };
-    with_coordinates(data, ("gaussian", 1.0), &weighted, &texts)
+    with_coordinates(data, ("gaussian", 1.0), weighted, &texts)
 }
 
 /// The least rate that is told from 0: the least normal number of f32, which no device takes for 0.
 const LEAST_RATE: &str = "1.1754944e-38";
 
-/// Counts of a rate.
-pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
+/// Counts of a rate, or of a rate times an exposure.
+pub(super) fn poisson(
+    worker: &mut Worker<'_>,
+    data: &Data<'_>,
+    exposure: Option<Field>,
+) -> Result<Density, InferenceError> {
     let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
     let weighted = Weighted::masked(worker, data, checked)?;
     // Rates may underflow to 0, where no count is as probable as it can be. Derivatives by what the rate is a function of are 0 there: those of the rate are, and
@@ -168,7 +206,8 @@ pub(super) fn poisson(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Densit
         transformation: format!("2.0 * weight * sqrt(max(s, {LEAST_RATE}))"),
         residual: format!("weight * ((data - s) / sqrt(max(s, {LEAST_RATE})))"),
     };
-    with_coordinates(data, ("poisson", 1.0), &weighted, &texts)
+    let density = with_coordinates(data, ("poisson", 1.0), weighted, &texts)?;
+    Ok(Density { exposure, ..density })
 }
 
 /// Refuses data, or degrees of freedom, that are none of Student's t distribution.
@@ -196,7 +235,7 @@ pub(super) fn student_t(
         transformation: format!("f32({root:?}) * weight * s"),
         residual: format!("f32({root:?}) * weight * (data - s)"),
     };
-    with_coordinates(data, ("student", dof), &weighted, &texts)
+    with_coordinates(data, ("student", dof), weighted, &texts)
 }
 
 /// A density of two numbers at each place, the second of which says how wide it is. `root` are the two factors of the metric's square root, which is
@@ -204,7 +243,7 @@ pub(super) fn student_t(
 fn of_two(
     data: &Data<'_>,
     (kind, dof): (&str, f64),
-    weighted: &Weighted,
+    weighted: Weighted,
     [score, residual, root]: [&str; 3],
     transformation: Option<&str>,
 ) -> Result<Density, InferenceError> {
@@ -213,6 +252,8 @@ fn of_two(
     let factors = vector("root_factors", root)?;
     let uniform = (dof, 1.0, 2);
     Ok(Density {
+        kind: format!("{kind} {dof}"),
+        exposure: None,
         name: data.name.into(),
         energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
         score: Box::new(vector("score", score)?),
@@ -222,6 +263,7 @@ fn of_two(
         squares: Squares::of(kind),
         count: weighted.count,
         space,
+        weighted,
     })
 }
 
@@ -234,7 +276,7 @@ pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Res
         "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
     ];
     let transformation = "weight * vec2<f32>(s.y * (s.x - data), log(s.y))";
-    of_two(data, ("gaussian_inferred", 1.0), &weighted, texts, Some(transformation))
+    of_two(data, ("gaussian_inferred", 1.0), weighted, texts, Some(transformation))
 }
 
 /// Student's t distribution of mean and standard deviation.
@@ -251,7 +293,7 @@ pub(super) fn student_t_inferred(
     let score = format!("weight / s.y * vec2<f32>({share}, 1.0 - {share} * {away})");
     let residual = format!("weight * f32({first:?}) * (data - s.x) / s.y");
     let root = format!("weight * vec2<f32>(f32({first:?}) / s.y, f32({second:?}) / s.y)");
-    of_two(data, ("student_inferred", dof), &weighted, [&score, &residual, &root], None)
+    of_two(data, ("student_inferred", dof), weighted, [&score, &residual, &root], None)
 }
 
 /// Classes by their logits.
@@ -268,6 +310,8 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
     let uniform = (1.0, 1.0, classes);
     let step = |flag| Categorical::new(flag, &space, numbers, weights.as_ref());
     Ok(Density {
+        kind: format!("categorical {classes}"),
+        exposure: None,
         name: data.name.into(),
         energy: Energy::new((data.name, "categorical"), data.leaf, numbers, weights.as_ref(), uniform)?,
         score: Box::new(step("score")?),
@@ -277,18 +321,22 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
         squares: Squares::Wild,
         count: weighted.count,
         space,
+        weighted,
     })
 }
 
-/// The rate that counts have of a signal, by an exposure for each place; what has none does not count.
-pub(super) fn exposed(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Model, InferenceError> {
-    let leaf: &Leaf = data.leaf;
+/// The exposures of a rank's places; 1 where nothing counts.
+pub(super) fn exposures(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Field, InferenceError> {
     let values: Vec<f32> =
         (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 }).collect();
     let array = worker.gpu().array("inference::exposure", values.len() as u64)?;
     worker.context.recorder.upload(&array, 0, &values)?;
-    let constants = Field::over(&Space::of("exposure", leaf.clone())?, vec![Contents::Device(array)])?;
-    let space = space_of(data, 1)?;
+    Ok(Field::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
+}
+
+/// The rate that counts have of a signal, by an exposure for each place.
+pub(super) fn exposed(data: &Data<'_>, exposures: &Field) -> Result<Model, InferenceError> {
     let text = "fn expose(s: f32, exposure: f32) -> f32 { return exposure * s; }";
-    Ok(Model::new(PointwiseOperator::wgsl_with(text, "expose", &space, &constants, data.name)?))
+    let space = space_of(data, 1)?;
+    Ok(Model::new(PointwiseOperator::wgsl_with(text, "expose", &space, exposures, data.name)?))
 }

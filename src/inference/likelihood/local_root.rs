@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::operators::{
-    CallCost, Differentiable, Field, Linearised, Model, OperatorCost, OperatorError, Space, Worker,
+    CallCost, Differentiable, Field, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Worker,
 };
 
 crate::gpu::kernel_params! {
@@ -137,6 +137,18 @@ impl Differentiable for LocalRoot {
             Form::Categorical(_) => x.clone(),
         };
         Ok(Box::new(At { form: self.form.clone(), kept }))
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        match &*self.form {
+            Form::Diagonal(factors) => factors.identify(worker, out),
+            Form::Categorical(sides) => {
+                let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+                let [side, _] = &**sides;
+                let arrays = std::iter::once(&side.data).chain(&side.weights);
+                arrays.into_iter().try_for_each(|array| out.array(worker, leaf, array))
+            }
+        }
     }
 
     fn cost(&self) -> OperatorCost {

@@ -20,9 +20,10 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Field, Model, Space, Worker};
+use crate::operators::{Field, Fingerprint, Model, Space, Worker};
 
 use super::error::InferenceError;
+use super::identity::Identity;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
@@ -102,7 +103,7 @@ impl Likelihood {
     /// # Errors
     /// As [`gaussian`](Self::gaussian); for negative or broken counts, exposures that are negative or 0 where something was counted.
     pub fn poisson(worker: &mut Worker<'_>, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
-        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(worker, data)?)) };
+        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(worker, data, None)?)) };
         data.total(worker, check_exposed(data, exposure))?;
         let mask: Vec<bool> = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0).collect();
         // Ranks have kernels alike, so a mask that one needs all have.
@@ -110,9 +111,9 @@ impl Likelihood {
         let mut any = [own];
         worker.comm().all_reduce(&mut any, crate::comm::Op::Max)?;
         let masked = Data { mask: (any[0] == 1).then_some(&mask[..]), ..*data };
-        let likelihood = Self::of(density::poisson(worker, &masked)?);
-        let exposed = density::exposed(worker, &masked, exposure)?;
-        likelihood.amend(&exposed)
+        let exposures = density::exposures(worker, &masked, exposure)?;
+        let exposed = density::exposed(&masked, &exposures)?;
+        Self::of(density::poisson(worker, &masked, Some(exposures))?).amend(&exposed)
     }
 
     /// Data around what a model says by Student's t distribution with `dof` degrees of freedom, which forgives outliers.
@@ -213,6 +214,24 @@ impl Likelihood {
         let error = 5.0 * (2.0 / n as f64).sqrt();
         let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
         Some([least / 2.0, 2.0 * (1.0 + error)])
+    }
+
+    /// Returns the fingerprints of its densities, data, masks, noise, latent values and models.
+    ///
+    /// Collective; blocks, and reads data and constants on the host.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Operators`], [`InferenceError::Device`] and [`InferenceError::Comm`] of the operators.
+    pub fn identity(&self, worker: &mut Worker<'_>) -> Result<Identity, InferenceError> {
+        let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
+        latent.space(worker, &self.domain)?;
+        for term in &self.terms {
+            term.density.identify(worker, [&mut density, &mut data, &mut mask, &mut noise])?;
+            term.identify(worker, &mut model)?;
+        }
+        let [density, data, mask, noise, latent, model] =
+            [density, data, mask, noise, latent, model].map(Fingerprint::value);
+        Ok(Identity { density, data, mask, noise, latent, model })
     }
 
     /// The energy. Waits for the device.

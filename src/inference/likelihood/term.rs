@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::density::Density;
 use crate::inference::error::InferenceError;
-use crate::operators::{Derivative, Field, Linearisation, Model, OperatorError, Space, Worker};
+use crate::operators::{Derivative, Field, Fingerprint, Linearisation, Model, OperatorError, Space, Worker};
 
 /// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
 #[derive(Clone)]
@@ -50,6 +50,11 @@ impl Term {
     /// What it is a function of.
     pub fn domain(&self) -> &Space {
         &self.domain
+    }
+
+    /// Writes the model.
+    pub fn identify(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.head, &self.tail].into_iter().flatten().try_for_each(|model| model.identify(worker, out))
     }
 
     /// What the model says.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::error::InferenceError;
 use crate::operators::{
-    Contents, Differentiable, Field, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator, Space, Support,
-    Worker,
+    Contents, Differentiable, Field, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator,
+    Space, Support, Worker,
 };
 use chebyshev::Chebyshev;
 use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
@@ -240,6 +240,11 @@ impl Differentiable for OnHost {
         self.apply(worker, x, y)?;
         let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
         Ok(Box::new(OnHostAt { slopes, operator: self }))
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&format!("{:?}", self.prior));
+        Ok(())
     }
 
     fn cost(&self) -> OperatorCost {

@@ -1,7 +1,7 @@
 //! A fingerprint of an array that ranks share, to tell whether it is the one that was.
 
 use crate::comm::{CommError, Communicator, Op};
-use crate::hash::mix;
+use crate::hash::placed;
 
 /// A 64-bit hash of the values of all ranks' sites and of their order, which does not depend on which rank has which
 /// site. `rows` are the first sites of this rank's rows of `length` sites; each of `columns` has one value per site. All
@@ -19,8 +19,7 @@ pub fn fingerprint(
     let of_column = |(number, column): (u64, &&[f32])| {
         let sites = rows.iter().flat_map(|&row| row..row + length);
         let marks = sites.zip(*column).map(|(site, value)| {
-            // Mixed twice, so that a site and the bits of a value cannot cancel each other.
-            mix(mix(site.wrapping_mul(columns.len() as u64).wrapping_add(number)) ^ u64::from(value.to_bits()))
+            placed(site.wrapping_mul(columns.len() as u64).wrapping_add(number), u64::from(value.to_bits()))
         });
         marks.fold(0, u64::wrapping_add)
     };

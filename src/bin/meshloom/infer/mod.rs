@@ -130,7 +130,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     phases.done("output");
     let mut report = asked.report(&worker, (kind, lognormal))?;
     report["memory"] = memory;
-    report["finished"] = (fit.end == FitEnd::Done).into();
+    report["finished"] = matches!(fit.end, FitEnd::Done | FitEnd::AlreadyDone).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history.last().map(|last| last.energy).into();
     report["iterations_done"] = fit.history.len().into();

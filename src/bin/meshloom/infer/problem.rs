@@ -4,12 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use meshloom::Error;
-use meshloom::comm::Communicator;
 use meshloom::grid::Box3;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, InferenceError, Likelihood, NoiseLevel, Spectrum,
+    AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, NoiseLevel,
+    Spectrum,
 };
-use meshloom::io::collective::fingerprint;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
 use serde_json::Value;
@@ -178,18 +177,6 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// A number of the values of all ranks of a group that are the data's, and of their places. All ranks of the group call it.
-    fn fingerprint(&self, comm: &Communicator, values: &[f64]) -> Result<String, Error> {
-        let lines = self.grids.lines(&self.part);
-        let elements = lines.iter().flat_map(|(_, elements)| elements.clone());
-        let bits = lines.iter().flat_map(|(own, elements)| {
-            values[*own..][..(elements.end - elements.start) as usize].iter().map(|value| value.to_bits())
-        });
-        let (high, low): (Vec<f32>, Vec<f32>) =
-            bits.map(|bits| (f32::from_bits((bits >> 32) as u32), f32::from_bits(bits as u32))).unzip();
-        Ok(format!("{:016x}", fingerprint(comm, elements, 1, &[&high, &low])?))
-    }
-
     /// Exposures of counts, or noise of each value, where a file has them.
     fn beside(&self, parameters: &RunParameters, kind: Kind, mask: &[bool]) -> Result<Option<Vec<f64>>, Error> {
         let (path, wanted, least) = match (kind, &parameters.exposure, &parameters.noise) {
@@ -299,12 +286,6 @@ impl Problem {
         let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
         let leaf = Leaf::cells(&regular);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
-        let mut identity = parameters.problem((kind, lognormal), &hyper);
-        let marked: Vec<f64> = mask.iter().map(|counts| f64::from(u8::from(*counts))).collect();
-        for (name, values) in [("data", Some(&values)), ("mask", Some(&marked)), ("beside", beside.as_ref())] {
-            let mark = values.map(|values| files.fingerprint(worker.comm(), values)).transpose()?;
-            identity["fingerprints"][name] = mark.into();
-        }
         let noise = beside.as_deref().map_or(NoiseLevel::Uniform(uniform), NoiseLevel::Each);
         let likelihood = match kind {
             Kind::Poisson => Likelihood::poisson(worker, &given, beside.as_deref())?,
@@ -312,6 +293,11 @@ impl Problem {
             Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
         };
         let likelihood = likelihood.amend(&signal)?;
+        let mut identity = parameters.problem((kind, lognormal), &hyper);
+        let Identity { data, mask, noise, .. } = likelihood.identity(worker)?;
+        for (name, mark) in [("data", data), ("mask", mask), ("noise", noise)] {
+            identity["fingerprints"][name] = format!("{mark:016x}").into();
+        }
         Ok(Problem { grids, regular, field, signal, likelihood, hyper, identity })
     }
 }
