@@ -281,7 +281,7 @@ mod with_hdf5 {
                 "knn -k 3 --queries POSITIONS",
                 "neighbors --radius 0.7",
                 &format!("pairs --bins {edges} --cross POSITIONS"),
-                "power --mesh 8 --cross POSITIONS",
+                "power --mesh 8 --masses MASSES --cross POSITIONS --cross-masses MASSES",
                 "fof --linking-length 0.4 --min-members 2 --masses MASSES --velocities VELOCITIES",
             ] {
                 let with = |names: [&str; 3]| {
@@ -303,6 +303,34 @@ mod with_hdf5 {
         let words = ["sort", &one, "-o", &scratch.word("out"), "--particle-type", "4", "--json"];
         let report: Value = serde_json::from_str(&Call::new(&words).succeeds().stdout).unwrap();
         assert_eq!((&report["input"]["particle_type"], &report["points"]), (&4.into(), &120.into()));
+    }
+
+    /// Masses count where they are asked for. Where they are not and differ, a warning says so.
+    #[test]
+    fn power_weights_particles_by_their_masses() {
+        let scratch = Scratch::new();
+        let (snapshot, [[positions, masses, _], _]) = save_types(&scratch, 2);
+        let power = |words: &[&str], ranks: Ranks| {
+            let output = scratch.word("power.csv");
+            let run = Call::new(&[&["power"], words, &["--mesh", "16", "--box", "8", "-o", &output]].concat())
+                .on(ranks)
+                .run();
+            assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+            (fs::read(&output).unwrap(), run.stderr)
+        };
+        let of_type = ["--particle-type", "0"];
+        let (numbers, warning) = power(&[&[snapshot.as_str()], &of_type[..]].concat(), Ranks::Threads(1));
+        assert!(warning.contains("masses from 1e0 to 5e0") && warning.contains("--masses"), "{warning}");
+        assert_eq!(power(&[&positions], Ranks::Threads(1)), (numbers.clone(), String::new()));
+        let (weighted, quiet) = power(&[&positions, "--masses", &masses], Ranks::Threads(1));
+        assert!(quiet.is_empty() && weighted != numbers, "{quiet}");
+        for ranks in [Ranks::Threads(1), Ranks::Threads(3)] {
+            let words = [&[snapshot.as_str(), "--weights", &snapshot], &of_type[..]].concat();
+            assert_eq!(power(&words, ranks), (weighted.clone(), String::new()));
+        }
+        // Stars of one mass are no reason to warn.
+        let (_, quiet) = power(&[&snapshot, "--particle-type", "4"], Ranks::Threads(2));
+        assert!(quiet.is_empty(), "{quiet}");
     }
 
     #[test]

@@ -451,8 +451,8 @@ fn errors_are_one_message_and_leave_nothing() {
         (&integers, "--box 10", 1, "int64"),
         (&plane, "--box 10", 1, "plane.npy: a mesh of 4,1,6 cells has no wave of the box"),
         (&hollow, "--box 10", 1, "one cell along each axis"),
-        (&contrast, "--box 10", 1, "add 1"),
-        (&contrast, "--box 10 --ranks 3", 1, "add 1"),
+        (&contrast, "--box 10", 1, "a contrast (--contrast)"),
+        (&contrast, "--box 10 --ranks 3", 1, "a contrast (--contrast)"),
         (&bad, "--box 10", 1, "(9, 1) is -inf"),
         (&bad, "--box 10 --ranks 4", 1, "(9, 1) is -inf"),
         (&wide, "--box 10", 1, "(31, 2) is 1e300, beyond the range of f32"),
@@ -525,7 +525,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
         assert!(contrast.iter().all(|x| *x == 0.0));
         let huge = density_contrast(&rank.comm, &own, &vec![1e308; volume(&own) as usize])?;
         assert!(huge.iter().all(|x| *x == 0.0), "sums do not overflow");
-        let tiny = density_contrast(&rank.comm, &own, &vec![-5e-320; volume(&own) as usize])?;
+        let tiny = density_contrast(&rank.comm, &own, &vec![5e-320; volume(&own) as usize])?;
         assert!(tiny.iter().all(|x| *x == 0.0), "nor do they vanish");
         Ok::<_, Error>((points.len(), points.total(), mass))
     })
@@ -885,5 +885,105 @@ fn the_program_writes_cross_spectra_and_multipoles() {
     ] {
         let out = scratch.run(&one, &format!("--box 24 {words}"));
         assert!(out.status.code() == Some(code) && text(&out.stderr).contains(says), "{}", text(&out.stderr));
+    }
+}
+
+/// A point of weight 3 is three points. Shot noise is that of unequal weights.
+#[test]
+fn weights_count_as_so_many_points() {
+    let scratch = Scratch::new();
+    let naive = Naive { shape: [12, 10, 8], size: [30.0, 20.0, 24.0] };
+    let points = points(200, 12, naive.size);
+    let weights: Vec<f32> = (0..200).map(|i| [1.0, 3.0, 0.0, 2.0][i % 4]).collect();
+    let repeated: Vec<[f64; 3]> =
+        points.iter().zip(&weights).flat_map(|(x, &weight)| vec![*x; weight as usize]).collect();
+    let file = scratch.save_points("points.npy", &points);
+    let masses = scratch.save("masses.npy", &[200], &weights).display().to_string();
+    for (window, words, interlace) in [(Window::Cic, "cic", false), (Window::Tsc, "tsc --deconvolve --interlace", true)]
+    {
+        let words = format!("--box 30,20,24 --mesh 12,10,8 --masses {masses} --window {words}");
+        let spectrum = scratch.spectrum(&file, &words);
+        let error = difference(&spectrum, &naive.spectrum(&repeated, window, interlace, interlace));
+        assert!(error < 1e-6, "{words}: {error:e}");
+        // Units of the weights have no effect, and neither have ranks.
+        let ranks = scratch.spectrum(&file, &format!("{words} --ranks 3 --grid 3x1"));
+        assert_eq!(ranks, spectrum);
+    }
+    let words = format!("--box 30,20,24 --mesh 12 --weights {masses}");
+    let (all, less) = (scratch.spectrum(&file, &words), scratch.spectrum(&file, &format!("{words} --shot-noise")));
+    let (sum, squares) = (200.0 / 4.0 * 6.0, 200.0 / 4.0 * 14.0);
+    for (all, less) in all.iter().zip(less) {
+        let noise = 30.0 * 20.0 * 24.0 * squares / (sum * sum);
+        assert!((all[1] - less[1] - noise).abs() < 1e-9 * noise.max(all[1]), "{all:?} {less:?}");
+    }
+    let zeros = scratch.save("zeros.npy", &[200], &[0f32; 200]);
+    let negative = scratch.save("negative.npy", &[200], &(0..200).map(|i| 5.0 - i as f32).collect::<Vec<_>>());
+    let few = scratch.save("few.npy", &[199], &[1f32; 199]);
+    for (path, says) in
+        [(&zeros, "zeros.npy: 200 weights"), (&negative, "negative.npy: the element at (6,) is -1"), (&few, "(199,)")]
+    {
+        let out = scratch.run(&file, &format!("--box 30,20,24 --mesh 12 --masses {} --ranks 2", path.display()));
+        assert!(out.status.code() == Some(1) && text(&out.stderr).contains(says), "{}", text(&out.stderr));
+        assert!(!scratch.path("out.csv").exists());
+    }
+    let out = scratch.run(&masses_field(&scratch), &format!("--box 30 --masses {masses}"));
+    assert!(out.status.code() == Some(2) && text(&out.stderr).contains("--masses is for points"));
+}
+
+fn masses_field(scratch: &Scratch) -> PathBuf {
+    scratch.save("field.npy", &[4; 3], &[1f32; 64])
+}
+
+/// The mean of a contrast is near 0: dividing by it would give any number.
+#[test]
+fn contrasts_are_measured_as_they_are() {
+    let scratch = Scratch::new();
+    let naive = Naive { shape: [10, 8, 6], size: [20.0; 3] };
+    let shape = naive.shape.map(|n| n as u64);
+    let contrast: Vec<f64> = white(naive.cells(), 9).iter().map(|w| 0.1 * w).collect();
+    let mean = contrast.iter().sum::<f64>() / contrast.len() as f64;
+    let balanced: Vec<f64> = (0..naive.cells()).map(|i| if i % 3 == 0 { -2.0 } else { 1.0 }).collect();
+    let density: Vec<f64> = contrast.iter().map(|d| 1.0 + d).collect();
+    // Few points in many cells: the mean is small beside the spread, and right all the same.
+    let sparse: Vec<f64> = (0..naive.cells()).map(|i| f64::from(u8::from(i % 240 == 7))).collect();
+    let save = |name: &str, values: &[f64]| scratch.save(name, &shape, values);
+    let squares = |values: &[f64]| naive.transform(values).iter().map(Complex::norm_sqr).collect::<Vec<_>>();
+    let files = [("contrast", &contrast), ("balanced", &balanced)].map(|(name, values)| (save(name, values), values));
+    for (file, values) in &files {
+        let error = difference(&scratch.spectrum(file, "--box 20 --contrast"), &naive.bins(&squares(values)));
+        assert!(error < 1e-6, "{}: {error:e}", file.display());
+        let out = scratch.run(file, "--box 20");
+        let error = text(&out.stderr);
+        assert!(out.status.code() == Some(1) && error.lines().count() == 1, "{error}");
+        assert!(error.contains("expected a density") && error.contains("--contrast"), "{error}");
+    }
+    for (name, values) in [("density", &density), ("sparse", &sparse)] {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let scaled: Vec<f64> = values.iter().map(|value| value / mean).collect();
+        let error = difference(&scratch.spectrum(&save(name, values), "--box 20"), &naive.bins(&squares(&scaled)));
+        assert!(error < 1e-6, "{name}: {error:e}");
+    }
+    // The contrast and the density of it have the same phases, whatever is normalized.
+    let cross = |first: &str, other: &str, option: &str| -> Vec<Vec<f64>> {
+        let (first, other) = (scratch.path(first), scratch.path(other).display().to_string());
+        let out = scratch.run(&first, &format!("--box 20 --cross {other} {option}"));
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let csv = std::fs::read_to_string(scratch.path("out.csv")).unwrap();
+        csv.lines().skip(1).map(|line| line.split(',').map(|word| word.parse().unwrap()).collect()).collect()
+    };
+    for (first, other, option, ratio) in [
+        ("contrast", "density", "--contrast", 1.0),
+        ("contrast", "density", "--contrast=first", 1.0 / (1.0 + mean)),
+        ("density", "contrast", "--contrast=other", 1.0 + mean),
+    ] {
+        for row in cross(first, other, option) {
+            assert!((row[5] - 1.0).abs() < 1e-5 && row[5] <= 1.0, "{option}: {row:?}");
+            assert!((row[4] / row[1] / ratio - 1.0).abs() < 1e-5, "{option}: {row:?}");
+        }
+    }
+    let file = scratch.save_points("points.npy", &points(40, 1, [20.0; 3]));
+    for words in ["--contrast", "--contrast=other"] {
+        let out = scratch.run(&file, &format!("--box 20 {words}"));
+        assert!(out.status.code() == Some(2) && text(&out.stderr).contains("--contrast"), "{}", text(&out.stderr));
     }
 }

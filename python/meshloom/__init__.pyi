@@ -182,6 +182,8 @@ def power_spectrum(
     data: _Points,
     box: Union[float, Sequence[float]],
     *,
+    weights: Optional[_Points] = None,
+    contrast: bool = False,
     mesh: Union[None, int, Sequence[int]] = None,
     window: Optional[_Window] = None,
     deconvolve: bool = False,

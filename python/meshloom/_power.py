@@ -48,15 +48,36 @@ def _mesh(mesh):
     return shape
 
 
-def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, interlace=False, shot_noise=False, comm=None):
-    """The power spectrum of points, or of a field.
+def power_spectrum(
+    data,
+    box,
+    *,
+    weights=None,
+    contrast=False,
+    mesh=None,
+    window=None,
+    deconvolve=False,
+    interlace=False,
+    shot_noise=False,
+    comm=None,
+):
+    """Measure the power spectrum of points or of a field.
 
     Parameters
     ----------
     data : array_like
-        Points of shape ``(N, 3)``, or a field of three axes, which is divided by its mean; with `comm` this rank's part of the first axis.
+        Points of shape ``(N, 3)``, or a field of three axes, which is divided by its
+        mean (see `contrast`); with `comm` this rank's part of the first axis.
     box : float or sequence of float
         Sides of the periodic box.
+    weights : array_like, optional
+        Masses or other weights of the points, shape ``(N,)``, finite and not
+        negative; 1 each by default. They are used in single precision.
+    contrast : bool
+        Measure a field as it is instead of dividing it by its mean: a density
+        contrast, a divergence, a temperature. Without it a field with a mean that is
+        not positive, or with more than a hundredth of its magnitude in negative
+        values, is a `ValueError`.
     mesh : int or sequence of int, optional
         Cells of the mesh that points are painted on; twice the cube root of their number unless given, from 16 to 512.
     window : {"cic", "tsc", "pcs"}, optional
@@ -66,8 +87,9 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
     interlace : bool
         Paint points a second time half a cell away, against the strongest aliases.
     shot_noise : bool
-        Subtract volume over number. That is the power of as many random points with `interlace` and `deconvolve`; without these the window takes a part
-        of that power at small scales, and so much is too much.
+        Subtract ``V / N``, or ``V * sum(w**2) / sum(w)**2`` with weights. That is the
+        power of as many random points with `interlace` and `deconvolve`; without these
+        the window takes a part of that power at small scales, and so much is too much.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part each. All ranks call it, with the same arguments but for `data`, and all get the spectrum, which does not depend on their
         number.
@@ -95,8 +117,17 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
             raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field")
         if own.ndim == 3 and (mesh is not None or interlace or shot_noise or (window is not None and not deconvolve)):
             raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
+        if own.ndim == 2 and contrast:
+            raise ValueError("contrast is for fields; points have a density")
+        if own.ndim == 3 and weights is not None:
+            raise ValueError("weights are for points; data is a field")
+        own_weights = None if weights is None else real_array_for(comm, weights, "weights")
+        if own_weights is not None and own_weights.shape != own.shape[:1]:
+            raise ValueError(f"weights: expected the shape ({len(own)},), one for each point, got {own_weights.shape}")
         arguments = {
             "box": _box(box),
+            "weights": own_weights is not None,
+            "contrast": bool(contrast),
             "mesh": None if mesh is None else _mesh(mesh),
             "window": window,
             "deconvolve": bool(deconvolve),
@@ -104,22 +135,25 @@ def power_spectrum(data, box, *, mesh=None, window=None, deconvolve=False, inter
             "shot_noise": bool(shot_noise),
             "the shape of data beyond its first axis": own.shape[1:],
         }
-        return (arguments, own), {"function": "power_spectrum", **arguments}, len(own)
+        return (arguments, own, own_weights), {"function": "power_spectrum", **arguments}, len(own)
 
     def measure(own, counts):
-        arguments, data = own
+        arguments, data, own_weights = own
         size, shape, count = arguments["box"], arguments["mesh"], sum(counts)
         if data.ndim == 2:
             if count == 0:
                 raise ValueError("data are no points at all; a spectrum needs one at least")
             shape = shape or [_default_mesh(count)] * 3
-            found = _native.power_of_points(comm, native(data), (size, shape), (window or "cic", bool(deconvolve), bool(interlace)))
+            painting = (window or "cic", bool(deconvolve), bool(interlace))
+            own_weights = None if own_weights is None else native(own_weights)
+            found, count = _native.power_of_points(comm, native(data), own_weights, (size, shape), painting)
         else:
             shape = [count, *data.shape[1:]]
             if 0 in shape:
                 raise ValueError(f"data has the shape {tuple(shape)}; a field has at least one cell along each axis")
             check_parts(counts)
-            found = _native.power_of_field(comm, native(data), (size, shape), (window or "cic") if deconvolve else None)
+            field_window = (window or "cic") if deconvolve else None
+            found = _native.power_of_field(comm, native(data), (size, shape), field_window, bool(contrast))
         spectrum = PowerSpectrum(*found)
         if len(spectrum.k) == 0:
             raise ValueError(f"a mesh of {tuple(shape)} cells has no wave of the box but the mean; take 2 cells along each axis or more")

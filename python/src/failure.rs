@@ -129,7 +129,14 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         ),
         E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
         E::Mesh(error) => {
-            matches!(error, MeshError::NotFinite { .. } | MeshError::Size { .. } | MeshError::Bins { .. })
+            matches!(
+                error,
+                MeshError::NotFinite { .. }
+                    | MeshError::Size { .. }
+                    | MeshError::Bins { .. }
+                    | MeshError::Weight { .. }
+                    | MeshError::Weights { .. }
+            )
         }
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
         E::Inference(error) => {

@@ -6,7 +6,8 @@ use meshloom::fft::{Spec, Transform, Values};
 use meshloom::gpu::Array;
 use meshloom::grid::{Grid, extent};
 use meshloom::mesh::{
-    Bin, Mesh, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    field_contrast,
 };
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
@@ -77,13 +78,17 @@ fn point_modes(
     context: &mut Context,
     comms: &mut GridComms,
     transform: &Transform,
-    positions: &[f64],
-) -> Result<(ModeArray, Option<ModeArray>), Failure> {
+    (positions, weights): (&[f64], Option<&[f32]>),
+) -> Result<PointModes, Failure> {
     let Measurement { shape, size, interlace, .. } = *measurement;
     let (window, grid) = (measurement.window.unwrap_or_default(), comms.grid());
     let mesh = Mesh::new(shape, size, grid, context.comm.rank(), PointsInCells::ghost_widths(window, interlace));
     let positions = positions.as_chunks::<3>().0;
-    let mut points = PointsInCells::distribute(&mut context.recorder, &context.comm, grid, mesh, size, positions)?;
+    let (recorder, comm) = (&mut context.recorder, &context.comm);
+    let mut points = match weights {
+        None => PointsInCells::distribute(recorder, comm, grid, mesh, size, positions)?,
+        Some(weights) => PointsInCells::distribute_weighted(recorder, comm, grid, mesh, size, positions, weights)?,
+    };
     let painter = Painter::new(window);
     let mut paint = |context: &mut Context, points: &PointsInCells| {
         let density = context.gpu.array::<f32>("power::density", transform.field_layout().len())?;
@@ -91,11 +96,20 @@ fn point_modes(
         modes_of(context, comms, transform, &density)
     };
     let modes = paint(context, &points)?;
-    if !interlace {
-        return Ok((modes, None));
+    let mut shifted = None;
+    if interlace {
+        points.shift(&mut context.recorder, 0.5)?;
+        shifted = Some(paint(context, &points)?);
     }
-    points.shift(&mut context.recorder, 0.5)?;
-    Ok((modes, Some(paint(context, &points)?)))
+    Ok(PointModes { modes: (modes, shifted), effective_count: points.effective_count() })
+}
+
+/// The modes of the density contrast of points.
+struct PointModes {
+    /// The modes, and those of the points half a cell away.
+    modes: (ModeArray, Option<ModeArray>),
+    /// The number of points of equal weight that have the same shot noise.
+    effective_count: f64,
 }
 
 fn window_named(name: Option<&str>) -> PyResult<Option<Window>> {
@@ -108,30 +122,40 @@ fn spectrum(py: Python<'_>, bins: Vec<Bin>) -> Spectrum<'_> {
     (to_numpy(py, k), to_numpy(py, power), indices(py, bins.iter().map(|bin| bin.modes).collect()))
 }
 
-/// The power spectrum of the density contrast of all ranks' points, on a mesh of this size and shape; with which window they are painted, whether its power is
-/// divided by, and whether they are painted twice.
+/// Measures the power spectrum of the density contrast of all ranks' points, with weights or without, on a mesh of this size
+/// and shape. `painting` has the window, whether the power is divided by the window's, and whether points are interlaced.
+/// Returns also the number of points of equal weight that have the same shot noise.
 #[pyfunction]
 pub fn power_of_points<'py>(
     py: Python<'py>,
     comm: &Comm,
     points: &Bound<'py, PyAny>,
+    weights: Option<&Bound<'py, PyAny>>,
     mesh: ([f64; 3], [u64; 3]),
     painting: (String, bool, bool),
-) -> PyResult<Spectrum<'py>> {
+) -> PyResult<(Spectrum<'py>, f64)> {
     let ((size, shape), (window, deconvolve, interlace)) = (mesh, painting);
     let measurement = Measurement { shape, size, window: window_named(Some(&window))?, deconvolve, interlace };
     let rows = Rows::new(points, &comm.session)?;
-    let bins = comm.session.run(py, move |work| {
+    let weights = weights.map(|weights| Rows::new(weights, &comm.session)).transpose()?;
+    let (bins, effective_count) = comm.session.run(py, move |work| {
         let positions = rows.to_f64(&mut work.context.recorder)?;
         drop(rows);
-        measurement.measure(work, |measurement, context, comms, transform| {
-            point_modes(measurement, context, comms, transform, &positions)
-        })
+        let weights = weights.map(|weights| weights.to_f64(&mut work.context.recorder)).transpose()?;
+        let weights: Option<Vec<f32>> = weights.map(|weights| weights.iter().map(|&weight| weight as f32).collect());
+        let mut effective_count = 0.0;
+        let bins = measurement.measure(work, |measurement, context, comms, transform| {
+            let found = point_modes(measurement, context, comms, transform, (&positions, weights.as_deref()))?;
+            effective_count = found.effective_count;
+            Ok(found.modes)
+        })?;
+        Ok((bins, effective_count))
     })?;
-    Ok(spectrum(py, bins))
+    Ok((spectrum(py, bins), effective_count))
 }
 
-/// The power spectrum of a field divided by its mean, of which each rank has a part of the first axis.
+/// Measures the power spectrum of a field, of which each rank has a part of the first axis: of a density, which is divided by
+/// its mean, or of a field that is a contrast already.
 #[pyfunction]
 pub fn power_of_field<'py>(
     py: Python<'py>,
@@ -139,6 +163,7 @@ pub fn power_of_field<'py>(
     field: &Bound<'py, PyAny>,
     mesh: ([f64; 3], [u64; 3]),
     window: Option<&str>,
+    contrast: bool,
 ) -> PyResult<Spectrum<'py>> {
     let (size, shape) = mesh;
     let window = window_named(window)?;
@@ -154,7 +179,13 @@ pub fn power_of_field<'py>(
                     "this rank's part has {have} cells, {want} are needed: numpy.array_split along the first axis"
                 )));
             }
-            let contrast = density_contrast(&context.comm, &own, &values)?;
+            let contrast = match contrast {
+                true => field_contrast(&context.comm, &own, &values)?,
+                false => density_contrast(&context.comm, &own, &values).map_err(|error| match error {
+                    MeshError::NotDensity { .. } => Failure::Value(format!("data: {error} (contrast=True)")),
+                    error => error.into(),
+                })?,
+            };
             let density = context.gpu.array::<f32>("power::density", want)?;
             context.recorder.upload(&density, 0, &contrast)?;
             Ok((modes_of(context, comms, transform, &density)?, None))

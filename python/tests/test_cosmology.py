@@ -251,3 +251,47 @@ def test_spectrum_of_a_plane_wave():
     # |delta|^2 V / N^2 of two modes of amplitude 0.05, over the modes of the bin.
     assert np.isclose(spectrum.power[2] * spectrum.modes[2], 2 * 0.05**2 * box**3, rtol=1e-5)
     assert np.delete(spectrum.power, 2).max() < 1e-10 * spectrum.power[2]
+
+
+def naive_power(contrast, box):
+    """Mean |delta_k|^2 V / N^2 of bins one fundamental mode wide, in double precision."""
+    n = contrast.shape[0]
+    modes = np.abs(np.fft.fftn(contrast)) ** 2 * box**3 / contrast.size**2
+    k = np.fft.fftfreq(n) * n
+    bins = (np.sqrt(k[:, None, None] ** 2 + k[:, None] ** 2 + k**2) + 0.5).astype(int)
+    return np.array([modes[bins == b].mean() for b in range(1, n // 2 + 1)])
+
+
+def test_contrasts_are_measured_as_they_are():
+    contrast = 0.1 * np.random.default_rng(0).normal(size=(16, 16, 16))
+    with pytest.raises(ValueError, match="contrast=True"):
+        meshloom.power_spectrum(contrast, 100.0)
+    with pytest.raises(ValueError, match="contrast=True"):
+        meshloom.power_spectrum(-1 - contrast, 100.0)
+    with pytest.raises(ValueError, match="fields"):
+        meshloom.power_spectrum(np.full((9, 3), 0.5), 1.0, contrast=True)
+    found = meshloom.power_spectrum(contrast, 100.0, contrast=True).power
+    assert np.allclose(found, naive_power(contrast, 100.0), rtol=1e-5)
+    balanced = contrast - contrast.mean()
+    assert np.allclose(meshloom.power_spectrum(balanced, 100.0, contrast=True).power, found, rtol=1e-5)
+    density = meshloom.power_spectrum(1 + balanced, 100.0).power
+    assert np.allclose(density, found, rtol=1e-5)
+
+
+def test_weights_of_points_are_those_of_repeated_points():
+    rng = np.random.default_rng(1)
+    points, weights = rng.random((300, 3)) * 10, rng.integers(0, 4, 300)
+    repeated = meshloom.power_spectrum(np.repeat(points, weights, axis=0), 10.0, mesh=16)
+    weighted = meshloom.power_spectrum(points, 10.0, mesh=16, weights=0.7 * weights)
+    assert np.allclose(weighted.power, repeated.power, rtol=1e-5)
+    noise = 1000 * np.sum(weights**2) / np.sum(weights) ** 2
+    less = meshloom.power_spectrum(points, 10.0, mesh=16, weights=weights, shot_noise=True)
+    assert np.allclose(less.power, weighted.power - noise, rtol=1e-4, atol=1e-4 * noise)
+    on_ranks = meshloom.ranks(3, lambda comm: meshloom.power_spectrum(
+        np.array_split(points, 3)[comm.rank], 10.0, mesh=16, weights=np.array_split(0.7 * weights, 3)[comm.rank], comm=comm))
+    assert all(np.array_equal(part.power, weighted.power) for part in on_ranks)
+    for wrong, why in [(weights[:-1], "weights: expected the shape"), (-weights, "weight of point"), (0 * weights, "not all 0")]:
+        with pytest.raises(ValueError, match=why):
+            meshloom.power_spectrum(points, 10.0, mesh=16, weights=wrong)
+    with pytest.raises(ValueError, match="weights are for points"):
+        meshloom.power_spectrum(np.ones((4, 4, 4)), 1.0, weights=np.ones(4))

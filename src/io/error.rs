@@ -206,6 +206,15 @@ pub enum IoError {
         path: PathBuf,
     },
 
+    /// The values of a file are not what a call needs.
+    #[error("{}: {reason}", printable_path(.path))]
+    Values {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+
     /// An element is NaN or infinite.
     #[error("{}: the element at {} is {value}; remove or repair it, every element must be finite",
         printable_path(.path), tuple(.index))]

@@ -29,14 +29,36 @@ pub enum MeshError {
         /// What was to be binned.
         power: f64,
     },
-    /// A field that cannot be divided by its mean.
+    /// A field that is not a density, so that its mean is no unit for its values.
     #[error(
-        "the field's mean is {mean:?}, which is 0 within rounding, and a density contrast is the field divided by its \
-         mean, less 1; give the density (add 1 to a contrast)"
+        "expected a density, which is not negative and is divided by its mean; got a field of mean {mean:.3e} with {:.2} % of \
+         its magnitude in negative values; measure it as a contrast", 100.0 * negative
     )]
-    Mean {
-        /// The mean.
+    NotDensity {
+        /// The mean of the field.
         mean: f64,
+        /// The share of negative values in the sum of all magnitudes, from 0 to 1.
+        negative: f64,
+    },
+    /// A weight that is negative or not finite.
+    #[error("the weight of point {index} is {value}; weights must be finite and not negative")]
+    Weight {
+        /// The first such point of all ranks.
+        index: u64,
+        /// Its weight.
+        value: f64,
+    },
+    /// Weights that are not one for each point, or whose sum is 0.
+    #[error(
+        "{found} weights for {points} points of all ranks, with the sum {sum}; give one for each point of a rank, not all 0"
+    )]
+    Weights {
+        /// Points of all ranks.
+        points: u64,
+        /// Weights of all ranks.
+        found: u64,
+        /// Their sum.
+        sum: f64,
     },
     /// A side of a box that is no length.
     #[error("side {axis} of the box is {size:?}; it must be a length from 1e-60 to 1e60")]

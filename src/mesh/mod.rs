@@ -35,7 +35,7 @@ pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, Mesh, Particles};
 pub use points_in_cells::PointsInCells;
 pub use position_adjoint::{ForceMeshes, PositionAdjoint};
-pub use power::{Bin, density_contrast, power_spectrum};
+pub use power::{Bin, density_contrast, field_contrast, power_spectrum};
 pub use push::Push;
 pub use spectrum::SpectrumGeometry;
 pub use value_painter::{PaintedValues, ValuePainter};

@@ -1,9 +1,11 @@
 //! Points given by coordinates in a periodic box, distributed over the ranks of a mesh.
 
 use super::error::MeshError;
+use super::fixed_point::Unit;
 use super::painter::Painter;
 use super::particles::{Mesh, Particles};
-use super::power::{all_finite, sides};
+use super::power::{all_finite, first_of_all, sides};
+use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
@@ -41,6 +43,17 @@ pub struct PointsInCells {
     offset: [Array<f32>; 3],
     total: u64,
     sent: u64,
+    /// Whether points have been moved, and need more ghost cells.
+    is_shifted: bool,
+    weights: Option<Weights>,
+}
+
+/// The weights of points.
+struct Weights {
+    /// Weights of this rank's points, in units of the mean weight of a cell.
+    values: Array<f32>,
+    /// The number of points of equal weight that would have the same shot noise.
+    effective_count: f64,
 }
 
 /// A point as it is sent: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
@@ -86,11 +99,43 @@ impl PointsInCells {
         size: [f64; 3],
         positions: &[[f64; 3]],
     ) -> Result<Self, MeshError> {
+        Self::send(recorder, comm, grid, mesh, size, positions, None)
+    }
+
+    /// Distributes points as [`distribute`](Self::distribute) does, each with a weight such as its mass:
+    /// [`density`](Self::density) is that of the weights.
+    ///
+    /// # Errors
+    /// Same as [`distribute`](Self::distribute), and, the same on all ranks:
+    /// - [`MeshError::Weight`] for the first weight of all ranks that is negative or not finite.
+    /// - [`MeshError::Weights`] if a rank has more or fewer weights than positions, or all weights are 0.
+    pub fn distribute_weighted(
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        grid: Grid,
+        mesh: Mesh,
+        size: [f64; 3],
+        positions: &[[f64; 3]],
+        weights: &[f32],
+    ) -> Result<Self, MeshError> {
+        Self::send(recorder, comm, grid, mesh, size, positions, Some(weights))
+    }
+
+    fn send(
+        recorder: &mut Recorder,
+        comm: &Communicator,
+        grid: Grid,
+        mesh: Mesh,
+        size: [f64; 3],
+        positions: &[[f64; 3]],
+        weights: Option<&[f32]>,
+    ) -> Result<Self, MeshError> {
         sides(size)?;
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
         comm.all_reduce(&mut total, Op::Sum)?;
         all_finite(comm, positions.as_flattened(), |at| [before[0] + at / 3, at % 3])?;
+        let sums = weights.map(|weights| WeightSums::new(comm, weights, positions.len(), before[0])).transpose()?;
 
         let parts = grid.parts();
         let owners = [0, 1].map(|a| {
@@ -108,14 +153,31 @@ impl PointsInCells {
         let starts = counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count as usize)));
         let mut next: Vec<usize> = starts.collect();
         let mut sorted = vec![bytemuck::Zeroable::zeroed(); placed.len()];
-        for point in placed {
+        let mut sorted_weights = vec![0f32; weights.map_or(0, <[f32]>::len)];
+        for (index, point) in placed.into_iter().enumerate() {
             let next = &mut next[rank_of(&point)];
             sorted[*next] = point;
+            if let Some(weights) = weights {
+                sorted_weights[*next] = weights[index];
+            }
             *next += 1;
         }
-        let sent = sorted.len() as u64 - counts[comm.rank()];
+        let mut sent = (sorted.len() as u64 - counts[comm.rank()]) * size_of::<Placed>() as u64;
         let arrived = comm.all_to_all_v(&sorted, &counts)?;
         drop(sorted);
+        let weights = match sums {
+            None => None,
+            Some(sums) => {
+                sent += (sorted_weights.len() as u64 - counts[comm.rank()]) * 4;
+                let arrived = comm.all_to_all_v(&sorted_weights, &counts)?;
+                // The mean over all cells becomes 1.
+                let unit = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / sums.sum;
+                let scaled = arrived.data().iter().map(|&weight| (f64::from(weight) * unit) as f32).collect::<Vec<_>>();
+                let values = recorder.gpu().array("mesh::weights", scaled.len() as u64)?;
+                recorder.upload(&values, 0, &scaled)?;
+                Some(Weights { values, effective_count: sums.sum * (sums.sum / sums.squares) })
+            }
+        };
 
         let (points, layout) = (arrived.data(), &mesh.layout);
         let (origin, strides) = (layout.offset(), layout.strides());
@@ -132,7 +194,7 @@ impl PointsInCells {
             Ok(offset)
         };
         let offset = [along(0)?, along(1)?, along(2)?];
-        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent: sent * size_of::<Placed>() as u64 })
+        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights })
     }
 
     /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in: the rank that owns it has the point.
@@ -160,6 +222,12 @@ impl PointsInCells {
         self.total
     }
 
+    /// Returns the number of points of equal weight that have the same shot noise: `(sum w)^2 / sum w^2` over all ranks, or
+    /// [`total`](Self::total) without weights. The shot noise of the power is the volume of the box divided by it.
+    pub fn effective_count(&self) -> f64 {
+        self.weights.as_ref().map_or(self.total as f64, |weights| weights.effective_count)
+    }
+
     /// Bytes that this rank sent to others when they were distributed.
     pub fn sent(&self) -> u64 {
         self.sent
@@ -177,6 +245,7 @@ impl PointsInCells {
     /// # Errors
     /// [`DeviceError`] when the device fails.
     pub fn shift(&mut self, recorder: &mut Recorder, cells: f32) -> Result<(), DeviceError> {
+        self.is_shifted = true;
         for offset in &self.offset {
             let mut values = recorder.download(offset, 0, offset.len())?;
             values.iter_mut().for_each(|value| *value += cells);
@@ -185,8 +254,9 @@ impl PointsInCells {
         Ok(())
     }
 
-    /// `out = density + shift` on this rank's own cells (C order), where the mean density of all points is 1. Without
-    /// points the density is 0. All ranks call it; `comms` are those of the grid. Waits for the device.
+    /// `out = density + shift` on this rank's own cells (C order), where the mean density of all points, or of their
+    /// weights, is 1. Without points the density is 0. All ranks call it; `comms` are those of the grid. Waits for the
+    /// device.
     ///
     /// # Errors
     /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer ghost cells
@@ -199,6 +269,9 @@ impl PointsInCells {
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), MeshError> {
+        if let Some(weights) = &self.weights {
+            return self.weighted_density(recorder, comms, painter.window(), weights, (out, shift));
+        }
         let (gpu, mesh) = (recorder.gpu().clone(), &self.mesh);
         let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
         let faults = gpu.array::<u32>("mesh::faults", 1)?;
@@ -212,13 +285,80 @@ impl PointsInCells {
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
         comms.world().all_reduce(&mut missed, Op::Sum)?;
         if missed[0] > 0 {
-            let why = format!(
-                "{} points reach beyond the ghost cells; make the mesh with PointsInCells::ghost_widths",
-                missed[0]
-            );
-            return Err(DeviceError::Misuse { what: "PointsInCells::density".into(), why }.into());
+            return Err(beyond_ghosts(&format!("{} points", missed[0])));
         }
         Ok(())
+    }
+
+    fn weighted_density(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        window: Window,
+        weights: &Weights,
+        (out, shift): (&Array<f32>, f32),
+    ) -> Result<(), MeshError> {
+        let mesh = &self.mesh;
+        // The painter of values leaves out what reaches farther.
+        let needed = Self::ghost_widths(window, self.is_shifted);
+        let reaches =
+            (0..3).all(|a| mesh.whole[a] || (0..2).all(|side| mesh.layout.ghosts[a][side] >= needed[a][side]));
+        if !reaches {
+            return Err(beyond_ghosts("points"));
+        }
+        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?;
+        let (ghosts, painter) = (GhostCells::new(plan), ValuePainter::new(window));
+        let greatest = painter.greatest(recorder, comms.world(), &weights.values)?;
+        let painted = PaintedValues {
+            particles: self.particles(),
+            values: &weights.values,
+            first: 0,
+            greatest: &greatest,
+            total: self.total,
+        };
+        painter.paint_shifted(recorder, comms, (mesh, &ghosts), painted, out, shift)?;
+        recorder.wait()?;
+        Ok(())
+    }
+}
+
+fn beyond_ghosts(points: &str) -> MeshError {
+    let why = format!("{points} reach beyond the ghost cells; make the mesh with PointsInCells::ghost_widths");
+    DeviceError::Misuse { what: "PointsInCells::density".into(), why }.into()
+}
+
+/// Sums over the weights of all ranks, the same on all of them.
+struct WeightSums {
+    sum: f64,
+    squares: f64,
+}
+
+impl WeightSums {
+    /// Checks and adds the weights of `points` points of this rank, of which the first has the number `before` among all.
+    fn new(comm: &Communicator, weights: &[f32], points: usize, before: u64) -> Result<Self, MeshError> {
+        let bad = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0));
+        if let Some(([index], value)) = first_of_all(comm, bad.map(|at| ([before + at as u64], weights[at].into())))? {
+            return Err(MeshError::Weight { index, value });
+        }
+        let largest = weights.iter().fold(0.0, |largest: f32, &weight| largest.max(weight));
+        let mut most = [u64::from(largest.to_bits()), u64::from(weights.len() != points)];
+        comm.all_reduce(&mut most, Op::Max)?;
+        let largest = f64::from(f32::from_bits(most[0] as u32));
+        // Sums in 128 bits leave room for 2^40 points; an f32 and its square have 48 bits.
+        let units = [largest, largest * largest].map(|largest| Unit::holding(largest, 86));
+        let mut sums = [0i128, 0, points as i128, weights.len() as i128];
+        for weight in weights.iter().map(|&weight| f64::from(weight)) {
+            sums[0] += units[0].integer(weight);
+            sums[1] += units[1].integer(weight * weight);
+        }
+        comm.all_reduce(&mut sums, Op::Sum)?;
+        let [sum, squares] = [0, 1].map(|n| units[n].real(sums[n]));
+        let [points, found] = [sums[2], sums[3]].map(|count| count as u64);
+        if most[1] != 0 || points > 0 && sum == 0.0 {
+            return Err(MeshError::Weights { points, found, sum });
+        }
+        // Without points nothing is divided.
+        Ok(if points == 0 { WeightSums { sum: 1.0, squares: 1.0 } } else { WeightSums { sum, squares } })
     }
 }
 

@@ -92,13 +92,48 @@ pub(super) fn means(
     Ok(bins.collect())
 }
 
-/// `values / mean - 1` of a distributed field, where `own` are the cells of this rank, C order, and the mean is that of
-/// all ranks. All ranks call it. The mean is summed exactly, so the result does not depend on how the field is cut.
+/// The largest share of negative values in the magnitude of a density, which rounding and deconvolution leave.
+const NEGATIVE: f64 = 0.01;
+
+/// Computes the density contrast `values / mean - 1` of a distributed field.
+///
+/// `own` are the cells of this rank, in C order; the mean is that of all ranks. It is summed exactly, so the result does
+/// not depend on the decomposition. Collective.
 ///
 /// # Errors
-/// [`MeshError::NotFinite`] and [`MeshError::Mean`], the same on all ranks; [`MeshError::Comm`] when another rank
-/// fails.
+/// - [`MeshError::NotFinite`] if a value of any rank is not finite.
+/// - [`MeshError::NotDensity`] if the mean is not positive, or negative values make up more than a hundredth of the sum of
+///   all magnitudes: the mean of such a field does not measure its values. [`field_contrast`] takes it.
+/// - [`MeshError::Comm`] if another rank fails.
 pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, MeshError> {
+    let Sums { mean, negative } = sums(comm, own, values)?;
+    if mean.is_nan() || mean <= 0.0 || negative > NEGATIVE {
+        return Err(MeshError::NotDensity { mean, negative });
+    }
+    Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
+}
+
+/// Computes `values - mean` of a distributed field of any sign: a contrast, a divergence, a temperature.
+///
+/// Parameters, exact sums and order as in [`density_contrast`]. Collective.
+///
+/// # Errors
+/// - [`MeshError::NotFinite`] if a value of any rank is not finite.
+/// - [`MeshError::Comm`] if another rank fails.
+pub fn field_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, MeshError> {
+    let Sums { mean, .. } = sums(comm, own, values)?;
+    Ok(values.iter().map(|value| (value - mean) as f32).collect())
+}
+
+/// Exact sums over the cells of all ranks.
+struct Sums {
+    /// The mean of all cells.
+    mean: f64,
+    /// The magnitude of negative values divided by that of all values; 0 for a field of zeros.
+    negative: f64,
+}
+
+fn sums(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Sums, MeshError> {
     let [_, n1, n2] = extent(own).map(|n| n.max(1));
     let global = |at: u64| [at / (n1 * n2) + own[0].start, at / n2 % n1 + own[1].start, at % n2 + own[2].start];
     all_finite(comm, values, global)?;
@@ -110,12 +145,9 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     let units = values.iter().map(|&value| unit.integer(value));
     let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let mean = unit.divided(sums[0] as f64 / sums[2] as f64);
-    // What rounding to f32 leaves of the mean of a contrast. A density, which has one sign, is far from it.
-    if sums[0].unsigned_abs() as f64 <= 1e-7 * sums[1] as f64 || mean == 0.0 {
-        return Err(MeshError::Mean { mean });
-    }
-    Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
+    let [sum, magnitude, count] = sums;
+    let negative = if magnitude == 0 { 0.0 } else { ((magnitude - sum) / 2) as f64 / magnitude as f64 };
+    Ok(Sums { mean: unit.divided(sum as f64 / count as f64), negative })
 }
 
 /// Sides for which neither a volume nor a power of modes leaves the range of f64.

@@ -15,7 +15,9 @@ crate::gpu::kernel_params! {
         origin: [u32; 4],
         bits: u32,
         start: u32,
-        padding: [u32; 2],
+        /// Added to all cells.
+        shift: f32,
+        padding: u32,
     }
 }
 
@@ -137,7 +139,20 @@ impl ValuePainter {
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "values", values, first.saturating_add(particles.len()))?;
         let form = if matches!(particles, Particles::InCells { .. }) { Form::InCells } else { Form::Displaced };
-        self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start))
+        self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
+    }
+
+    /// Paints as [`paint`](Self::paint) does, from element 0 of `out` on, and adds `shift` to every cell.
+    pub(super) fn paint_shifted(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (mesh, ghosts): (&Mesh, &GhostCells),
+        painted: PaintedValues<'_>,
+        out: &Array<f32>,
+        shift: f32,
+    ) -> Result<(), ExchangeError> {
+        self.record(recorder, comms, (mesh, ghosts), (Form::InCells, painted), (out, 0), shift)
     }
 
     /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of a lattice paint changes where these move by the
@@ -162,7 +177,7 @@ impl ValuePainter {
             let why = format!("vectors from element {first} on; give those of the sites of a lattice, from 0 on");
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
-        self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0))
+        self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0), 0.0)
     }
 
     fn record(
@@ -172,6 +187,7 @@ impl ValuePainter {
         (mesh, ghosts): (&Mesh, &GhostCells),
         (form, painted): (Form, PaintedValues<'_>),
         (out, start): (&Array<f32>, u64),
+        shift: f32,
     ) -> Result<(), ExchangeError> {
         const WHAT: &str = "ValuePainter";
         let PaintedValues { particles, values, first, greatest: most, total } = painted;
@@ -205,7 +221,8 @@ impl ValuePainter {
             origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
             bits: bits as u32,
             start: start as u32,
-            padding: [0; 2],
+            shift,
+            padding: 0,
         };
         recorder.each(&self.finish, &[cells.raw(), most.raw(), out.raw()], &params, volume(&mesh.layout.own))?;
         Ok(())

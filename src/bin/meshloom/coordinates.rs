@@ -86,6 +86,17 @@ impl Coordinates {
         }
     }
 
+    /// Returns `true` for the particles of a snapshot, which may have masses.
+    pub fn is_snapshot(&self) -> bool {
+        match self {
+            Coordinates::Npy(_) | Coordinates::Archive(..) => false,
+            #[cfg(feature = "hdf5")]
+            Coordinates::Snapshot(_) => true,
+            #[cfg(feature = "hdf5")]
+            Coordinates::Centers(_) => false,
+        }
+    }
+
     /// Number of points, number of axes.
     pub fn shape(&self) -> [u64; 2] {
         match self {

@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use meshloom::Error;
-use meshloom::comm::Communicator;
+use meshloom::comm::{Communicator, Op};
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Snapshot;
-use meshloom::io::{IoError, NpyFile, is_hdf5};
+use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
 
+use crate::coordinates::Coordinates;
 use crate::particle_type::ParticleType;
+use crate::terminal;
 
 /// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses, velocities or scale factors (of a
 /// light cone) of a snapshot in HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
@@ -168,7 +170,8 @@ impl PointValues {
         narrow.is_finite() && !(self.masses && (value < 0.0 || narrow == 0.0 && value != 0.0))
     }
 
-    fn path(&self) -> &Path {
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
         match &self.file {
             ValueFile::Npy(file) => file.path(),
             #[cfg(feature = "hdf5")]
@@ -186,4 +189,40 @@ impl PointValues {
             value => IoError::OutOfRange { path, index, value },
         }
     }
+}
+
+/// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call that was not given masses
+/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; all ranks call it. Masses that cannot be read are no reason to warn.
+///
+/// # Errors
+/// Those of the ranks.
+pub fn warn_of_unused_masses(
+    comm: &Communicator,
+    points: &Coordinates,
+    particles: ParticleType,
+    rows: Range<u64>,
+    option: &str,
+) -> Result<(), Error> {
+    let (path, count) = (points.path(), points.shape()[0]);
+    let mut extremes = [f64::INFINITY, f64::NEG_INFINITY];
+    if points.is_snapshot()
+        && let Ok(masses) = PointValues::open(path, particles, "mass", &[count])
+    {
+        for piece in masses.pieces(rows).unwrap_or_default() {
+            let Ok(values) = masses.wide(piece) else { break };
+            extremes = values.iter().fold(extremes, |[least, most], &mass| [mass.min(least), mass.max(most)]);
+        }
+    }
+    let (mut least, mut most) = ([extremes[0]], [extremes[1]]);
+    comm.all_reduce(&mut least, Op::Min)?;
+    comm.all_reduce(&mut most, Op::Max)?;
+    if least[0] < most[0] && comm.rank() == 0 {
+        let name = printable_path(path);
+        terminal::warn(&format!(
+            "{name}: its particles have masses from {:e} to {:e}, and each counts as one; weight them by their masses with \
+             {option} {name}",
+            least[0], most[0]
+        ));
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use meshloom::mesh::Window;
 
 use crate::common::Common;
@@ -10,7 +10,7 @@ use crate::particle_type::ParticleType;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A field (3-D array, divided by its mean) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
+    /// A field (3-D array, divided by its mean; see --contrast) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
     #[arg(value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     pub input: PathBuf,
     /// Sides of the periodic box [default: a snapshot's own]
@@ -28,10 +28,20 @@ pub struct Arguments {
     /// Divide the power by that of the window
     #[arg(long)]
     pub deconvolve: bool,
+    /// Measure a field as it is instead of dividing it by its mean: a density contrast, a divergence, a temperature. With
+    /// --cross this holds for the fields of both inputs, or for one of them
+    #[arg(long, value_name = "both|first|other", num_args = 0..=1, require_equals = true, default_missing_value = "both")]
+    pub contrast: Option<Contrast>,
+    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
+    #[arg(long, visible_alias = "weights", value_name = "M.npy|SNAPSHOT.hdf5")]
+    pub masses: Option<PathBuf>,
+    /// The same of the points of --cross
+    #[arg(long, visible_alias = "cross-weights", value_name = "M.npy|SNAPSHOT.hdf5", requires = "cross")]
+    pub cross_masses: Option<PathBuf>,
     /// Paint points a second time half a cell away, against the strongest aliases
     #[arg(long)]
     pub interlace: bool,
-    /// Subtract volume / number from the power: that of as many random points, with --interlace --deconvolve; without these the window takes a part of it at
+    /// Subtract volume / number from the power (with masses m: volume * sum m^2 / (sum m)^2): that of as many random points, with --interlace --deconvolve; without these the window takes a part of it at
     /// small scales, and so much is too much. P_cross and correlation are as measured
     #[arg(long)]
     pub shot_noise: bool,
@@ -46,6 +56,14 @@ pub struct Arguments {
     pub particles: ParticleType,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// The inputs whose fields are measured as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Contrast {
+    Both,
+    First,
+    Other,
 }
 
 /// Parses one number for all axes or one for each.

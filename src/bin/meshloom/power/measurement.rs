@@ -7,10 +7,11 @@ use meshloom::fft::good_size;
 use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
 use meshloom::mesh::{SpectrumGeometry, Window};
 
-use super::arguments::{Arguments, is_box};
+use super::arguments::{Arguments, Contrast, is_box};
 use crate::coordinates::{Coordinates, is_archive};
 use crate::failure::Failure;
 use crate::particle_type::ParticleType;
+use crate::point_values::PointValues;
 use crate::space::{Space, common_sides};
 
 /// The box of the call, else that which the headers of the files say.
@@ -68,7 +69,7 @@ impl InputFile {
     }
 }
 
-pub fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content), IoError> {
+fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content), IoError> {
     let (source, shape) = if is_hdf5(path) || is_archive(path) {
         let points = Coordinates::open(path, particles)?;
         let shape = points.shape().to_vec();
@@ -93,6 +94,42 @@ pub fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content)
     Ok((source, input))
 }
 
+/// The options that give masses to the points of the input, and to those of `--cross`.
+pub const MASSES: &str = "--masses";
+pub const CROSS_MASSES: &str = "--cross-masses";
+
+/// An input of a call, opened.
+pub struct Input {
+    pub file: InputFile,
+    pub content: Content,
+    pub masses: Option<PointValues>,
+}
+
+impl Input {
+    /// Opens a file, and that of the masses of its points.
+    ///
+    /// # Errors
+    /// [`IoError`] for files of other contents; the inner error is one of the options.
+    pub fn open(
+        path: &Path,
+        masses: Option<(&'static str, &Path)>,
+        particles: ParticleType,
+    ) -> Result<Result<Self, Failure>, IoError> {
+        let (file, content) = open(path, particles)?;
+        let masses = match (masses, content) {
+            (None, _) => None,
+            (Some((_, path)), Content::Points(count)) => Some(PointValues::open(path, particles, "mass", &[count])?),
+            (Some((option, _)), Content::Field(_)) => {
+                return Ok(Err(Failure::Usage(format!(
+                    "{option} is for points, and {} is a field",
+                    printable_path(path)
+                ))));
+            }
+        };
+        Ok(Ok(Input { file, content, masses }))
+    }
+}
+
 /// A call, checked against its input.
 pub struct Measurement<'a> {
     pub arguments: &'a Arguments,
@@ -102,6 +139,10 @@ pub struct Measurement<'a> {
     pub size: [f64; 3],
     /// The window that points are painted with, or that a field is to be corrected for.
     pub window: Option<Window>,
+    /// Whether a field is measured as it is.
+    pub is_contrast: bool,
+    /// The option that gives masses to its points.
+    pub masses_option: &'static str,
 }
 
 impl<'a> Measurement<'a> {
@@ -145,7 +186,8 @@ impl<'a> Measurement<'a> {
                 Content::Points(_) => Failure::Usage(format!("--mesh: {wrong}")),
             });
         }
-        Ok(Measurement { arguments, path: &arguments.input, shape, size, window })
+        let is_contrast = matches!(arguments.contrast, Some(Contrast::Both | Contrast::First));
+        Ok(Measurement { arguments, path: &arguments.input, shape, size, window, is_contrast, masses_option: MASSES })
     }
 
     /// The same measurement of another file, on the same mesh.
@@ -161,7 +203,10 @@ impl<'a> Measurement<'a> {
             Content::Points(_) if self.window.is_none() => Err(Failure::Usage(format!(
                 "{name} holds points and the first input a field; say with --window and --deconvolve what the field was painted with"
             ))),
-            _ => Ok(Measurement { path, ..*self }),
+            _ => {
+                let is_contrast = matches!(self.arguments.contrast, Some(Contrast::Both | Contrast::Other));
+                Ok(Measurement { path, is_contrast, masses_option: CROSS_MASSES, ..*self })
+            }
         }
     }
 

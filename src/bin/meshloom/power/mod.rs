@@ -18,20 +18,25 @@ use crate::output_name::{TABLE, check_name};
 use crate::phases::Phases;
 use crate::space::differences;
 use crate::terminal;
-pub use arguments::Arguments;
-use measurement::{Content, InputFile, Measurement, open};
+pub use arguments::{Arguments, Contrast};
+use measurement::{CROSS_MASSES, Content, Input, MASSES, Measurement};
 use modes::{MeshTransform, modes_of};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let inputs = [Some(&arguments.input), arguments.cross.as_ref()].into_iter().flatten().map(PathBuf::as_path);
+    let inputs =
+        [Some(&arguments.input), arguments.cross.as_ref(), arguments.masses.as_ref(), arguments.cross_masses.as_ref()];
+    let inputs = inputs.into_iter().flatten().map(PathBuf::as_path);
     let files = check_files(inputs.clone(), [arguments.output.as_path()])?;
     check_name(&arguments.output, &TABLE)?;
     arguments.particles.check(inputs)?;
     if let Some(inputs) = arguments.common.before_launch(Inputs::open(arguments))? {
-        inputs.measurements(arguments)?;
+        inputs?.measurements(arguments)?;
     }
     let report = arguments.common.launch_together(&files, |context| {
-        let inputs = Inputs::open(arguments)?;
+        let inputs = match Inputs::open(arguments)? {
+            Ok(inputs) => inputs,
+            Err(failure) => return Ok(Err(failure)),
+        };
         match inputs.measurements(arguments) {
             Ok(measurements) => measure(context, &inputs, &measurements).map(Ok),
             Err(failure) => Ok(Err(failure)),
@@ -41,28 +46,61 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The files of a call, opened: the first, and that of `--cross`.
-struct Inputs(Vec<(InputFile, Content)>);
+struct Inputs(Vec<Input>);
 
 impl Inputs {
-    fn open(arguments: &Arguments) -> Result<Self, IoError> {
-        let paths = [Some(&arguments.input), arguments.cross.as_ref()];
-        Ok(Inputs(paths.into_iter().flatten().map(|path| open(path, arguments.particles)).collect::<Result<_, _>>()?))
+    /// Opens them; the inner error is one of the options.
+    fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
+        let masses = |option, path: &'_ Option<PathBuf>| path.clone().map(|path| (option, path));
+        let paths = [
+            (Some(&arguments.input), masses(MASSES, &arguments.masses)),
+            (arguments.cross.as_ref(), masses(CROSS_MASSES, &arguments.cross_masses)),
+        ];
+        let mut inputs = Vec::new();
+        for (path, masses) in paths {
+            let Some(path) = path else { continue };
+            let masses = masses.as_ref().map(|(option, path)| (*option, path.as_path()));
+            match Input::open(path, masses, arguments.particles)? {
+                Ok(input) => inputs.push(input),
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+        Ok(Ok(Inputs(inputs)))
     }
 
     /// What is measured of each.
     fn measurements<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Measurement<'a>>, Failure> {
-        let (file, input) = &self.0[0];
-        let other = self.0.get(1).map(|(file, _)| file);
-        let mut measurements = vec![Measurement::new(arguments, (file, *input), other)?];
-        if let (Some(path), Some((_, other))) = (&arguments.cross, self.0.get(1)) {
-            measurements.push(measurements[0].of_other(path, *other)?);
+        self.check_contrast(arguments)?;
+        let Input { file, content, .. } = &self.0[0];
+        let other = self.0.get(1).map(|input| &input.file);
+        let mut measurements = vec![Measurement::new(arguments, (file, *content), other)?];
+        if let (Some(path), Some(other)) = (&arguments.cross, self.0.get(1)) {
+            measurements.push(measurements[0].of_other(path, other.content)?);
         }
         Ok(measurements)
     }
 
+    /// Refuses --contrast where it would have no effect.
+    fn check_contrast(&self, arguments: &Arguments) -> Result<(), Failure> {
+        let is_field = |at: usize| self.0.get(at).is_some_and(|input| matches!(input.content, Content::Field(_)));
+        let usage = |message: &str| Err(Failure::Usage(message.into()));
+        match arguments.contrast {
+            Some(Contrast::Both) if !is_field(0) && !is_field(1) => {
+                usage("--contrast is for fields; points have a density")
+            }
+            Some(Contrast::First) if !is_field(0) => {
+                usage("--contrast=first is for fields, and the first input has points")
+            }
+            Some(Contrast::Other) if !is_field(1) => {
+                usage("--contrast=other is for a field that is given with --cross")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Says where two files may mean different things by their numbers.
     fn warn(&self) -> Result<(), IoError> {
-        if let [(one, _), (other, _)] = &self.0[..] {
+        if let [Input { file: one, .. }, Input { file: other, .. }] = &self.0[..] {
             let said = differences((one.path(), &one.space()?), (other.path(), &other.space()?));
             said.iter().for_each(|words| terminal::warn(words));
         }
@@ -72,7 +110,7 @@ impl Inputs {
 
 /// One rank's work; rank 0 writes the file.
 fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement]) -> Result<serde_json::Value, Error> {
-    let (measurement, (_, input)) = (&measurements[0], &inputs.0[0]);
+    let (measurement, input) = (&measurements[0], &inputs.0[0].content);
     let (comm, arguments) = (context.comm.clone(), measurement.arguments);
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
     if comm.rank() == 0 {
@@ -81,7 +119,7 @@ fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement])
     }
     let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
     let mut comms = GridComms::new(&comm, grid)?;
-    let (table, distributed) = if inputs.0.iter().any(|(_, input)| *input == Content::Points(0)) {
+    let (table, distributed) = if inputs.0.iter().any(|input| input.content == Content::Points(0)) {
         (Table::default(), 0)
     } else {
         let mut transform = MeshTransform::new(&mut context.recorder, &mut comms, measurement, *input)?;
@@ -104,6 +142,9 @@ fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement])
         "interlace": arguments.interlace,
         "shot_noise": arguments.shot_noise,
         "bins": table.bins.len(),
+        "contrast": measurements.iter().map(|measurement| measurement.is_contrast).collect::<Vec<_>>(),
+        "masses": arguments.masses.as_ref().map(|path| path.display().to_string()),
+        "cross_masses": arguments.cross_masses.as_ref().map(|path| path.display().to_string()),
         "cross": arguments.cross.as_ref().map(|path| path.display().to_string()),
         "multipoles": arguments.multipoles,
         "device": context.gpu.info().name,
@@ -152,9 +193,13 @@ fn powers(bins: &[Bin]) -> Vec<f64> {
     bins.iter().map(|bin| bin.power).collect()
 }
 
-/// The correlation of two fields in each bin, from their powers and their cross-spectrum; not a number where a field has no power.
+/// Returns the correlation of two fields in each bin, from their powers and their cross-spectrum; NaN where a field has no power.
+///
+/// It is between -1 and 1 but for the rounding of powers, which is taken away.
 fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
-    one.iter().zip(other).zip(cross).map(|((p, q), r)| r / (p.power * q.power).sqrt()).collect()
+    const ROUNDING: f64 = 1e-4;
+    let bounded = |r: f64| if (1.0..1.0 + ROUNDING).contains(&r.abs()) { r.signum() } else { r };
+    one.iter().zip(other).zip(cross).map(|((p, q), r)| bounded(r / (p.power * q.power).sqrt())).collect()
 }
 
 /// The spectra, the same on all ranks, and the bytes that this rank sent to distribute points.
@@ -165,8 +210,8 @@ fn spectra(
     phases: &mut Phases,
 ) -> Result<(Table, u64), Error> {
     let (arguments, mut found) = (measurements[0].arguments, Vec::new());
-    for (measurement, (file, input)) in measurements.iter().zip(&inputs.0) {
-        found.push(modes_of(measurement, file, *input, transform, phases)?);
+    for (measurement, input) in measurements.iter().zip(&inputs.0) {
+        found.push(modes_of(measurement, input, transform, phases)?);
     }
     let part = transform.plan.spectrum_part();
     let geometry = SpectrumGeometry { shape: measurements[0].shape, size: measurements[0].size, part };
@@ -185,9 +230,9 @@ fn spectra(
         let correlation = correlation(&autos[0], &autos[1], &cross);
         common = Some([cross, correlation]);
     }
-    for (bins, (_, input)) in autos.iter_mut().zip(&inputs.0) {
-        if let (&Content::Points(count), true) = (input, arguments.shot_noise) {
-            bins.iter_mut().for_each(|bin| bin.power -= measurements[0].volume() / count as f64);
+    for (bins, of) in autos.iter_mut().zip(&found) {
+        if let (Some(count), true) = (of.effective_count, arguments.shot_noise) {
+            bins.iter_mut().for_each(|bin| bin.power -= measurements[0].volume() / count);
         }
     }
     let mut columns = Vec::new();

@@ -6,11 +6,12 @@ use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, split};
 use meshloom::io::IoError;
-use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast};
+use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast, field_contrast};
 
-use super::measurement::{Content, InputFile, Measurement};
+use super::measurement::{Content, Input, InputFile, Measurement};
 use crate::far_outside::FarOutside;
 use crate::phases::Phases;
+use crate::point_values::warn_of_unused_masses;
 
 /// A mesh of one rank and its transform.
 pub struct MeshTransform<'a> {
@@ -29,6 +30,8 @@ pub struct ModesOfInput {
     pub shifted: Option<ModeArray>,
     /// Bytes sent to distribute points.
     pub sent: u64,
+    /// The number of points of equal weight that have the same shot noise; `None` for a field.
+    pub effective_count: Option<f64>,
 }
 
 impl<'a> MeshTransform<'a> {
@@ -85,14 +88,13 @@ impl<'a> MeshTransform<'a> {
 /// The modes of an input.
 pub fn modes_of(
     measurement: &Measurement,
-    file: &InputFile,
-    input: Content,
+    input: &Input,
     transform: &mut MeshTransform,
     phases: &mut Phases,
 ) -> Result<ModesOfInput, Error> {
-    match input {
-        Content::Field(_) => field_modes(measurement, file, transform, phases),
-        Content::Points(count) => point_modes(measurement, file, count, transform, phases),
+    match input.content {
+        Content::Field(_) => field_modes(measurement, &input.file, transform, phases),
+        Content::Points(count) => point_modes(measurement, input, count, transform, phases),
     }
 }
 
@@ -111,8 +113,11 @@ fn field_modes(
             values.extend(file.read_f64((i * n1 + own[1].start) * n2..(i * n1 + own[1].end) * n2)?);
         }
     }
-    let contrast =
-        density_contrast(transform.comms.world(), &own, &values).map_err(|error| in_file(error, measurement))?;
+    let contrast = match measurement.is_contrast {
+        true => field_contrast(transform.comms.world(), &own, &values),
+        false => density_contrast(transform.comms.world(), &own, &values),
+    };
+    let contrast = contrast.map_err(|error| in_file(error, measurement))?;
     drop(values);
     phases.done("read");
     let real = transform.real()?;
@@ -120,13 +125,13 @@ fn field_modes(
     let modes = transform.modes(&real)?;
     transform.recorder.wait()?;
     phases.done("transform");
-    Ok(ModesOfInput { modes, shifted: None, sent: 0 })
+    Ok(ModesOfInput { modes, shifted: None, sent: 0, effective_count: None })
 }
 
 /// The modes of the density of points, and of the points moved by half a cell.
 fn point_modes(
     measurement: &Measurement,
-    file: &InputFile,
+    Input { file, masses, .. }: &Input,
     count: u64,
     transform: &mut MeshTransform,
     phases: &mut Phases,
@@ -139,13 +144,26 @@ fn point_modes(
         let (path, index) = (measurement.path.into(), vec![rows.start + at / 3, at % 3]);
         return Err(IoError::OutOfRange { path, index, value }.into());
     }
+    let weights = masses.as_ref().map(|masses| masses.read(&comm, rows.clone())).transpose()?;
+    if let (None, InputFile::Points(points)) = (masses, file) {
+        warn_of_unused_masses(&comm, points, measurement.arguments.particles, rows, measurement.masses_option)?;
+    }
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);
     let mesh = Mesh::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
     let (positions, _) = values.as_chunks::<3>();
-    let points = PointsInCells::distribute(transform.recorder, &comm, grid, mesh, size, positions);
-    let mut points = points.map_err(|error| in_file(error, measurement))?;
+    let recorder = &mut *transform.recorder;
+    let points = match &weights {
+        None => PointsInCells::distribute(recorder, &comm, grid, mesh, size, positions),
+        Some(weights) => PointsInCells::distribute_weighted(recorder, &comm, grid, mesh, size, positions, weights),
+    };
+    let mut points = points.map_err(|error| match (error, masses) {
+        (error @ MeshError::Weights { .. }, Some(masses)) => {
+            IoError::Values { path: masses.path().into(), reason: error.to_string() }.into()
+        }
+        (error, _) => in_file(error, measurement),
+    })?;
     let mut outside = FarOutside::new(&size);
     outside.add(&values);
     drop(values);
@@ -158,7 +176,7 @@ fn point_modes(
         points.shift(transform.recorder, 0.5)?;
         shifted = Some(transform.modes_of_points(&points, &painter, phases)?);
     }
-    Ok(ModesOfInput { modes, shifted, sent: points.sent() })
+    Ok(ModesOfInput { modes, shifted, sent: points.sent(), effective_count: Some(points.effective_count()) })
 }
 
 /// Adds the path of the file to the error of a bad value.
@@ -166,6 +184,14 @@ fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     match error {
         MeshError::NotFinite { index, value } => {
             IoError::NonFinite { path: measurement.path.into(), index, value }.into()
+        }
+        MeshError::NotDensity { .. } => {
+            let option = if measurement.arguments.cross.is_some() {
+                "--contrast, --contrast=first or --contrast=other"
+            } else {
+                "--contrast"
+            };
+            IoError::Values { path: measurement.path.into(), reason: format!("{error} ({option})") }.into()
         }
         error => error.into(),
     }
