@@ -5,7 +5,7 @@ use std::iter;
 use bytemuck::Pod;
 
 use super::call::{Call, Operation};
-use super::communicator::{Communicator, from_bytes};
+use super::communicator::{Communicator, from_bytes, received};
 use super::gather::SHORT_BLOCK;
 use super::{Parts, Result};
 
@@ -18,7 +18,7 @@ impl Communicator {
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
         let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
-        let mut all = vec![T::zeroed(); data.len()];
+        let mut all = received(data.len())?;
         self.all_to_all_blocks(&call, block, data, &mut all).map(|()| all)
     }
 
@@ -48,7 +48,7 @@ impl Communicator {
         let count = incoming.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
         self.bytes::<T>(count)?;
         let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
-        let mut all = vec![T::zeroed(); count as usize];
+        let mut all = received(count as usize)?;
         self.exchange(&call, &lengths(counts), data, &lengths(&incoming), &mut all)?;
         Ok(Parts::new(all, incoming))
     }
@@ -83,7 +83,7 @@ impl Communicator {
             let part: Vec<T> = moved.iter().flat_map(|d| &held[d * block..(d + 1) * block]).copied().collect();
             let receiving = self.receive_part(call, (rank + size - distance) % size, size_of_val(&part[..]))?;
             let sending = self.send_part(call, (rank + distance) % size, &part)?;
-            let came: Vec<T> = from_bytes(part.len(), &receiving.wait()?);
+            let came: Vec<T> = from_bytes(part.len(), &receiving.wait()?)?;
             sending.wait()?;
             for (d, came) in moved.iter().zip(came.chunks_exact(block)) {
                 held[d * block..(d + 1) * block].copy_from_slice(came);

@@ -12,6 +12,7 @@ use super::call::{Call, HEADER_BYTES};
 use super::communicator::Communicator;
 use super::lane::Lane;
 use super::message::{Receiving, Sending};
+use crate::host_memory;
 
 /// A message of a collective being received.
 pub(super) struct ReceivingPart(Receiving);
@@ -34,11 +35,11 @@ impl Deref for Part {
 }
 
 /// The call, then the bytes of the data.
-fn with_header<T: Pod>(call: &Call, data: &[T]) -> Vec<u8> {
-    let mut message = Vec::with_capacity(HEADER_BYTES + size_of_val(data));
+fn with_header<T: Pod>(call: &Call, data: &[T]) -> Result<Vec<u8>> {
+    let mut message = host_memory::reserve("a message", HEADER_BYTES + size_of_val(data))?;
     message.extend_from_slice(bytemuck::bytes_of(call));
     message.extend_from_slice(bytemuck::cast_slice(data));
-    message
+    Ok(message)
 }
 
 impl Communicator {
@@ -51,7 +52,7 @@ impl Communicator {
 
     /// Sends data of a collective.
     pub(super) fn send_part<T: Pod>(&self, call: &Call, to: usize, data: &[T]) -> Result<Sending> {
-        self.post_send(to, Lane::Collective, with_header(call, data))
+        self.post_send(to, Lane::Collective, with_header(call, data)?)
     }
 
     /// Receives data of a collective that are only sent where there are any.

@@ -10,6 +10,7 @@ use super::call::HEADER_BYTES;
 use super::solo::Solo;
 use super::transport::Transport;
 use super::{CommError, Result};
+use crate::host_memory::{self, HostMemoryError};
 
 /// The most bytes that travel in one piece of a message, unless set otherwise: 1 GiB.
 pub const DEFAULT_MAX_MESSAGE: u64 = 1 << 30;
@@ -142,19 +143,25 @@ impl Communicator {
     /// Bytes of `count` elements.
     pub(super) fn bytes<T>(&self, count: u64) -> Result<usize> {
         let bytes = u128::from(count) * size_of::<T>() as u128;
-        let memory = || CommError::Memory { rank: self.rank(), bytes: bytes.try_into().unwrap_or(u64::MAX) };
-        isize::try_from(bytes).map(isize::cast_unsigned).map_err(|_| memory())
+        let fits = isize::try_from(bytes).map(isize::cast_unsigned);
+        let bytes = bytes.try_into().unwrap_or(u64::MAX);
+        Ok(fits.map_err(|_| HostMemoryError { what: "a message", bytes })?)
     }
 }
 
 /// The bytes of elements.
-pub(super) fn to_bytes<T: Pod>(data: &[T]) -> Vec<u8> {
-    bytemuck::cast_slice(data).to_vec()
+pub(super) fn to_bytes<T: Pod>(data: &[T]) -> Result<Vec<u8>> {
+    Ok(host_memory::copy("a message", bytemuck::cast_slice(data))?)
 }
 
 /// Elements from their bytes, which need not be aligned.
-pub(super) fn from_bytes<T: Pod>(count: usize, bytes: &[u8]) -> Vec<T> {
-    let mut data = vec![T::zeroed(); count];
+pub(super) fn from_bytes<T: Pod>(count: usize, bytes: &[u8]) -> Result<Vec<T>> {
+    let mut data = received(count)?;
     bytemuck::cast_slice_mut(&mut data).copy_from_slice(bytes);
-    data
+    Ok(data)
+}
+
+/// Room for `count` elements that ranks send, all of them zeros.
+pub(super) fn received<T: Pod>(count: usize) -> Result<Vec<T>> {
+    Ok(host_memory::zeros("data from other ranks", count)?)
 }

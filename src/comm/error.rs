@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::lane::MAX_TAG;
+use crate::host_memory::HostMemoryError;
 
 /// A communication failed. Each message says on which rank, what happened and what to do.
 ///
@@ -93,16 +94,9 @@ pub enum CommError {
         /// The tag.
         tag: u32,
     },
-    /// Host memory for a message could not be allocated.
-    #[error(
-        "rank {rank}: out of host memory: {bytes} bytes needed for a message; use a smaller problem, or more ranks on more machines"
-    )]
-    Memory {
-        /// This rank.
-        rank: usize,
-        /// Bytes asked for.
-        bytes: u64,
-    },
+    /// Host memory for a message was refused.
+    #[error(transparent)]
+    HostMemory(#[from] HostMemoryError),
     /// An MPI call failed.
     #[error("rank {rank}: {call} failed: {text}; see the documentation of the MPI library for this error")]
     Mpi {

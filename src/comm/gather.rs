@@ -7,8 +7,9 @@ use bytemuck::Pod;
 use super::Result;
 use super::call::{Call, Operation};
 use super::collective::{Part, ReceivingPart};
-use super::communicator::{Communicator, from_bytes, to_bytes};
+use super::communicator::{Communicator, from_bytes, received, to_bytes};
 use super::tree::Tree;
+use crate::host_memory;
 
 /// Bytes of the longest blocks that travel along trees. At the rank that has half of all ranks below it they take so much times that.
 pub(super) const SHORT_BLOCK: usize = 1 << 10;
@@ -89,7 +90,7 @@ impl Communicator {
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let call = self.begin(Call::new(Operation::AllGather).of::<T>().count(mine.len()));
-        let mut all = vec![T::zeroed(); mine.len() * self.size()];
+        let mut all = received(mine.len() * self.size())?;
         self.all_gather_blocks(&call, mine, &mut all).map(|()| all)
     }
 
@@ -114,7 +115,7 @@ impl Communicator {
         self.all_gather_blocks(&call, &[mine.len() as u64], &mut counts)?;
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let bytes = self.all_gather_bytes(&call, mine, &sizes)?;
-        Ok(Parts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes), counts))
+        Ok(Parts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes)?, counts))
     }
 
     /// Gives `root` the slices of all ranks, in rank order, and the others `None`. Collective; the length is the same on
@@ -125,7 +126,7 @@ impl Communicator {
     /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn gather<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Vec<T>>> {
         let at_root = self.rank() == root;
-        let mut all = vec![T::zeroed(); if at_root { mine.len() * self.size() } else { 0 }];
+        let mut all = received(if at_root { mine.len() * self.size() } else { 0 })?;
         self.gather_into(root, mine, &mut all).map(|()| at_root.then_some(all))
     }
 
@@ -163,11 +164,11 @@ impl Communicator {
         let count = mine.len() as u64;
         let counts =
             self.gather_tree(&call, &tree, bytemuck::bytes_of(&count), &vec![size_of::<u64>(); tree.below()])?;
-        let mut counts = from_bytes::<u64>(tree.below(), &counts);
+        let mut counts = from_bytes::<u64>(tree.below(), &counts)?;
         let at_root = self.rank() == root;
         let count = if at_root { counts.iter().sum() } else { 0 };
         self.bytes::<T>(count)?;
-        let mut all = vec![T::zeroed(); count as usize];
+        let mut all = received(count as usize)?;
         self.gather_blocks(&call, root, mine, &counts, &mut all)?;
         Ok(at_root.then(|| {
             // The tree counts from the root on.
@@ -229,14 +230,16 @@ impl Communicator {
         let (rank, size) = (self.rank(), self.size());
         let bytes_of =
             |first: usize, blocks: usize| (first..first + blocks).map(|block| sizes[block % size]).sum::<usize>();
-        let mut held = to_bytes(mine); // the blocks of the ranks from `rank` on, cyclically
+        let mut held = to_bytes(mine)?; // the blocks of the ranks from `rank` on, cyclically
         let mut blocks = 1;
         while blocks < size {
             let moved = blocks.min(size - blocks);
             let (to, from) = ((rank + size - blocks) % size, (rank + blocks) % size);
             let receiving = self.receive_part(call, from, bytes_of(from, moved))?;
             let sending = self.send_part(call, to, &held[..bytes_of(rank, moved)])?;
-            held.extend_from_slice(&receiving.wait()?);
+            let next = receiving.wait()?;
+            host_memory::grow("data from other ranks", &mut held, next.len())?;
+            held.extend_from_slice(&next);
             sending.wait()?;
             blocks += moved;
         }

@@ -20,6 +20,7 @@ use super::subject::{SUBJECT_BYTES, Subject};
 use super::sync::locked;
 use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
+use crate::host_memory::{self, HostMemoryError};
 
 /// Bytes up to which a message from memory of others is copied behind its subject. To copy more would take longer than another message.
 const SHORT: usize = 1 << 14;
@@ -201,7 +202,8 @@ impl Receiving {
             _ if self.came.is_none() => {
                 self.buffer = data; // a message in one piece is not copied
                 if !self.pieces.0.is_empty() && !self.buffer.is_empty() {
-                    self.buffer.reserve_exact(header + self.bytes - self.buffer.len());
+                    let missing = header + self.bytes - self.buffer.len();
+                    host_memory::grow("a message", &mut self.buffer, missing)?;
                 }
             }
             _ => self.buffer.extend_from_slice(&data),
@@ -230,12 +232,12 @@ impl Communicator {
     /// they are waited for.
     ///
     /// # Errors
-    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::Memory`], or those of the backend.
+    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or those of the backend.
     pub fn receive(&self, from: usize, tag: u32, bytes: u64) -> Result<Receiving> {
         self.valid_rank("the sender of receive", from)?;
         let lane = self.user_lane(tag)?;
         let length = usize::try_from(bytes).ok().filter(|&length| isize::try_from(length).is_ok());
-        let length = length.ok_or(CommError::Memory { rank: self.rank(), bytes })?;
+        let length = length.ok_or(HostMemoryError { what: "a message", bytes })?;
         self.post_receive(from, lane, length, None)
     }
 
@@ -262,8 +264,8 @@ impl Communicator {
         let full = others.chunks_exact(max_piece);
         let rest = full.remainder();
         let pieces = [first].into_iter().chain(full).chain([rest]);
-        let pieces =
-            pieces.map(|piece| transport.send(to, lane, Payload::Bytes(piece.to_vec()))).collect::<Result<_>>()?;
+        let send = |piece: &[u8]| transport.send(to, lane, Payload::Bytes(host_memory::copy("a message", piece)?));
+        let pieces = pieces.map(send).collect::<Result<_>>()?;
         Ok(Sending { pieces: Pieces(pieces), buffer: data })
     }
 
@@ -271,8 +273,8 @@ impl Communicator {
     pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize, call: Option<Call>) -> Result<Receiving> {
         let max_piece = self.max_piece;
         let mut pieces = VecDeque::new();
-        let memory = |_| CommError::Memory { rank: self.rank(), bytes: bytes as u64 };
-        pieces.try_reserve_exact(bytes / max_piece + 1).map_err(memory)?;
+        let reserved = host_memory::handled(|| pieces.try_reserve_exact(bytes / max_piece + 1));
+        reserved.map_err(|_| HostMemoryError { what: "a message", bytes: bytes as u64 })?;
         let _posting = locked(&self.core.posting);
         for piece in 0..=bytes / max_piece {
             let header = if call.is_some() && piece == 0 { HEADER_BYTES } else { 0 };

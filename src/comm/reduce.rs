@@ -5,9 +5,10 @@
 
 use super::Result;
 use super::call::{Call, Operation};
-use super::communicator::{Communicator, from_bytes};
+use super::communicator::{Communicator, from_bytes, received};
 use super::meet::LONG;
 use super::op::{Op, Reducible, combine};
+use crate::host_memory;
 
 /// Bytes of the longest block that a rank reduces at a time: longer ones are not faster, and leave the caches.
 const MOST_BLOCK: usize = 1 << 19;
@@ -35,7 +36,7 @@ impl Communicator {
             }
             if rank + distance < size {
                 let bytes = self.receive_part(&call, rank + distance, size_of_val(data))?.wait()?;
-                combine(data, &from_bytes(data.len(), &bytes), op);
+                combine(data, &from_bytes(data.len(), &bytes)?, op);
             }
             distance *= 2;
         }
@@ -55,7 +56,7 @@ impl Communicator {
         if block == 0 {
             return self.meet(&call).map(|()| Vec::new());
         }
-        let mut blocks = vec![T::zeroed(); data.len()];
+        let mut blocks = received(data.len())?;
         self.reduce_blocks(&call, data, &mut blocks, op)?;
         blocks.truncate(block);
         blocks.shrink_to_fit();
@@ -65,7 +66,7 @@ impl Communicator {
     /// Each rank reduces a block and gives it to all. Long data go part by part: blocks that wait to be combined stay in caches.
     fn all_reduce_in_parts<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<()> {
         let part = MOST_BLOCK / size_of::<T>() * self.size();
-        let mut blocks = vec![T::zeroed(); data.len().min(part).next_multiple_of(self.size())];
+        let mut blocks = received(data.len().min(part).next_multiple_of(self.size()))?;
         for data in data.chunks_mut(part) {
             let length = data.len().next_multiple_of(self.size());
             let blocks = &mut blocks[..length];
@@ -138,8 +139,8 @@ impl Communicator {
             };
             if rank >= distance {
                 let bytes = self.receive_part(call, rank - distance, size_of_val(data))?.wait()?;
-                let mut lower: Vec<T> = from_bytes(data.len(), &bytes);
-                let mut all = lower.clone();
+                let mut lower: Vec<T> = from_bytes(data.len(), &bytes)?;
+                let mut all = host_memory::copy("data from other ranks", &lower)?;
                 combine(&mut all, data, op);
                 data.copy_from_slice(&all);
                 if let Some(before) = before {

@@ -7,6 +7,7 @@ use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes, to_bytes};
 use super::gather::{AT_ONCE, SHORT_BLOCK};
 use super::tree::Tree;
+use crate::host_memory;
 
 impl Communicator {
     /// Cuts the `data` of `root` into one equal block per rank and gives each rank its block. Collective; only the `data`
@@ -54,8 +55,8 @@ impl Communicator {
         if data.is_some() {
             counts.rotate_left(root); // the tree counts from the root on
         }
-        let counts = self.scatter_tree(call, &tree, to_bytes(&counts), &vec![size_of::<u64>(); tree.below()])?;
-        let counts = from_bytes::<u64>(tree.below(), &counts);
+        let counts = self.scatter_tree(call, &tree, to_bytes(&counts)?, &vec![size_of::<u64>(); tree.below()])?;
+        let counts = from_bytes::<u64>(tree.below(), &counts)?;
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let short: Vec<usize> = sizes.iter().map(|&bytes| if bytes <= SHORT_BLOCK { bytes } else { 0 }).collect();
         let (mut in_tree, mut mine) = (Vec::new(), None);
@@ -66,7 +67,7 @@ impl Communicator {
                 let (to, block) = (tree.absolute(v), blocks[tree.absolute(v)]);
                 in_tree.extend_from_slice(&bytemuck::cast_slice(block)[..short]);
                 match v {
-                    0 => mine = Some(block.to_vec()),
+                    0 => mine = Some(host_memory::copy("data of this rank", block)?),
                     _ if short < size => straight.push((to, block)),
                     _ => {}
                 }
@@ -77,9 +78,9 @@ impl Communicator {
         match mine {
             Some(mine) => Ok(mine),
             None if short[0] < sizes[0] => {
-                Ok(from_bytes(counts[0] as usize, &self.receive_part(call, root, sizes[0])?.wait()?))
+                from_bytes(counts[0] as usize, &self.receive_part(call, root, sizes[0])?.wait()?)
             }
-            None => Ok(from_bytes(counts[0] as usize, &held[..short[0]])),
+            None => from_bytes(counts[0] as usize, &held[..short[0]]),
         }
     }
 

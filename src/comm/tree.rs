@@ -6,6 +6,7 @@
 use super::Result;
 use super::call::Call;
 use super::communicator::Communicator;
+use crate::host_memory;
 
 /// A rank's place in the tree.
 pub(super) struct Tree {
@@ -58,7 +59,7 @@ impl Communicator {
         let bytes = |first: usize, ranks: usize| sizes[first..first + ranks].iter().sum::<usize>();
         let children = tree.children().map(|(child, first, ranks)| self.receive_some(call, child, bytes(first, ranks)));
         let children = children.collect::<Result<Vec<_>>>()?;
-        let mut held = Vec::with_capacity(bytes(0, sizes.len()));
+        let mut held = host_memory::reserve("a message", bytes(0, sizes.len()))?;
         held.extend_from_slice(mine);
         for receiving in children.into_iter().flatten() {
             held.extend_from_slice(&receiving.wait()?);

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::ExchangeError;
 use crate::comm::{Communicator, Op, Reducible};
 use crate::gpu::{Array, DeviceElement, DeviceError, Recorder};
+use crate::host_memory;
 
 /// Replaces the elements of `range` by their reduction over all ranks.
 ///
@@ -48,9 +49,11 @@ pub fn all_reduce_wide(
     }
     let words = recorder.download(array, range.start, len)?;
     let (pairs, _) = words.as_chunks::<2>();
-    let mut sums: Vec<u64> = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
+    let sums = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low));
+    let mut sums = host_memory::collect("sums over ranks", sums)?;
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let words: Vec<u32> = sums.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
+    let mut words: Vec<u32> = host_memory::reserve("sums over ranks", 2 * sums.len())?;
+    words.extend(sums.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]));
     Ok(recorder.upload(array, range.start, &words)?)
 }
 
@@ -69,8 +72,10 @@ pub fn broadcast<T: DeviceElement>(
         return Ok(());
     }
     let len = range.end - range.start;
-    let mut values =
-        if comm.rank() == root { recorder.download(array, range.start, len)? } else { vec![T::zeroed(); len as usize] };
+    let mut values = match comm.rank() == root {
+        true => recorder.download(array, range.start, len)?,
+        false => host_memory::zeros("values of another rank", len as usize)?,
+    };
     comm.broadcast(root, &mut values)?;
     if comm.rank() == root { Ok(()) } else { Ok(recorder.upload(array, range.start, &values)?) }
 }

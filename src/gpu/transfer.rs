@@ -5,6 +5,7 @@ use super::command::inside;
 use super::error::DeviceError;
 use super::recorder::Recorder;
 use super::staging::{Map, Staging, StagingDirection, read_mapped};
+use crate::host_memory;
 
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
@@ -54,7 +55,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::OutOfMemory`],
-    /// [`DeviceError::Lost`].
+    /// [`DeviceError::HostMemory`], [`DeviceError::Lost`].
     pub fn download<T: DeviceElement>(
         &mut self,
         array: &Array<T>,
@@ -62,7 +63,7 @@ impl Recorder {
         len: u64,
     ) -> Result<Vec<T>, DeviceError> {
         inside("download", array.len(), start, len)?;
-        let mut data = vec![T::zeroed(); len as usize];
+        let mut data = host_memory::zeros("values of an array", len as usize)?;
         self.download_into(array, start, &mut data)?;
         Ok(data)
     }

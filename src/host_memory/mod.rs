@@ -64,6 +64,18 @@ pub fn grow<T>(what: &'static str, items: &mut Vec<T>, count: usize) -> Result<(
     handled(|| items.try_reserve_exact(count)).map_err(|_| lack_of::<T>(what, len.saturating_add(count)))
 }
 
+/// Makes room for `count` more items in `items`, which are appended in many pieces: the room is doubled each time, as long as there is memory
+/// for that.
+///
+/// # Errors
+/// [`HostMemoryError`] if the system does not give the memory.
+pub fn make_room<T>(what: &'static str, items: &mut Vec<T>, count: usize) -> Result<(), HostMemoryError> {
+    if items.capacity() - items.len() >= count {
+        return Ok(());
+    }
+    grow(what, items, count.max(items.len())).or_else(|_| grow(what, items, count))
+}
+
 /// Allocates `count` zeros, whose pages the system clears when they are first used.
 ///
 /// # Errors
@@ -106,6 +118,39 @@ where
     Ok(collected)
 }
 
+/// Checks that `bytes` could be allocated now: before a call of another library, which allocates them itself and aborts the process where it cannot.
+///
+/// # Errors
+/// [`HostMemoryError`] if the system does not give the memory.
+pub fn probe(what: &'static str, bytes: usize) -> Result<(), HostMemoryError> {
+    reserve::<u8>(what, bytes).map(drop)
+}
+
+/// Sorts items by a key, which is computed once for each, and moves each item once. Equal items keep their order.
+///
+/// Needs a key and a word of memory for each item.
+///
+/// # Errors
+/// [`HostMemoryError`] if the system does not give the memory; the items are unchanged.
+pub fn sort_by_cached_key<T, K: Ord>(
+    what: &'static str,
+    items: &mut [T],
+    key: impl Fn(&T) -> K,
+) -> Result<(), HostMemoryError> {
+    let mut order = collect(what, items.iter().enumerate().map(|(from, item)| (key(item), from)))?;
+    order.sort_unstable();
+    for to in 0..items.len() {
+        // An item whose place is taken already was swapped to where the item of that place came from.
+        let mut from = order[to].1;
+        while from < to {
+            from = order[from].1;
+        }
+        order[to].1 = from;
+        items.swap(to, from);
+    }
+    Ok(())
+}
+
 /// Calls `allocate`, which returns an error where memory is lacking; meanwhile [`is_handled`] returns `true` on this thread.
 pub fn handled<R>(allocate: impl FnOnce() -> R) -> R {
     let before = HANDLED.replace(true);
@@ -144,6 +189,22 @@ mod tests {
         assert!(!is_handled());
         let text = "out of host memory: 4.0 GiB needed for x; use a smaller problem, or more ranks on more machines";
         assert_eq!(lack(1 << 32).to_string(), text);
+    }
+
+    #[test]
+    fn sorting_moves_every_item_to_its_place() {
+        let mut state = 7u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        for count in [0, 1, 2, 3, 10, 1000] {
+            let mut items: Vec<[u32; 2]> = (0..count).map(|at| [random(1 + count / 3), at]).collect();
+            let mut want = items.clone();
+            want.sort_by_key(|item| item[0]);
+            sort_by_cached_key("x", &mut items, |item| item[0]).unwrap();
+            assert_eq!(items, want);
+        }
     }
 
     #[test]

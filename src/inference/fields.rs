@@ -5,6 +5,7 @@ use super::vector_space::{Reduction, Share, Staged, Stream, VectorSpace, no_part
 use crate::cosmology::fill_white_noise;
 use crate::gpu::{Array, Recorder};
 use crate::grid::volume;
+use crate::host_memory;
 use crate::operators::Model;
 use crate::operators::{
     Contents, Field, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Worker,
@@ -41,7 +42,10 @@ impl VectorSpace for Worker<'_> {
                     let root = root.value(self, &Field::over(&flat, vec![own.clone()])?)?;
                     root.contents()[0].clone()
                 }
-                Contents::Host(values) => Contents::Host(values.iter().map(|x| x.max(0.0).sqrt()).collect()),
+                Contents::Host(values) => {
+                    let roots = values.iter().map(|x| x.max(0.0).sqrt());
+                    Contents::Host(host_memory::collect("parameters", roots)?)
+                }
             });
         }
         *x = Field::over(x.space(), contents)?;
@@ -109,7 +113,7 @@ impl VectorSpace for Worker<'_> {
         match &x.contents()[at] {
             Contents::Device(array) => self.context.recorder.clear(array),
             Contents::Host(values) => {
-                let zeros = vec![0.0; values.len()];
+                let zeros: Vec<f64> = host_memory::zeros("parameters", values.len())?;
                 x.set(&mut self.context.recorder, name, &zeros)?;
             }
         }
@@ -180,7 +184,7 @@ impl VectorSpace for Worker<'_> {
                     let end = double + values.len();
                     let part = from.doubles.get(double..end).ok_or_else(|| short(from.doubles.len(), end))?;
                     double = end;
-                    Contents::Host(part.to_vec())
+                    Contents::Host(host_memory::copy("parameters", part)?)
                 }
             });
         }
@@ -257,7 +261,7 @@ fn fill(
 ) -> Result<(), InferenceError> {
     let count = volume(&share.own);
     if share.is_replicated {
-        let mut values = vec![0.0; array.len() as usize];
+        let mut values = host_memory::zeros("white noise", array.len() as usize)?;
         let fields = values.chunks_mut(count.max(1) as usize);
         fields.zip(streams).for_each(|(field, seed)| fill_white_noise(seed, 0, field));
         return Ok(recorder.upload(array, 0, &values)?);

@@ -6,6 +6,7 @@ use super::error::InferenceError;
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
 use crate::grid::split;
+use crate::host_memory;
 use crate::map::tree::{Fold, Node, nodes, tree_sum};
 
 /// The groups that samples are dealt to, from the view of one rank.
@@ -188,8 +189,8 @@ impl SampleGroups {
             range.start as usize..range.end as usize
         };
         let counts: Vec<u64> = (0..groups).map(|group| (part(group).len() * own.len()) as u64).collect();
-        let parts: Vec<T> =
-            (0..groups).flat_map(|group| own.iter().flat_map(move |own| &own[part(group)])).copied().collect();
+        let mut parts = host_memory::reserve("sums of samples", len * own.len())?;
+        (0..groups).for_each(|group| own.iter().for_each(|own| parts.extend_from_slice(&own[part(group)])));
         let (received, _) = self.across.all_to_all_v(&parts, &counts)?.into_raw();
         // What was received of each group's nodes, in the order of the groups.
         let own = part(self.index()).len();

@@ -9,6 +9,7 @@ use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::vector_space::{Share, VectorSpace};
 use crate::grid::{Box3, extent, volume};
+use crate::host_memory;
 
 /// Numbers of a box in the file.
 const BOX: usize = 6;
@@ -86,7 +87,7 @@ impl RowLayout {
         own: &Share,
         read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>, InferenceError>,
     ) -> Result<Vec<T>, InferenceError> {
-        let mut found = vec![T::default(); own.len() as usize];
+        let mut found = host_memory::fill("a saved state", T::default(), own.len() as usize)?;
         let mut first = 0;
         for shares in &self.ranks {
             let theirs = &shares[part];

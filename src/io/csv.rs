@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{IoError, write_whole};
+use crate::host_memory::{self, HostMemoryError};
 
 /// One column of a table.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +67,10 @@ pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String, I
     }
     let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
     let mut text = names.join(",");
+    // A number is at most 24 characters long.
+    let bytes = rows.saturating_mul(25 * columns.len()) + 1;
+    host_memory::handled(|| text.try_reserve(bytes))
+        .map_err(|_| HostMemoryError { what: "a table", bytes: bytes as u64 })?;
     text.push('\n');
     for row in 0..rows {
         for (at, (_, column)) in columns.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::{printable, printable_path};
+use crate::host_memory::HostMemoryError;
 
 /// An error about a file or directory: which one, what is wrong with it, and what to do.
 ///
@@ -319,6 +320,10 @@ pub enum IoError {
         /// Bytes asked for.
         bytes: u64,
     },
+
+    /// Memory for what is made of the contents of a file, or for what is to be written, was refused.
+    #[error(transparent)]
+    HostMemory(#[from] HostMemoryError),
 
     /// An output file could not be created.
     #[error("{}: cannot be created: {}", printable_path(.path), create_text(.path, .source))]

@@ -6,6 +6,7 @@ use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 
 use super::{IoError, write_whole};
+use crate::host_memory::{self, HostMemoryError};
 
 /// Colours from the lowest to the highest density, evenly spaced. Lightness rises throughout, so that the picture also
 /// reads in grey and for colour-blind eyes: night blue, indigo, plum, brick, amber, cream.
@@ -57,7 +58,8 @@ pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) 
 
 /// A PNG file of rows of red, green and blue.
 pub(super) fn png_bytes(rgb: &[u8], width: u32, height: u32, path: &Path) -> Result<Vec<u8>, IoError> {
-    let mut bytes = Vec::new();
+    // Compressed, random pixels take some bytes more than plain ones.
+    let mut bytes = host_memory::reserve("a picture", rgb.len() + rgb.len() / 64 + 4096)?;
     PngEncoder::new(&mut bytes)
         .write_image(rgb, width, height, ExtendedColorType::Rgb8)
         .map_err(|e| IoError::Picture { path: path.to_path_buf(), reason: e.to_string() })?;
@@ -81,9 +83,10 @@ pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -
     let (Some(wide), Some(high)) = (pixels(width), pixels(height)) else {
         return Err(IoError::Picture { path: Path::new("picture").to_path_buf(), reason: "too large".to_string() });
     };
-    let bright = brightness(map);
+    let bright = brightness(map)?;
     let enlarge = enlarge.max(1);
-    let columns: Vec<_> = (0..wide as usize).map(|x| between(x, enlarge, width)).collect();
+    let columns = host_memory::collect("a picture", (0..wide as usize).map(|x| between(x, enlarge, width)))?;
+    host_memory::probe("a picture", 3 * wide as usize * high as usize)?;
     Ok(RgbImage::from_fn(wide, high, |x, y| {
         let (left, right, across) = columns[x as usize];
         let (top, bottom, down) = between(y as usize, enlarge, height);
@@ -109,8 +112,9 @@ fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
 }
 
 /// The positions of values on the colour scale, 0 to 1.
-fn brightness(map: &[f32]) -> Vec<f32> {
-    let mut logs: Vec<f32> = map.iter().filter(|x| **x > 0.0 && x.is_finite()).map(|x| x.log10()).collect();
+fn brightness(map: &[f32]) -> Result<Vec<f32>, HostMemoryError> {
+    let mut logs: Vec<f32> = host_memory::reserve("a picture", map.len())?;
+    logs.extend(map.iter().filter(|x| **x > 0.0 && x.is_finite()).map(|x| x.log10()));
     let (mut low, mut high) = (0.0, 0.0);
     if !logs.is_empty() {
         low = percentile(&mut logs, 0.01);
@@ -130,7 +134,7 @@ fn brightness(map: &[f32]) -> Vec<f32> {
             ((x.log10() - low) / span).clamp(0.0, 1.0)
         }
     };
-    map.iter().map(place).collect()
+    host_memory::collect("a picture", map.iter().map(place))
 }
 
 /// The value below which a fraction of the values is. Reorders the values, of which there is at least one.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::IoError;
+use crate::host_memory;
 
 /// Bytes that are read at a time: few enough to be in a core's cache when they are converted.
 const PIECE: u64 = 1 << 18;
@@ -62,7 +63,9 @@ impl Input {
     pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, IoError> {
         // Before memory is allocated for it.
         self.expect(range.end)?;
-        let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
+        let count = range.end.saturating_sub(range.start) as usize;
+        let mut bytes = host_memory::zeros("bytes", count)
+            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })?;
         self.read_at(range.start, &mut bytes)?;
         Ok(bytes)
     }

@@ -9,6 +9,7 @@ use super::dtype::Dtype;
 use super::input::Input;
 use super::npy_columns::{Columns, LONGEST_ROW};
 use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
+use crate::host_memory::{self, HostMemoryError};
 
 /// A `.npy` array of numbers on disk.
 ///
@@ -157,7 +158,7 @@ impl NpyFile {
             Dtype::I64 if self.accepts_integers => self.decode(elements, |b| i64::from_le_bytes(b) as f32),
             Dtype::U64 if self.accepts_integers => self.decode(elements, |b| u64::from_le_bytes(b) as f32),
             // All other integers are exact in f64, so there is only one rounding.
-            _ => Ok(self.read_f64(elements)?.into_iter().map(|x| x as f32).collect()),
+            _ => self.converted(self.read_f64(elements)?, |x| x as f32),
         }
     }
 
@@ -171,7 +172,7 @@ impl NpyFile {
             Dtype::F64 => self.decode(elements, f64::from_le_bytes),
             Dtype::U64 if self.accepts_integers => self.decode(elements, |b| u64::from_le_bytes(b) as f64),
             integer if self.accepts_integers && integer.is_integer() => {
-                Ok(self.read_i64(elements)?.into_iter().map(|x| x as f64).collect())
+                self.converted(self.read_i64(elements)?, |x| x as f64)
             }
             _ => Err(self.dtype_error("float32 or float64")),
         }
@@ -225,9 +226,9 @@ impl NpyFile {
                     let index = self.index(first + offset as u64);
                     return Err(IoError::OutOfRange { path: self.path.clone(), index, value });
                 }
-                Ok(wide.into_iter().map(|z| z.map(|x| x as f32)).collect())
+                self.converted(wide, |z| z.map(|x| x as f32))
             }
-            _ => Ok(self.read_f32(elements)?.into_iter().map(|x| [x, 0.0]).collect()),
+            _ => self.converted(self.read_f32(elements)?, |x| [x, 0.0]),
         }
     }
 
@@ -239,7 +240,7 @@ impl NpyFile {
         match self.header.dtype {
             Dtype::C64 => {
                 let narrow = self.read_c32(elements)?;
-                Ok(narrow.into_iter().map(|z| z.map(f64::from)).collect())
+                self.converted(narrow, |z| z.map(f64::from))
             }
             Dtype::C128 => {
                 let big = self.header.big_endian;
@@ -248,7 +249,7 @@ impl NpyFile {
                     in_file_order(big, [f64::from_le_bytes(halves[0]), f64::from_le_bytes(halves[1])])
                 })
             }
-            _ => Ok(self.read_f64(elements)?.into_iter().map(|x| [x, 0.0]).collect()),
+            _ => self.converted(self.read_f64(elements)?, |x| [x, 0.0]),
         }
     }
 
@@ -271,7 +272,7 @@ impl NpyFile {
                 if wide.iter().any(|&x| i64::try_from(x).is_err()) {
                     return Err(self.dtype_error("int64 (some elements are beyond its range)"));
                 }
-                Ok(wide.into_iter().map(|x| x as i64).collect())
+                self.converted(wide, |x| x as i64)
             }
             _ => Err(self.dtype_error("an integer type such as int64")),
         }
@@ -291,11 +292,7 @@ impl NpyFile {
         // No overflow: the header and all elements are in the file.
         self.input.expect(self.base + self.header.file_bytes)?;
         let begin = self.base + self.header.data_offset;
-        let mut out = Vec::new();
-        out.try_reserve_exact((end - start) as usize).map_err(|_| IoError::Memory {
-            path: self.path.clone(),
-            bytes: (end - start).saturating_mul(size_of::<T>() as u64),
-        })?;
+        let mut out = host_memory::reserve("elements", (end - start) as usize).map_err(|e| self.memory_error(e))?;
         let big_endian = self.header.big_endian;
         let append = |piece: &[u8]| {
             // Pieces are of whole elements, as their size is a multiple of any element's.
@@ -315,6 +312,14 @@ impl NpyFile {
             count => Columns { begin, rows: self.len() / count, count }.pieces::<N>(&self.input, start..end, append)?,
         }
         Ok(out)
+    }
+
+    fn converted<T, U>(&self, elements: Vec<T>, convert: impl Fn(T) -> U) -> Result<Vec<U>, IoError> {
+        host_memory::collect("elements", elements.into_iter().map(convert)).map_err(|e| self.memory_error(e))
+    }
+
+    fn memory_error(&self, error: HostMemoryError) -> IoError {
+        IoError::Memory { path: self.path.clone(), bytes: error.bytes }
     }
 
     /// Position in the array of an element counted in C order.

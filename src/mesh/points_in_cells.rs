@@ -12,6 +12,7 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{GhostPlan, Grid, owner};
+use crate::host_memory;
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
 ///
@@ -147,13 +148,14 @@ impl PointsInCells {
             let at = [0, 1, 2].map(|a| locate(x[a], size[a], mesh.shape[a]));
             Placed { cell: at.map(|(cell, _)| cell), offset: at.map(|(_, offset)| offset) }
         };
-        let placed: Vec<Placed> = positions.iter().map(place).collect();
+        let placed = host_memory::collect("cells of points", positions.iter().map(place))?;
         let mut counts = vec![0u64; comm.size()];
         placed.iter().for_each(|point| counts[rank_of(point)] += 1);
         let starts = counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count as usize)));
         let mut next: Vec<usize> = starts.collect();
-        let mut sorted = vec![bytemuck::Zeroable::zeroed(); placed.len()];
-        let mut sorted_weights = vec![0f32; weights.map_or(0, <[f32]>::len)];
+        let mut sorted = host_memory::zeros("points sorted by rank", placed.len())?;
+        let mut sorted_weights: Vec<f32> =
+            host_memory::zeros("weights sorted by rank", weights.map_or(0, <[f32]>::len))?;
         for (index, point) in placed.into_iter().enumerate() {
             let next = &mut next[rank_of(&point)];
             sorted[*next] = point;
@@ -172,7 +174,8 @@ impl PointsInCells {
                 let arrived = comm.all_to_all_v(&sorted_weights, &counts)?;
                 // The mean over all cells becomes 1.
                 let unit = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / sums.sum;
-                let scaled = arrived.data().iter().map(|&weight| (f64::from(weight) * unit) as f32).collect::<Vec<_>>();
+                let scaled = arrived.data().iter().map(|&weight| (f64::from(weight) * unit) as f32);
+                let scaled = host_memory::collect("weights of points", scaled)?;
                 let values = recorder.gpu().array("mesh::weights", scaled.len() as u64)?;
                 recorder.upload(&values, 0, &scaled)?;
                 Some(Weights { values, effective_count: sums.sum * (sums.sum / sums.squares) })
@@ -187,10 +190,11 @@ impl PointsInCells {
         };
         let (gpu, count) = (recorder.gpu().clone(), points.len() as u64);
         let cell = gpu.array("mesh::points", count)?;
-        recorder.upload(&cell, 0, &points.iter().map(index).collect::<Vec<_>>())?;
+        recorder.upload(&cell, 0, &host_memory::collect("cells of points", points.iter().map(index))?)?;
         let mut along = |a: usize| -> Result<Array<f32>, DeviceError> {
             let offset = gpu.array("mesh::points", count)?;
-            recorder.upload(&offset, 0, &points.iter().map(|point| point.offset[a]).collect::<Vec<_>>())?;
+            let offsets = points.iter().map(|point| point.offset[a]);
+            recorder.upload(&offset, 0, &host_memory::collect("offsets of points in cells", offsets)?)?;
             Ok(offset)
         };
         let offset = [along(0)?, along(1)?, along(2)?];

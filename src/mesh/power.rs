@@ -15,6 +15,7 @@ use super::fixed_point::Unit;
 use super::mode_bins::{ModeBins, ModeSums};
 use super::spectrum::SpectrumGeometry;
 use crate::fft::Wave;
+use crate::host_memory;
 
 /// One bin of a power spectrum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +111,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     if mean.is_nan() || mean <= 0.0 || negative > NEGATIVE {
         return Err(MeshError::NotDensity { mean, negative });
     }
-    Ok(values.iter().map(|value| (value / mean - 1.0) as f32).collect())
+    Ok(host_memory::collect("the density contrast", values.iter().map(|value| (value / mean - 1.0) as f32))?)
 }
 
 /// Computes `values - mean` of a distributed field of any sign: a contrast, a divergence, a temperature.
@@ -122,7 +123,7 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
 /// - [`MeshError::Comm`] if another rank fails.
 pub fn field_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, MeshError> {
     let Sums { mean, .. } = sums(comm, own, values)?;
-    Ok(values.iter().map(|value| (value - mean) as f32).collect())
+    Ok(host_memory::collect("the contrast", values.iter().map(|value| (value - mean) as f32))?)
 }
 
 /// Exact sums over the cells of all ranks.

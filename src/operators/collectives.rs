@@ -11,6 +11,7 @@ use super::worker::Worker;
 use crate::comm::Op;
 use crate::exchange::collectives::{all_gather, all_reduce};
 use crate::fft::Values;
+use crate::host_memory;
 
 /// The values of all ranks' points as one vector on every rank, rank by rank. Its adjoint takes this rank's part of the cotangent, which is the
 /// same on every rank. For small data: every rank holds the whole.
@@ -186,7 +187,7 @@ impl Linear for ToDevice {
 
     fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
         let [Contents::Host(values)] = x.contents() else { return Ok(()) };
-        let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
         Ok(worker.context.recorder.upload(y.single()?, 0, &values)?)
     }
 

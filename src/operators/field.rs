@@ -4,6 +4,7 @@ use super::error::OperatorError;
 use super::leaf::Support;
 use super::space::Space;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+use crate::host_memory;
 
 /// The values of one leaf.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl Field {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
         let contents = space.leaves().map(|(name, leaf)| match leaf.support {
-            Support::Parameters { .. } => Ok(Contents::Host(vec![0.0; leaf.len() as usize])),
+            Support::Parameters { .. } => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
             _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
         });
         Ok(Field { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
@@ -138,7 +139,7 @@ impl Field {
         }
         match &mut self.contents[at] {
             Contents::Device(array) => {
-                let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+                let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
                 recorder.upload(array, 0, &values)?;
             }
             Contents::Host(own) => own.copy_from_slice(values),
@@ -154,9 +155,9 @@ impl Field {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => {
                 let values = recorder.download(array, 0, array.len())?;
-                Ok(values.into_iter().map(f64::from).collect())
+                Ok(host_memory::collect("values of a field", values.into_iter().map(f64::from))?)
             }
-            Some(Contents::Host(values)) => Ok(values.clone()),
+            Some(Contents::Host(values)) => Ok(host_memory::copy("values of a field", values)?),
             None => Err(OperatorError::missing("Field::get", name, &self.space)),
         }
     }

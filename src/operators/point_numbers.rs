@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cosmology::philox4x32;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::hash::{START, fnv1a};
+use crate::host_memory::{self, HostMemoryError};
 
 /// Which of all points a rank's are: what their noise goes by.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +33,8 @@ impl PointNumbers {
     /// [`DeviceError`].
     pub fn new(recorder: &mut Recorder, numbers: Vec<u64>) -> Result<Self, DeviceError> {
         let device = recorder.gpu().array("operators::numbers", 2 * numbers.len() as u64)?;
-        let words: Vec<u32> = numbers.iter().flat_map(|&number| [number as u32, (number >> 32) as u32]).collect();
+        let mut words: Vec<u32> = host_memory::reserve("numbers of points", 2 * numbers.len())?;
+        words.extend(numbers.iter().flat_map(|&number| [number as u32, (number >> 32) as u32]));
         recorder.upload(&device, 0, &words)?;
         let fingerprint = fnv1a(START, bytemuck::cast_slice(&numbers));
         Ok(PointNumbers { host: numbers.into(), device, fingerprint })
@@ -41,6 +43,8 @@ impl PointNumbers {
     /// Numbers for points at these positions: each follows from its position, and, of several at one position, from how many of them come before.
     pub(super) fn of_positions(recorder: &mut Recorder, positions: &[[f64; 3]]) -> Result<Self, DeviceError> {
         let mut seen = std::collections::HashMap::new();
+        host_memory::handled(|| seen.try_reserve(positions.len()))
+            .map_err(|_| HostMemoryError { what: "numbers of points", bytes: size_of_val(positions) as u64 })?;
         let mut number = |position: &[f64; 3]| {
             let bits = position.map(f64::to_bits);
             let times: &mut u32 = seen.entry(bits).or_default();
@@ -49,7 +53,7 @@ impl PointNumbers {
             let words = philox4x32(philox4x32([x[0], x[1], y[0], y[1]], z), [*times, 0]);
             u64::from(words[1]) << 32 | u64::from(words[0])
         };
-        let numbers = positions.iter().map(&mut number).collect();
+        let numbers = host_memory::collect("numbers of points", positions.iter().map(&mut number))?;
         PointNumbers::new(recorder, numbers)
     }
 

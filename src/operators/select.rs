@@ -14,6 +14,7 @@ use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel};
 use crate::grid::extent;
+use crate::host_memory::{self, HostMemoryError};
 
 /// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
 pub struct Select {
@@ -42,8 +43,10 @@ impl Select {
         let (offset, strides) = (layout.offset(), layout.strides());
         let place =
             |cell: &[u64; 3]| offset + (0..3).map(|a| (cell[a] - layout.own[a].start) * strides[a]).sum::<u64>();
-        let own: Vec<u64> = cells.iter().filter(|cell| regular.owns(**cell)).map(place).collect();
-        Self::places(worker, domain, &own)
+        let own = cells.iter().filter(|cell| regular.owns(**cell));
+        let mut places = host_memory::reserve("places of points", own.clone().count())?;
+        places.extend(own.map(place));
+        Self::places(worker, domain, &places)
     }
 
     /// The places of this rank with these indices, of the only leaf of `domain`, which is real and distributed. All ranks call it. Submits what was
@@ -57,7 +60,7 @@ impl Select {
         else {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one real, distributed field")));
         };
-        let mut sorted = places.to_vec();
+        let mut sorted = host_memory::copy("places of points", places)?;
         sorted.sort_unstable();
         let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]);
         let wrong = twice.map(|pair| pair[0]).or(sorted.last().copied().filter(|&last| last >= leaf.places()));
@@ -71,7 +74,7 @@ impl Select {
         let points = Support::Points { own: places.len() as u64, total: total[0], order };
         let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
         let index = worker.gpu().array("operators::places", places.len() as u64)?;
-        let places: Vec<u32> = places.iter().map(|&place| place as u32).collect();
+        let places = host_memory::collect("places of points", places.iter().map(|&place| place as u32))?;
         worker.context.recorder.upload(&index, 0, &places)?;
         let [gather, scatter] = [false, true].map(|scatter| Kernel::trusted(source(true, scatter)));
         Ok(Select { domain: domain.clone(), target, index, gather, scatter })
@@ -85,7 +88,7 @@ impl Select {
 
 /// Which of all points the places of a leaf are: cells and modes by their number in the whole grid, points by their own.
 fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
-    let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Vec<u64> {
+    let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Result<Vec<u64>, HostMemoryError> {
         let number = |&place: &u64| {
             let at = [place / local[2] / local[1], place / local[2] % local[1], place % local[2]];
             // Ghosts are the cells that they are copies of.
@@ -93,27 +96,27 @@ fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<Poin
                 [(0, n0), (1, n1), (2, n2)].map(|(a, n)| (first[a] + at[a] as i64).rem_euclid(n as i64) as u64);
             (i * n1 + j) * n2 + k
         };
-        places.iter().map(number).collect()
+        host_memory::collect("numbers of points", places.iter().map(number))
     };
     let numbers = match &leaf.support {
         Support::Cells { regular, ghosts } => {
             let layout = regular.layout(*ghosts);
             let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - ghosts[a][0] as i64);
-            in_grid(regular.shape, first, layout.shape())
+            in_grid(regular.shape, first, layout.shape())?
         }
         Support::Modes { regular, half } => {
             let [n0, n1, n2] = regular.shape;
             let own = regular.modes(*half);
             let first = own.each_ref().map(|range| range.start as i64);
-            in_grid([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], first, extent(&own))
+            in_grid([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], first, extent(&own))?
         }
         Support::Points { own, order: PointOrder::Ranks, .. } => {
             let mut first = [*own];
             worker.comm().scan_exclusive(&mut first, Op::Sum)?;
-            places.iter().map(|place| first[0] + place).collect()
+            host_memory::collect("numbers of points", places.iter().map(|place| first[0] + place))?
         }
         Support::Points { order: PointOrder::Numbers(numbers), .. } => {
-            places.iter().map(|&place| numbers.get()[place as usize]).collect()
+            host_memory::collect("numbers of points", places.iter().map(|&place| numbers.get()[place as usize]))?
         }
         // Of what every rank has there are no places of its own.
         Support::Vector { .. } | Support::Parameters { .. } => return Ok(PointOrder::Ranks),

@@ -9,6 +9,7 @@ use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
+use crate::host_memory;
 
 /// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers, each of `n`. Lines that follow one another in the file are
 /// written together.
@@ -85,7 +86,8 @@ impl Simulation {
     ) -> Result<Vec<f32>, SimulationError> {
         let n = config.particles;
         file.expect_shape(&[n * n * n, 3])?;
-        let mut values = Vec::new();
+        let rows: Vec<u64> = rows.collect();
+        let mut values = host_memory::reserve("rows of particles", rows.len() * 3 * n as usize)?;
         for row in rows {
             values.extend(file.read_finite_f32(3 * row..3 * (row + n))?);
         }

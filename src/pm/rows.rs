@@ -5,6 +5,7 @@ use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
 
 use super::{Simulation, SimulationError};
+use crate::host_memory;
 
 /// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
 const PIECE: u64 = 1 << 20;
@@ -188,7 +189,10 @@ impl Simulation {
     ) -> Result<(), SimulationError> {
         self.settle(context)?;
         let (count, n) = (self.lattice.len(), self.config.particles);
-        let mut values = [(); N].map(|()| vec![0.0; 3 * most(count, n) as usize]);
+        let mut values = [(); N].map(|()| Vec::new());
+        for values in &mut values {
+            *values = host_memory::zeros("rows of particles", 3 * most(count, n) as usize)?;
+        }
         let array = context.gpu.array("pm::rows", 3 * most(count, n))?;
         for piece in pieces(count, n) {
             let own = 3 * piece.count as usize;
@@ -209,7 +213,7 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`].
     pub fn particles(&mut self, context: &mut Context, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
-        let mut all = Vec::with_capacity(3 * self.lattice.len() as usize);
+        let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
         let rows = Rows::new(context, self, quantity)?;
         self.each_piece(context, [&rows], |_, [values]| {
             all.extend_from_slice(values);

@@ -10,6 +10,7 @@ use crate::io::{IoError, Sealed, token};
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
+use crate::host_memory;
 
 /// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first row of its own `count`
 /// particles in it, where those of rank 1 follow those of rank 0 and so on. The data are on disk when it returns; a file
@@ -99,7 +100,8 @@ impl Simulation {
                 // Lines that follow one another in the file are written together.
                 for together in lines.chunk_by(|line, next| files == Files::PerRank || line + n == *next) {
                     let start = if files == Files::One { together[0] } else { next };
-                    let ids: Vec<u64> = together.iter().flat_map(|&line| line..line + n).collect();
+                    let mut ids = host_memory::reserve("ids of particles", together.len() * n as usize)?;
+                    ids.extend(together.iter().flat_map(|&line| line..line + n));
                     next += ids.len() as u64;
                     let (of_lines, moving);
                     (of_lines, positions) = positions.split_at(ids.len());

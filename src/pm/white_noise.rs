@@ -6,6 +6,7 @@ use crate::cosmology::{mode_noise, white_noise};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, RawArray, Recorder};
 use crate::grid::{Box3, extent, volume};
+use crate::host_memory;
 
 /// What the modes or the sites of a lattice get their white noise from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,11 +210,16 @@ fn fill<P: KernelParams>(
     recorder.each(&Kernel::trusted(kernel), &arrays, &params(room as u32), count)?;
     let found = u64::from(recorder.download(&unsure, 0, 1)?[0]);
     // A list that is too short is none.
-    let numbers = if found > room { (0..count as u32).collect() } else { recorder.download(&unsure, 1, found)? };
+    let numbers = if found > room {
+        host_memory::collect("white noise", 0..count as u32)?
+    } else {
+        recorder.download(&unsure, 1, found)?
+    };
     let (index, values) =
         (gpu.array("pm::numbers", numbers.len() as u64)?, gpu.array("pm::values", numbers.len() as u64)?);
     recorder.upload(&index, 0, &numbers)?;
-    recorder.upload(&values, 0, &numbers.iter().map(|&number| value(number.into())).collect::<Vec<f32>>())?;
+    let exact = host_memory::collect("white noise", numbers.iter().map(|&number| value(number.into())))?;
+    recorder.upload(&values, 0, &exact)?;
     Permute::new().scatter(recorder, &values, &index, out, 1, Count::All)
 }
 

@@ -1,6 +1,7 @@
 //! The space that points lie in.
 
 use super::error::ParticleError;
+use crate::host_memory;
 
 /// A box of 2 or 3 axes, each of them periodic with a side or open.
 ///
@@ -108,7 +109,7 @@ impl Domain {
     /// # Errors
     /// [`ParticleError::NonFinite`] or [`ParticleError::OutOfRange`] for the first coordinate that is.
     pub fn narrow(&self, rows: &[f64], first: u64) -> Result<Vec<f32>, ParticleError> {
-        let mut narrow = Vec::with_capacity(rows.len());
+        let mut narrow = host_memory::reserve("positions", rows.len())?;
         for (at, &value) in rows.iter().enumerate() {
             let (index, axis) = (first + (at / self.dims) as u64, at % self.dims);
             if !value.is_finite() {

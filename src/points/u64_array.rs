@@ -2,6 +2,7 @@
 
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::host_memory;
 use crate::points::rows::chained;
 
 /// 64-bit numbers without sign in one word each where that is enough, else in two.
@@ -71,7 +72,8 @@ impl U64Array {
     pub fn upload(recorder: &mut Recorder, numbers: &[u64], below: u64) -> Result<Self, DeviceError> {
         let mut words = Vec::new();
         for shift in [0, 32].into_iter().take(words_below(below)) {
-            let word: Vec<u32> = numbers.iter().map(|number| (number >> shift) as u32).collect();
+            let word =
+                host_memory::collect("indices of points", numbers.iter().map(|number| (number >> shift) as u32))?;
             let array = recorder.gpu().array("points::numbers", word.len() as u64)?;
             recorder.upload(&array, 0, &word)?;
             words.push(array);
@@ -138,7 +140,7 @@ impl U64Array {
 
     /// The numbers on the host, put together as they are copied. Submits and waits.
     pub fn download(&self, recorder: &mut Recorder) -> Result<Vec<u64>, DeviceError> {
-        let mut numbers = vec![0u64; self.len() as usize];
+        let mut numbers: Vec<u64> = host_memory::zeros("indices of points", self.len() as usize)?;
         let one = self.words.len() == 1;
         for (words, shift) in self.words.iter().zip([0, 32]) {
             let mut rest = numbers.iter_mut();

@@ -6,6 +6,7 @@ use super::plan::{FIELDS, Part};
 use super::real::Real;
 use super::{Flow, ShallowWater, ShallowWaterConfig, ShallowWaterError};
 use crate::comm::Communicator;
+use crate::host_memory;
 use crate::io::collective::seal_npy;
 use crate::io::{NpyFile, Sealed};
 
@@ -46,7 +47,8 @@ impl<T: Real> ShallowWater<T> {
         flow: &Flow<T>,
     ) -> Result<[Sealed; 2], ShallowWaterError> {
         let depth = self.config.depth;
-        let heights: Vec<T> = flow.elevation.iter().map(|eta| T::nearest(depth + eta.wide())).collect();
+        let heights = flow.elevation.iter().map(|eta| T::nearest(depth + eta.wide()));
+        let heights = host_memory::collect("heights of the flow", heights)?;
         let [u, v] = &flow.velocity;
         Ok([self.seal_fields(comm, height, &[&heights])?, self.seal_fields(comm, velocity, &[u, v])?])
     }
@@ -73,7 +75,9 @@ impl ShallowWaterConfig {
     pub fn read_state<T: Real>(&self, file: &NpyFile, ranks: usize, rank: usize) -> Result<Vec<T>, ShallowWaterError> {
         let [columns, rows] = self.cells;
         file.expect_shape(&[2 * FIELDS, rows, columns])?;
-        let mut values = Vec::new();
+        let (starts, length) = self.rows(ranks, rank)?;
+        let count = 2 * FIELDS as usize * starts.count() * length as usize;
+        let mut values = host_memory::reserve("the state of the flow", count)?;
         for field in 0..2 * FIELDS {
             let (starts, length) = self.rows(ranks, rank)?;
             for start in starts.map(|start| field * rows * columns + start) {

@@ -41,6 +41,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Box3, Cost, Grid};
 use crate::hash::{START, fnv1a};
+use crate::host_memory;
 use kernels::Kernels;
 use plan::{FIELDS, Part};
 use samples::Samples;
@@ -142,7 +143,7 @@ impl<T: Real> ShallowWater<T> {
             return Err(ShallowWaterError::WrongLength { have, want });
         }
         let (fields, tendencies) = state.split_at(state.len() / 2);
-        let mut now = vec![T::zeroed(); water.now.len() as usize];
+        let mut now: Vec<T> = host_memory::zeros("the state of the flow", water.now.len() as usize)?;
         let length = water.own_rows().zip(fields.chunks(water.row().max(1)));
         length.for_each(|(start, row)| now[start..start + row.len()].copy_from_slice(row));
         context.recorder.upload(&water.now, 0, &now)?;
@@ -226,8 +227,12 @@ impl<T: Real> ShallowWater<T> {
     pub fn state(&self, context: &mut Context) -> Result<Vec<T>, ShallowWaterError> {
         let now = context.recorder.download(&self.now, 0, self.now.len())?;
         let row = self.row();
-        let mut state: Vec<T> = self.own_rows().flat_map(|start| now[start..start + row].iter().copied()).collect();
-        state.extend(context.recorder.download(&self.tendencies, 0, self.tendencies.len())?);
+        let own = self.own_rows().count() * row;
+        let mut state = host_memory::reserve("the state of the flow", own + self.tendencies.len() as usize)?;
+        self.own_rows().for_each(|start| state.extend_from_slice(&now[start..start + row]));
+        drop(now);
+        state.resize(own + self.tendencies.len() as usize, T::zeroed());
+        context.recorder.download_into(&self.tendencies, 0, &mut state[own..])?;
         Ok(state)
     }
 
@@ -282,7 +287,7 @@ impl<T: Real> ShallowWater<T> {
 /// Numbers of the host on the device.
 fn upload<T: Real>(context: &mut Context, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
     let array = context.gpu.array("shallow_water::numbers", values.len() as u64)?;
-    let values: Vec<T> = values.iter().map(|&value| T::nearest(value)).collect();
+    let values = host_memory::collect("the state of the flow", values.iter().map(|&value| T::nearest(value)))?;
     context.recorder.upload(&array, 0, &values)?;
     Ok(array)
 }

@@ -9,6 +9,7 @@ use crate::comm::Op;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::Array;
 use crate::gpu::primitives::{Count, Permute};
+use crate::host_memory;
 
 /// Figures of a moment, the same on all ranks and for every number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,10 +134,10 @@ impl<T: Real> ShallowWater<T> {
         let values = context.gpu.array::<T>("shallow_water::picture", index.len())?;
         Permute::new().gather(&mut context.recorder, &self.now, index, &values, 1, Count::All)?;
         let values = context.recorder.download(&values, 0, values.len())?;
-        let values: Vec<f32> = values.into_iter().map(|value| value.wide() as f32).collect();
+        let values = host_memory::collect("a picture", values.into_iter().map(|value| value.wide() as f32))?;
         let (all, places) = (context.comm.gather_v(0, &values)?, context.comm.gather_v(0, pixels)?);
         let (Some(all), Some(places)) = (all, places) else { return Ok(None) };
-        let mut elevation = vec![0.0; (width * height) as usize];
+        let mut elevation = host_memory::zeros("a picture", (width * height) as usize)?;
         places.data().iter().zip(all.data()).for_each(|(&place, &value)| elevation[place as usize] = value);
         Ok(Some(Picture { width: *width as usize, height: *height as usize, elevation }))
     }

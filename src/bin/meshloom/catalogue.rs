@@ -4,6 +4,7 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
+use meshloom::host_memory::{self, HostMemoryError};
 use meshloom::io::collective::{Archive, seal_npz};
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Attribute;
@@ -30,12 +31,12 @@ impl<T: NpyElement> NamedColumn<T> {
     }
 }
 
-fn narrow(values: &[f64]) -> Vec<f32> {
-    values.iter().map(|&value| value as f32).collect()
+fn narrow(values: &[f64]) -> Result<Vec<f32>, HostMemoryError> {
+    host_memory::collect("columns of a catalog", values.iter().map(|&value| value as f32))
 }
 
-fn signed(values: &[u64]) -> Vec<i64> {
-    values.iter().map(|&value| value as i64).collect()
+fn signed(values: &[u64]) -> Result<Vec<i64>, HostMemoryError> {
+    host_memory::collect("columns of a catalog", values.iter().map(|&value| value as i64))
 }
 
 /// The columns of reals of a catalogue: the name, the shape of a row, and this rank's values.
@@ -104,11 +105,11 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(groups: &'a Catalogue, more: MoreColumns, ids: Option<&'a [u64]>) -> Self {
-        let integers = [column("label", &[], signed(&groups.label)), column("count", &[], signed(&groups.count))];
-        let narrowed = reals(groups).into_iter().map(|(name, width, values)| column(name, &width, narrow(values)));
-        let more = more.iter().map(|(name, values)| column(name, &[], narrow(values)));
-        Table { groups, ids, integers, reals: narrowed.chain(more).collect() }
+    fn new(groups: &'a Catalogue, more: MoreColumns, ids: Option<&'a [u64]>) -> Result<Self, HostMemoryError> {
+        let integers = [column("label", &[], signed(&groups.label)?), column("count", &[], signed(&groups.count)?)];
+        let narrowed = reals(groups).into_iter().map(|(name, width, values)| Ok(column(name, &width, narrow(values)?)));
+        let more = more.iter().map(|(name, values)| Ok(column(name, &[], narrow(values)?)));
+        Ok(Table { groups, ids, integers, reals: narrowed.chain(more).collect::<Result<_, HostMemoryError>>()? })
     }
 
     fn members(&self) -> Vec<Member> {
@@ -132,10 +133,10 @@ impl<'a> Table<'a> {
             to.put(member, first * column.width.iter().product::<u64>(), &column.values)?;
         }
         let order = self.integers.len() + self.reals.len();
-        to.put(order, groups.members_start, &signed(&groups.members))?;
+        to.put(order, groups.members_start, &signed(&groups.members)?)?;
         // Offsets are one more than rows: a rank's last offset is the next rank's first, and only the last rank writes it.
         let last = comm.rank() + 1 == comm.size();
-        let offset = signed(&groups.offset);
+        let offset = signed(&groups.offset)?;
         to.put(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?;
         self.ids.map_or(Ok(()), |ids| to.put(order + 2, groups.members_start, ids))
     }
@@ -147,7 +148,7 @@ impl<'a> Table<'a> {
 /// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
 pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
     fits(comm, groups)?;
-    let table = Table::new(groups, more, None);
+    let table = Table::new(groups, more, None)?;
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
@@ -216,7 +217,7 @@ pub fn seal_hdf5(
     about: &About,
 ) -> Result<Sealed, Error> {
     fits(comm, groups)?;
-    let table = Table::new(groups, more, ids);
+    let table = Table::new(groups, more, ids)?;
     let attributes = about.attributes(table.reals.iter().map(|column| column.name.clone()));
     let contents = (&table.members()[..], &attributes[..]);
     meshloom::io::collective::seal_arrays(comm, path, contents, |to| Ok(table.write(comm, to)?))

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
+use meshloom::host_memory::{self, HostMemoryError};
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
@@ -111,10 +112,9 @@ impl PointValues {
     /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
     /// bad element of the file, the same on all ranks.
     pub fn read(&self, comm: &Communicator, rows: Range<u64>) -> Result<Vec<f32>, Error> {
-        let (mut values, mut bad) = (Vec::new(), None);
         let count = (rows.end - rows.start) * self.width;
-        let memory = |_| IoError::Memory { path: self.path().into(), bytes: 4 * count };
-        values.try_reserve_exact(count as usize).map_err(memory)?;
+        let memory = |error: HostMemoryError| IoError::Memory { path: self.path().into(), bytes: error.bytes };
+        let (mut values, mut bad) = (host_memory::reserve("values", count as usize).map_err(memory)?, None);
         for rows in self.pieces(rows)? {
             let first = rows.start;
             let mut piece = self.wide(rows)?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
 use meshloom::grid::split;
+use meshloom::host_memory;
 use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{Cloud, Domain, ParticleError};
 use meshloom::{Context, Error};
@@ -178,15 +179,16 @@ impl PointFile {
         let ends: Vec<u64> =
             (0..comm.size()).map(|rank| split(self.count, comm.size() as u64, rank as u64).end).collect();
         let owner = |row: u64| ends.partition_point(|&end| end <= row);
-        let mut asked: Vec<usize> = (0..wanted.len()).collect();
-        asked.sort_by_key(|&at| owner(wanted[at]));
+        let mut asked = host_memory::collect("ids of points", 0..wanted.len())?;
+        asked.sort_unstable_by_key(|&at| owner(wanted[at]));
         let mut counts = vec![0; comm.size()];
         wanted.iter().for_each(|&row| counts[owner(row)] += 1);
-        let questions: Vec<u64> = asked.iter().map(|&at| wanted[at]).collect();
+        let questions = host_memory::collect("ids of points", asked.iter().map(|&at| wanted[at]))?;
         let questions = comm.all_to_all_v(&questions, &counts)?;
-        let answers: Vec<u64> = questions.data().iter().map(|&row| ids[(row - own.start) as usize]).collect();
+        let answers = questions.data().iter().map(|&row| ids[(row - own.start) as usize]);
+        let answers = host_memory::collect("ids of points", answers)?;
         let answers = comm.all_to_all_v(&answers, questions.counts())?;
-        let mut found = vec![0; wanted.len()];
+        let mut found = host_memory::zeros("ids of points", wanted.len())?;
         asked.iter().zip(answers.data()).for_each(|(&at, &id)| found[at] = id);
         Ok(Some(found))
     }

@@ -1,6 +1,7 @@
 //! Spherical overdensities about the centres of groups.
 
 use meshloom::cosmology::Overdensity;
+use meshloom::host_memory;
 use meshloom::points::fof::Catalogue;
 use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
 use meshloom::points::{Cloud, Domain};
@@ -36,7 +37,7 @@ impl Spheres {
         if densities.is_empty() {
             return Ok(Vec::new());
         }
-        let centers: Vec<f32> = groups.center.iter().map(|&x| x as f32).collect();
+        let centers = host_memory::collect("centers of groups", groups.center.iter().map(|&x| x as f32))?;
         let centers = Cloud::from_host(&mut context.recorder, cloud.domain(), &centers)?;
         let search = DistributedSearch::new(context, cloud)?;
         let query =

@@ -43,6 +43,7 @@ use super::subject::SUBJECT_BYTES;
 use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::{CommError, Result};
+use crate::host_memory;
 use crate::printable::printable;
 pub(super) use errors_return::library_version;
 
@@ -165,9 +166,8 @@ impl Transport for Mpi {
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
         let room = |bytes: usize| {
-            let mut buffer: Vec<u8> = Vec::new();
-            let memory = |_| CommError::Memory { rank: self.rank, bytes: bytes as u64 };
-            buffer.try_reserve_exact(bytes).map_err(memory).map(|()| buffer)
+            let buffer: Result<Vec<u8>, _> = host_memory::reserve("a message", bytes);
+            buffer.map_err(CommError::from)
         };
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {

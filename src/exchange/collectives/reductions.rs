@@ -19,6 +19,7 @@ use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers, split};
 use crate::hash::{START, fnv1a};
+use crate::host_memory;
 
 type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
 
@@ -195,7 +196,7 @@ impl Collectives {
         op: Op,
     ) -> Pending<Array<N::Element>> {
         let reduced = recorder.gpu().array("collectives::reduced", array.len())?;
-        let mut numbers = vec![N::zeroed(); (array.len() / N::WORDS) as usize];
+        let mut numbers: Vec<N> = host_memory::zeros("sums over ranks", (array.len() / N::WORDS) as usize)?;
         recorder.download_into(array, 0, bytemuck::cast_slice_mut(&mut numbers))?;
         self.comm().all_reduce(&mut numbers, op)?;
         recorder.upload(&reduced, 0, bytemuck::cast_slice(&numbers))?;

@@ -23,6 +23,7 @@ use crate::operators::{
 };
 
 use super::error::InferenceError;
+use crate::host_memory;
 use amplitude::{Amplitude, AmplitudeAt, Parts};
 use modulation::Modulation;
 use packing::Packing;
@@ -195,7 +196,7 @@ impl CorrelatedField {
         let packed = self.0.packing.pack(recorder, x)?;
         let at = self.0.groups[group].amplitude.apply(recorder, x, &packed)?;
         let found = recorder.download(&at.amplitude, 0, at.amplitude.len())?;
-        Ok(found.into_iter().map(f64::from).collect())
+        Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
     }
 
     /// A new array of modes, undefined.

@@ -1,6 +1,7 @@
 //! Data: numbers at places, of which some may be missing.
 
 use crate::comm::Op;
+use crate::host_memory;
 use crate::inference::error::InferenceError;
 use crate::operators::{Contents, Field, Leaf, Space, Worker};
 
@@ -78,8 +79,8 @@ impl Data<'_> {
         name: &str,
         value: impl Fn(usize) -> f64,
     ) -> Result<Field, InferenceError> {
-        let values: Vec<f32> =
-            (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 }).collect();
+        let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
+        let values = host_memory::collect("data", values)?;
         let array = worker.gpu().array("inference::data", values.len() as u64)?;
         worker.context.recorder.upload(&array, 0, &values)?;
         Ok(Field::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)

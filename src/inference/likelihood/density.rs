@@ -3,6 +3,7 @@
 use super::data::{Data, NoiseLevel};
 use super::energy::Energy;
 use super::local_root::{Categorical, LocalRoot, Score};
+use crate::host_memory;
 use crate::inference::error::InferenceError;
 use crate::operators::{Contents, Field, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Worker};
 
@@ -327,8 +328,8 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
 
 /// The exposures of a rank's places; 1 where nothing counts.
 pub(super) fn exposures(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Field, InferenceError> {
-    let values: Vec<f32> =
-        (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 }).collect();
+    let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
+    let values = host_memory::collect("exposures", values)?;
     let array = worker.gpu().array("inference::exposure", values.len() as u64)?;
     worker.context.recorder.upload(&array, 0, &values)?;
     Ok(Field::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)

@@ -24,6 +24,7 @@ use crate::operators::{Field, Fingerprint, Model, Space, Worker};
 
 use super::error::InferenceError;
 use super::identity::Identity;
+use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
@@ -105,7 +106,8 @@ impl Likelihood {
     pub fn poisson(worker: &mut Worker<'_>, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
         let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(worker, data, None)?)) };
         data.total(worker, check_exposed(data, exposure))?;
-        let mask: Vec<bool> = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0).collect();
+        let mask = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0);
+        let mask = host_memory::collect("the mask of data", mask)?;
         // Ranks have kernels alike, so a mask that one needs all have.
         let own = u64::from(data.mask.is_some() || mask.contains(&false));
         let mut any = [own];

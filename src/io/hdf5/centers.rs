@@ -7,8 +7,9 @@ use hdf5_metno::{Dataset, H5Type};
 
 use super::attributes::{counts, single};
 use super::background::Background;
-use super::part_file::{Header, Opened, broken, group_name, header, points, read_rows, wrong};
+use super::part_file::{Header, Opened, broken, group_name, header, points, probe, read_rows, wrong};
 use super::{length_unit, parts, queries};
+use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
 /// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
@@ -238,7 +239,9 @@ impl Centers {
         if start > end || end > self.count() {
             return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
         }
-        let mut values = Vec::new();
+        let count = (end - start) as usize * self.dims;
+        let mut values = host_memory::reserve("rows", count)
+            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })?;
         for (path, part) in &self.parts {
             let (start, end) = (start.max(part.start), end.min(part.end));
             if start >= end {
@@ -252,6 +255,7 @@ impl Centers {
                 return Err(changed());
             }
             let here = (start - part.start) as usize..(end - part.start) as usize;
+            probe::<T>(path, here.len() * dims)?;
             let read = read_rows::<T>(&dataset, here, dims).map_err(|e| file.unread(&dataset, self.dataset, &e))?;
             values.extend(read);
             file.still_whole()?;

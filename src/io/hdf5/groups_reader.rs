@@ -7,6 +7,7 @@ use hdf5_metno::{Dataset, H5Type};
 use super::attributes::{magnitudes, single};
 use super::part_file::{Opened, broken, wrong};
 use super::{GroupCatalog, element_type};
+use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
 /// Reads a whole catalogue that [`write_groups`](super::write_groups) has written. Not collective.
@@ -20,7 +21,8 @@ pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let file = Reader { file: Opened::new(path)?, path };
     let count = file.whole_numbers("Group", "GroupLen", None)?.ok_or_else(|| file.absent("Group", "GroupLen"))?;
     let rows = Some(count.len() as u64);
-    let mut offset = vec![0];
+    let mut offset = host_memory::reserve("groups", count.len() + 1)?;
+    offset.push(0);
     let mut end = 0u64;
     for &count in &count {
         end = end.checked_add(count).ok_or_else(|| wrong(path, "Group/GroupLen counts more members than can be"))?;
@@ -29,7 +31,8 @@ pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let magnitudes = |name: &str| file.floats(name, 1, rows, |value| value >= 0.0);
     let vectors = |name: &str| {
         let flat = file.floats(name, 3, rows, |_| true)?;
-        Ok::<_, IoError>(flat.map(|flat| flat.as_chunks::<3>().0.to_vec()))
+        let rows = flat.map(|flat| host_memory::copy("groups", flat.as_chunks::<3>().0)).transpose()?;
+        Ok::<_, IoError>(rows)
     };
     fn needed<T>(file: &Reader, name: &str, found: Option<T>) -> Result<T, IoError> {
         found.ok_or_else(|| file.absent("Group", name))

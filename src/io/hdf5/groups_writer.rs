@@ -8,6 +8,7 @@ use hdf5_metno::file::File as Hdf5File;
 use super::shared_datasets::{DatasetSpec, NumberKind, SharedDatasets};
 use super::units::Quantity;
 use super::{Groups, GroupsPlace, SnapshotInfo, SphereColumns, attributes};
+use crate::host_memory;
 use crate::io::{IoError, Sealed, token};
 
 /// The particle type of all particles.
@@ -42,7 +43,7 @@ impl Data<'_> {
             Data::U64(values) => to.write(dataset, first, values),
             Data::F32ByType(values) => write_by_type(to, dataset, first, values),
             Data::U64ByType(values) => write_by_type(to, dataset, first, values),
-            Data::Constant(value) => to.write(dataset, first, &vec![*value; rows]),
+            Data::Constant(value) => to.write(dataset, first, &host_memory::fill("groups", *value, rows)?),
         }
     }
 }

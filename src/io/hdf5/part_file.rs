@@ -7,6 +7,7 @@ use hdf5_metno::{Dataset, File as Hdf5File, H5Type};
 use super::attributes::{counts, magnitudes, numbers, single};
 use super::shared_datasets::lock_remedy;
 use super::{element_type, queries, storage};
+use crate::host_memory;
 use crate::io::input::Input;
 use crate::io::{Dtype, IoError};
 
@@ -148,6 +149,15 @@ pub(super) fn read_rows<T: H5Type>(
         return Ok(dataset.read_slice_1d::<T, _>(rows)?.into_raw_vec_and_offset().0);
     }
     Ok(dataset.read_slice_2d::<T, _>((rows, 0..width))?.into_raw_vec_and_offset().0)
+}
+
+/// Checks that [`read_rows`] has memory for `count` numbers of the file at `path`.
+///
+/// # Errors
+/// [`IoError::Memory`].
+pub(super) fn probe<T>(path: &Path, count: usize) -> Result<(), IoError> {
+    host_memory::probe("rows", count.saturating_mul(size_of::<T>()))
+        .map_err(|error| IoError::Memory { path: path.to_path_buf(), bytes: error.bytes })
 }
 
 /// The error of a file that is not what it should be.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use hdf5_metno::{Dataset, H5Type};
 
 use super::background::Background;
-use super::part_file::{Header, Opened, PartFile, broken, group_name, read_rows, wrong};
+use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong};
 use super::velocity_unit::VelocityUnit;
 use super::{element_type, length_unit, parts, queries, storage};
+use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
@@ -374,6 +375,7 @@ impl Snapshot {
             }
             let dtype = element_type::of(&dataset).map_err(|e| broken(path, &e))?;
             let at = (start - part.start) as usize..(end - part.start) as usize;
+            probe::<T>(path, at.len() * width)?;
             let taken = match &dtype {
                 Ok(dtype) => {
                     append(&dataset, at, *dtype, &mut out).map_err(|e| file.unread(&dataset, &self.name(name), &e))?
@@ -397,10 +399,8 @@ impl Snapshot {
     /// An empty vector with memory for `width` numbers per row.
     fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
         let len = (rows.end - rows.start).saturating_mul(width as u64);
-        let mut out = Vec::new();
-        let bytes = len.saturating_mul(size_of::<T>() as u64);
-        out.try_reserve_exact(len as usize).map_err(|_| IoError::Memory { path: self.path.clone(), bytes })?;
-        Ok(out)
+        host_memory::reserve("rows", len as usize)
+            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })
     }
 
     /// The error of a dataset that is missing, with those that are there.

@@ -10,6 +10,7 @@ use crate::comm::Op;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
 use crate::grid::{Box3, extent, volume};
+use crate::host_memory::{self, HostMemoryError};
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::points::rows::upload_u32;
 use crate::points::sort::route_by_key;
@@ -172,7 +173,11 @@ impl LightCone {
                 let arrays = [inputs.as_slice(), &[codes.raw(), offsets.raw(), counts.raw(), words.raw()]].concat();
                 let writing = LightConeParams { images: part, piece: [written, rows], writes: 1, ..params };
                 recorder.each(&self.kernel, &arrays, &writing, count)?;
-                self.rows.extend(recorder.download(&words, 0, words.len())?);
+                let begin = self.rows.len();
+                let more = words.len() as usize;
+                host_memory::make_room("particles on the light cone", &mut self.rows, more)?;
+                self.rows.resize(begin + more, 0);
+                recorder.download_into(&words, 0, &mut self.rows[begin..])?;
                 written += rows;
             }
         }
@@ -225,11 +230,16 @@ impl LightCone {
 
     /// The same; arrays of rows have so many words at most, where one word of each row is no more.
     fn in_order(&self, context: &mut Context, most: u64) -> Result<ConeParticles, SimulationError> {
-        let words = |part: Range<usize>| -> Vec<u32> {
-            self.rows.chunks_exact(ROW).flat_map(|row| &row[part.clone()]).copied().collect()
+        let words = |part: Range<usize>| -> Result<Vec<u32>, HostMemoryError> {
+            let rows = self.rows.chunks_exact(ROW);
+            let mut words = host_memory::reserve("particles on the light cone", rows.len() * part.len())?;
+            rows.for_each(|row| words.extend_from_slice(&row[part.clone()]));
+            Ok(words)
         };
-        let [high, low] = [8, 7].map(|word| upload_u32(&mut context.recorder, &words(word..word + 1)));
-        let route = route_by_key(context, [&high?, &low?])?;
+        let high = upload_u32(&mut context.recorder, &words(8..9)?)?;
+        let low = upload_u32(&mut context.recorder, &words(7..8)?)?;
+        let route = route_by_key(context, [&high, &low])?;
+        drop((high, low));
         // All ranks send the same words of their rows.
         let mut rows = [(self.rows.len() / ROW) as u64];
         context.comm.all_reduce(&mut rows, Op::Max)?;
@@ -237,11 +247,13 @@ impl LightCone {
         let mut sorted = Vec::new();
         for first in (0..ROW).step_by(width) {
             let part = first..(first + width).min(ROW);
-            let array = upload_u32(&mut context.recorder, &words(part.clone()))?;
+            let array = upload_u32(&mut context.recorder, &words(part.clone())?)?;
             let moved = route.forward(context, &array, part.len() as u64)?;
             drop(array);
             let moved = context.recorder.download(&moved, 0, moved.len())?;
-            sorted.resize(moved.len() / part.len() * ROW, 0);
+            if sorted.is_empty() {
+                sorted = host_memory::zeros("particles on the light cone", moved.len() / part.len() * ROW)?;
+            }
             for (row, moved) in sorted.chunks_exact_mut(ROW).zip(moved.chunks_exact(part.len())) {
                 row[part.clone()].copy_from_slice(moved);
             }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::cone::Cone;
-use super::particles::ConeParticles;
+use super::particles::{ConeParticle, ConeParticles};
 use crate::comm::Communicator;
+use crate::host_memory::{self, HostMemoryError};
 use crate::io::Sealed;
 use crate::io::collective::opened_with_offsets;
 use crate::io::hdf5::{ConeInfo, ConeRows, ConeWriter, SnapshotInfo};
@@ -38,15 +39,15 @@ impl ConeParticles {
         )?;
         let (mut rows, mut first) = (self.iter(), self.first());
         while rows.len() > 0 {
-            let piece: Vec<_> = rows.by_ref().take(PIECE).collect();
+            let piece = host_memory::collect("particles on the light cone", rows.by_ref().take(PIECE))?;
             writer.write(
                 first,
                 ConeRows {
-                    positions: &piece.iter().map(|p| p.position).collect::<Vec<_>>(),
-                    velocities: &piece.iter().map(|p| p.velocity).collect::<Vec<_>>(),
-                    scale_factors: &piece.iter().map(|p| p.scale_factor).collect::<Vec<_>>(),
-                    ids: &piece.iter().map(|p| p.id).collect::<Vec<_>>(),
-                    images: &piece.iter().map(|p| p.image).collect::<Vec<_>>(),
+                    positions: &column(&piece, |p| p.position)?,
+                    velocities: &column(&piece, |p| p.velocity)?,
+                    scale_factors: &column(&piece, |p| p.scale_factor)?,
+                    ids: &column(&piece, |p| p.id)?,
+                    images: &column(&piece, |p| p.image)?,
                 },
             )?;
             first += piece.len() as u64;
@@ -55,4 +56,9 @@ impl ConeParticles {
         comm.barrier()?;
         Ok(sealed)
     }
+}
+
+/// A quantity of each particle.
+fn column<T>(particles: &[ConeParticle], of: impl Fn(&ConeParticle) -> T) -> Result<Vec<T>, HostMemoryError> {
+    host_memory::collect("particles on the light cone", particles.iter().map(of))
 }

@@ -4,6 +4,7 @@ use super::catalogue::{Bad, Members, Selection};
 use super::error::FofError;
 use crate::gpu::primitives::{Count, Permute, Scan};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::host_memory;
 use crate::points::partition::LocalPoints;
 use crate::points::rows::upload_u32;
 use crate::points::u64_array::U64Array;
@@ -117,7 +118,8 @@ impl Labelled<'_> {
         recorder.clear(&members);
         recorder.each(&Kernel::trusted(self::count()), &[self.roots.raw(), members.raw()], &params, count)?;
         // A group that spans ranks may be of any size.
-        let many = upload_u32(recorder, &vec![u32::MAX; self.spanning.len() as usize])?;
+        let many =
+            upload_u32(recorder, &host_memory::fill("sizes of groups", u32::MAX, self.spanning.len() as usize)?)?;
         Permute::new().scatter(recorder, &many, self.spanning, &members, 1, Count::All)?;
         let (keep, before) = (gpu.array::<u32>("fof::keep", count)?, gpu.array::<u32>("fof::before", count + 1)?);
         let least = min_members.clamp(1, u64::from(u32::MAX)) as u32;

@@ -16,6 +16,7 @@ use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::Cost;
+use crate::host_memory;
 use crate::points::Cloud;
 use crate::points::ghosts::{
     BoundingBox, Descent, Fetcher, LeafValues, Met, Pending, Reach, Region, Span, cost_of, count, with_ranks,
@@ -112,7 +113,8 @@ impl<'a> Labels<'a> {
     fn new(recorder: &mut Recorder, region: &'a Region, along: Array<u32>) -> Result<Self, DeviceError> {
         let leaves = leaf_ranges(recorder, &along)?;
         let leaves = leaves.into_iter().map(|[least, greatest]| if least == greatest { least } else { SEVERAL });
-        let mut nodes: Vec<Cell<Option<u32>>> = leaves.map(|row| Cell::new(Some(row))).collect();
+        let mut nodes: Vec<Cell<Option<u32>>> = host_memory::reserve("labels of nodes", region.boxes.len())?;
+        nodes.extend(leaves.map(|row| Cell::new(Some(row))));
         nodes.resize(region.boxes.len(), Cell::new(None));
         Ok(Labels { region, points: LeafValues::of(recorder, along, 1)?, nodes })
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, Recorder};
+use crate::host_memory;
 use crate::points::rows::upload_u32;
 use crate::points::tree::LEAF;
 
@@ -30,7 +31,9 @@ impl<T: DeviceElement> LeafValues<T> {
     /// [`DeviceError`] when the device fails.
     pub fn of(recorder: &mut Recorder, values: Array<T>, width: u64) -> Result<Self, DeviceError> {
         let (count, each) = (values.len(), LEAF * width);
-        let leaves: Vec<OnceCell<Box<[T]>>> = (0..count.div_ceil(each)).map(|_| OnceCell::new()).collect();
+        let count_of_leaves = count.div_ceil(each) as usize;
+        let leaves: Vec<OnceCell<Box<[T]>>> =
+            host_memory::collect("values of leaves", (0..count_of_leaves).map(|_| OnceCell::new()))?;
         if !count.is_multiple_of(each)
             && let Some(last) = leaves.last()
         {
@@ -143,8 +146,8 @@ impl<'a> Fetcher<'a> {
     /// # Errors
     /// [`DeviceError`] when the device fails.
     pub fn each<T: Copy, R>(&mut self, items: &[T], mut run: impl FnMut(T) -> R) -> Result<Vec<R>, DeviceError> {
-        let mut found: Vec<Option<R>> = items.iter().map(|_| None).collect();
-        let mut open: Vec<usize> = (0..items.len()).collect();
+        let mut found: Vec<Option<R>> = host_memory::collect("answers to other ranks", items.iter().map(|_| None))?;
+        let mut open = host_memory::collect("requests of other ranks", 0..items.len())?;
         while !open.is_empty() {
             open.retain(|&item| {
                 let before = self.misses();

@@ -22,6 +22,7 @@ use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
+use crate::host_memory;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
 pub(crate) use ask::{ask, cost_of, count, with_ranks};
@@ -120,7 +121,7 @@ impl Ghosts {
         let received = comm.all_to_all_v(&requests, &counts)?;
         cost += cost_of::<Request>(&counts, received.counts(), comm.rank());
         // The rows of this rank that each other rank gets.
-        let mut nearby = Nearby::new(region);
+        let mut nearby = Nearby::new(region).map_err(DeviceError::from)?;
         let received: Vec<&[Request]> = received.iter().collect();
         let reached = fetcher.each(&received, |requests| nearby.places(requests))?;
         let sends: Vec<u64> = reached.iter().map(|places| places.len() as u64).collect();
@@ -128,9 +129,12 @@ impl Ghosts {
         let arrived = comm.all_to_all_v(&rows, &sends)?;
         cost += cost_of::<u32>(&sends, arrived.counts(), comm.rank());
         let receives = arrived.counts().to_vec();
-        let owner = |(rank, rows): (usize, &[u32])| rows.iter().map(move |&row| (rank as u32, row)).collect::<Vec<_>>();
-        let owners = arrived.iter().enumerate().flat_map(owner).collect();
-        let mut asking: Vec<u32> = pending.iter().map(|pending| pending.at as u32).collect();
+        let mut owners = host_memory::reserve("owners of ghosts", arrived.data().len())?;
+        for (rank, rows) in (0..).zip(arrived.iter()) {
+            owners.extend(rows.iter().map(|&row| (rank, row)));
+        }
+        let asking = pending.iter().map(|pending| pending.at as u32);
+        let mut asking = host_memory::collect("points with ghosts", asking)?;
         asking.sort_unstable();
         asking.dedup();
         let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
@@ -253,7 +257,9 @@ fn agree(comm: &Communicator, tree: &Tree, radius: f32) -> Result<(), ExchangeEr
 
 /// The rows of points at these places along the curve, ascending for each rank. Waits for them.
 fn rows_at(recorder: &mut Recorder, order: &Array<u32>, places: &[Vec<u32>]) -> Result<Vec<u32>, DeviceError> {
-    let index = upload_u32(recorder, &places.concat())?;
+    let mut index = host_memory::reserve("places of ghosts", places.iter().map(Vec::len).sum())?;
+    places.iter().for_each(|places| index.extend_from_slice(places));
+    let index = upload_u32(recorder, &index)?;
     let rows = recorder.gpu().array::<u32>("ghosts::rows", index.len())?;
     Permute::new().gather(recorder, order, &index, &rows, 1, Count::All)?;
     let mut rows = recorder.download(&rows, 0, rows.len())?;
@@ -282,9 +288,10 @@ pub(super) fn kernel() -> KernelSource {
 impl Adjoint {
     /// For the rows that are sent, by rank.
     fn new(recorder: &mut Recorder, rows: &[u32]) -> Result<Self, DeviceError> {
-        let mut places: Vec<u32> = (0..rows.len() as u32).collect();
-        places.sort_by_key(|&place| rows[place as usize]); // stable: in the order of the ranks
-        let (mut points, mut offsets) = (Vec::new(), Vec::new());
+        let mut places = host_memory::collect("places of ghosts", 0..rows.len() as u32)?;
+        places.sort_unstable_by_key(|&place| (rows[place as usize], place)); // in the order of the ranks
+        let mut points: Vec<u32> = host_memory::reserve("places of ghosts", rows.len())?;
+        let mut offsets = host_memory::reserve("places of ghosts", rows.len() + 1)?;
         for (at, &place) in places.iter().enumerate() {
             if points.last() != Some(&rows[place as usize]) {
                 points.push(rows[place as usize]);

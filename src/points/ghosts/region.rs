@@ -3,6 +3,7 @@
 use super::bounding_box::BoundingBox;
 use super::leaf_values::{LeafValues, OnDemand};
 use crate::gpu::{Array, DeviceError, Recorder};
+use crate::host_memory;
 use crate::points::Domain;
 use crate::points::tree::{LEAF, Levels, Tree, leaf_ranges};
 
@@ -69,7 +70,7 @@ impl Region {
             dims,
             side: domain.sides(),
             levels: Levels::new(positions.len() / dims as u64),
-            boxes: words.chunks_exact(8).map(bounds).collect(),
+            boxes: host_memory::collect("boxes of a tree", words.chunks_exact(8).map(bounds))?,
             points: LeafValues::of(recorder, positions.clone(), dims as u64)?,
         })
     }

@@ -5,6 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::bounding_box::BoundingBox;
 use super::descent::Pending;
 use super::region::{Met, Reach, Region};
+use crate::host_memory::{self, HostMemoryError};
 
 /// The length of a box, in units of its reach, up to which points are asked for together.
 const TOGETHER: f64 = 0.5;
@@ -63,9 +64,13 @@ pub(super) struct Nearby<'a> {
 }
 
 impl<'a> Nearby<'a> {
-    pub fn new(region: &'a Region) -> Self {
+    pub fn new(region: &'a Region) -> Result<Self, HostMemoryError> {
         let (points, nodes) = (region.len() as usize, region.levels.total() as usize);
-        Nearby { region, points: vec![false; points], nodes: vec![false; nodes] }
+        Ok(Nearby {
+            region,
+            points: host_memory::fill("marks of ghosts", false, points)?,
+            nodes: host_memory::fill("marks of ghosts", false, nodes)?,
+        })
     }
 
     /// Places along the curve, ascending, of the points that any of one rank's requests reaches.
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn the_points_that_are_reached_are_those_of_brute_force() {
         let region = region();
-        let mut nearby = Nearby::new(&region);
+        let mut nearby = Nearby::new(&region).unwrap();
         let few: Vec<Request> = (0..7).map(|i| around(&[0.95 + 0.02 * i as f32, 0.3], 0.02 * i as f32)).collect();
         let flat = Request { bounds: BoundingBox { low: [0.1, 0.6, 0.0], high: [0.9, 0.6, 0.0] }, reach: 0.03 };
         // The last one reaches whole nodes.

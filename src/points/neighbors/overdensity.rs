@@ -8,6 +8,7 @@ use crate::comm::Op;
 use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
+use crate::host_memory;
 use crate::points::Cloud;
 use std::ops::Range;
 
@@ -166,9 +167,9 @@ impl DistributedSearch {
         spheres.check()?;
         let (dims, width) = (queries.domain().dims(), spheres.densities.len());
         let positions = context.recorder.download(queries.positions(), 0, queries.positions().len())?;
-        let mut found = vec![0; queries.len() as usize * width];
+        let mut found = host_memory::zeros("members of spheres", queries.len() as usize * width)?;
         let Some(sparsest) = spheres.densities.iter().copied().reduce(f64::min) else { return Ok(found) };
-        let mut left: Vec<usize> = (0..queries.len() as usize).collect();
+        let mut left = host_memory::collect("spheres", 0..queries.len() as usize)?;
         let mut radius = OverdensityQuery::radius(dims, 64f64.max(2.0 * f64::from(spheres.least)), sparsest);
         loop {
             let mut remaining = [left.len() as u64];
@@ -176,7 +177,8 @@ impl DistributedSearch {
             if remaining[0] == 0 {
                 return Ok(found);
             }
-            let at: Vec<f32> = left.iter().flat_map(|&row| positions[row * dims..(row + 1) * dims].to_vec()).collect();
+            let mut at = host_memory::reserve("centers of spheres", left.len() * dims)?;
+            left.iter().for_each(|&row| at.extend_from_slice(&positions[row * dims..(row + 1) * dims]));
             let cloud = Cloud::from_host(&mut context.recorder, queries.domain(), &at)?;
             let within = self.first_within(context, &cloud, spheres, (radius as f32, most))?;
             let mut next = Vec::new();

@@ -5,13 +5,17 @@
 //! wider and unique: a boundary is found as soon as some candidate has exactly as many keys up to it as must come
 //! before, which takes about log N / log 256 rounds for keys that are spread out.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
 use bytemuck::Pod;
 
 use super::error::SortError;
-use crate::comm::{Communicator, Op};
+use crate::comm::{Communicator, Op, Parts};
 use crate::grid::split;
+use crate::host_memory::{self, HostMemoryError};
 
 /// Candidates per boundary and round.
 const CANDIDATES: u64 = 256;
@@ -132,7 +136,7 @@ pub fn balanced<T: Pod>(
 ) -> Result<Balanced<T>, SortError> {
     if !elements.is_sorted_by_key(&key) {
         // Elements may be long: keys are sorted, elements are moved once.
-        elements.sort_by_cached_key(&key);
+        host_memory::sort_by_cached_key("keys to sort", &mut elements, &key)?;
     }
     let mut total = [elements.len() as u64];
     comm.all_reduce(&mut total, Op::Sum)?;
@@ -166,10 +170,26 @@ fn redistribute<T: Pod>(
 
     let cuts = cuts(comm, &elements, |element| range.dense(key(element)), (total, last))?;
     let counts: Vec<u64> = cuts.windows(2).map(|pair| (pair[1] - pair[0]) as u64).collect();
-    let (mut elements, _) = comm.all_to_all_v(&elements, &counts)?.into_raw();
-    // One sorted run per rank: the stable sort of the standard library finds and merges runs.
-    elements.sort_by_key(key);
-    Ok(elements)
+    let received = comm.all_to_all_v(&elements, &counts)?;
+    drop(elements);
+    Ok(merged(&received, key)?)
+}
+
+/// Merges the elements of all ranks, each of which has sent its own sorted.
+fn merged<T: Pod>(received: &Parts<T>, key: impl Fn(&T) -> [u64; 2]) -> Result<Vec<T>, HostMemoryError> {
+    let mut merged = host_memory::reserve("sorted elements", received.data().len())?;
+    let rests = received.iter().enumerate().filter_map(|(rank, rest)| Some(Reverse((key(rest.first()?), rank, 0))));
+    let mut firsts: BinaryHeap<_> = rests.collect();
+    let runs: Vec<&[T]> = received.iter().collect();
+    while let Some(mut first) = firsts.peek_mut() {
+        let Reverse((_, rank, at)) = *first;
+        merged.push(runs[rank][at]);
+        match runs[rank].get(at + 1) {
+            Some(next) => *first = Reverse((key(next), rank, at + 1)),
+            None => drop(PeekMut::pop(first)),
+        }
+    }
+    Ok(merged)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::levels::LEAF;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::host_memory;
 
 /// Invocations of a workgroup, of which four share a leaf.
 const GROUP: u32 = 64;
@@ -31,5 +32,5 @@ pub(crate) fn leaf_ranges(recorder: &mut Recorder, values: &Array<u32>) -> Resul
     let groups = count.div_ceil(LEAF / 4 * u64::from(GROUP));
     recorder.dispatch(&Kernel::trusted(kernel()), &[values.raw(), ranges.raw()], &params, groups)?;
     let words = recorder.download(&ranges, 0, ranges.len())?;
-    Ok(words.as_chunks().0.to_vec())
+    Ok(host_memory::copy("ranges of leaves", words.as_chunks().0)?)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::gpu::{Array, DeviceElement, Recorder};
 use meshloom::grid::{Box3, extent, volume};
+use meshloom::host_memory;
 use meshloom::io::{IoError, NpyElement, NpyFile, NpyWriter};
 
 /// Elements of a piece.
@@ -85,7 +86,8 @@ pub fn fill<T: Stored>(
     part: &Box3,
     shape: [u64; 3],
 ) -> Result<bool, Error> {
-    let (mut values, mut filled, mut finite) = (Vec::new(), 0, true);
+    let (mut filled, mut finite) = (0, true);
+    let mut values = host_memory::reserve("elements", volume(part).min(PIECE) as usize)?;
     for run in runs(part, shape) {
         let mut start = run.start;
         while start < run.end {

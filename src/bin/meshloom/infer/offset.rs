@@ -4,6 +4,7 @@
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
+use meshloom::host_memory;
 
 use super::parameters::Kind;
 
@@ -18,7 +19,10 @@ impl Observed<'_> {
     /// The mean of the field that the data of all ranks are near, the same for every number of ranks; 0 where no datum counts. All ranks call it.
     pub fn offset(&self, comm: &Communicator) -> Result<f64, Error> {
         let sum = |of: &dyn Fn(f64, f64) -> f64| {
-            exact_sum(comm, &self.values.iter().map(|&(value, beside)| of(value, beside)).collect::<Vec<_>>())
+            exact_sum(
+                comm,
+                &host_memory::collect("data", self.values.iter().map(|&(value, beside)| of(value, beside)))?,
+            )
         };
         // What the data say the signal is, and how well they know it.
         let (signal, error) = match self.kind {
@@ -30,7 +34,7 @@ impl Observed<'_> {
                 let weight = sum(&|_, sigma| sigma.powi(-2))?;
                 let signal = match self.kind {
                     // Outliers are forgiven here, too.
-                    Kind::StudentT => median(comm, self.values.iter().map(|one| one.0).collect())?,
+                    Kind::StudentT => median(comm, host_memory::collect("data", self.values.iter().map(|one| one.0))?)?,
                     _ => sum(&|value, sigma| value * sigma.powi(-2))? / weight,
                 };
                 (signal, weight.sqrt().recip())
@@ -60,8 +64,8 @@ fn exact_sum(comm: &Communicator, terms: &[f64]) -> Result<f64, Error> {
 
 /// The middle number of all ranks, the lower one of two: its bits are found one after the other.
 fn median(comm: &Communicator, mut own: Vec<f64>) -> Result<f64, Error> {
-    own.sort_by(f64::total_cmp);
-    let keys: Vec<u64> = own.into_iter().map(key).collect();
+    own.sort_unstable_by(f64::total_cmp);
+    let keys = host_memory::collect("data", own.into_iter().map(key))?;
     let mut count = [keys.len() as u64];
     comm.all_reduce(&mut count, Op::Sum)?;
     let (mut low, mut high) = (0, u64::MAX);

@@ -6,6 +6,7 @@ use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, imageops};
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
+use meshloom::host_memory;
 use meshloom::io::{IoError, NpyFile, density_image};
 
 use super::problem::Grids;
@@ -77,7 +78,7 @@ impl Maps<'_> {
     /// The slice of a field of which ranks have lines: each cell of one of them, so that sums are exact.
     fn slice(&self, comm: &Communicator, lines: &[(u64, Vec<f32>)]) -> Result<Vec<f32>, Error> {
         let raster = self.raster();
-        let mut map = vec![0.0f64; raster.size().iter().product()];
+        let mut map: Vec<f64> = host_memory::zeros("a picture", raster.size().iter().product())?;
         for (at, line) in lines {
             let line: Vec<f64> = line.iter().map(|value| f64::from(*value)).collect();
             raster.put(&mut map, *at, &line);
@@ -89,7 +90,7 @@ impl Maps<'_> {
     /// The slice of a file of the shape of the data. Numbers beyond f32 are infinite.
     fn read(&self, path: &Path) -> Result<Vec<f32>, IoError> {
         let (raster, file) = (self.raster(), NpyFile::open(path)?.accept_integers());
-        let mut map = vec![0.0; raster.size().iter().product()];
+        let mut map = host_memory::zeros("a picture", raster.size().iter().product())?;
         for row in raster.rows() {
             raster.put(&mut map, row, &file.read_f64(row..row + raster.cells[1])?);
         }

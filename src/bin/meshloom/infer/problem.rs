@@ -5,6 +5,7 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::grid::Box3;
+use meshloom::host_memory;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, NoiseLevel,
     Spectrum,
@@ -148,7 +149,7 @@ impl Files<'_> {
         let file = NpyFile::open(path)?.accept_integers();
         file.expect_shape(&self.grids.shape)?;
         let len: u64 = (0..3).map(|a| self.part[a].end - self.part[a].start).product();
-        let mut values = vec![f64::NAN; len as usize];
+        let mut values = host_memory::fill("data", f64::NAN, len as usize)?;
         for (own, elements) in self.grids.lines(&self.part) {
             let line = file.read_f64(elements)?;
             values[own..own + line.len()].copy_from_slice(&line);
@@ -194,7 +195,7 @@ impl Files<'_> {
     /// Which of this rank's cells have data that count.
     fn mask(&self, path: Option<&Path>) -> Result<Vec<bool>, Error> {
         let len: u64 = (0..3).map(|a| self.part[a].end - self.part[a].start).product();
-        let mut mask = vec![false; len as usize];
+        let mut mask = host_memory::fill("the mask of data", false, len as usize)?;
         for (own, elements) in self.grids.lines(&self.part) {
             mask[own..own + (elements.end - elements.start) as usize].fill(true);
         }
@@ -279,8 +280,9 @@ impl Problem {
         let mut hyper = parameters.hyper.clone();
         if hyper.offset_mean.is_none() {
             let seen = (0..values.len()).filter(|&at| mask[at]);
-            let seen: Vec<_> = seen.map(|at| (values[at], beside.as_ref().map_or(uniform, |each| each[at]))).collect();
-            hyper.offset_mean = Some(Observed { kind, lognormal, values: &seen }.offset(worker.comm())?);
+            let mut observed = host_memory::reserve("data", seen.clone().count())?;
+            observed.extend(seen.map(|at| (values[at], beside.as_ref().map_or(uniform, |each| each[at]))));
+            hyper.offset_mean = Some(Observed { kind, lognormal, values: &observed }.offset(worker.comm())?);
         }
         let (regular, field, signal) = model_of(worker, &grids, &hyper, lognormal)?;
         let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;

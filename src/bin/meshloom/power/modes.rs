@@ -4,7 +4,8 @@ use meshloom::Error;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Recorder};
-use meshloom::grid::{Box3, split};
+use meshloom::grid::{Box3, split, volume};
+use meshloom::host_memory;
 use meshloom::io::IoError;
 use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast, field_contrast};
 
@@ -107,7 +108,7 @@ fn field_modes(
 ) -> Result<ModesOfInput, Error> {
     let own: Box3 = transform.plan.field_part();
     let [_, n1, n2] = measurement.shape;
-    let mut values = Vec::new();
+    let mut values = host_memory::reserve("cells", volume(&own) as usize)?;
     if !own[1].is_empty() {
         for i in own[0].clone() {
             values.extend(file.read_f64((i * n1 + own[1].start) * n2..(i * n1 + own[1].end) * n2)?);

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use meshloom::Error;
 use meshloom::comm::Op;
+use meshloom::host_memory;
 use meshloom::inference::{
     CgOptions, Data, Draw, Excitations, Fit, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, OptimizeKl,
     Progress, SampleGroups, Sampling, Stream, VectorSpace,
@@ -72,7 +73,7 @@ pub fn fit<'w>(
 ) -> Result<Result<Fitted<'w>, Failure>, Error> {
     let temperatures = temperatures(problem.signal()?);
     let Problem { parameters, groups, worker, run, sites, values, .. } = problem;
-    let values: Vec<f64> = values.iter().map(|&value| value.into()).collect();
+    let values = host_memory::collect("the density", values.iter().map(|&value| f64::from(value)))?;
     let Some((name, leaf)) = run.target().only() else {
         let why = format!("it gives {}, not one leaf", run.target());
         return Err(OperatorError::Invalid { operator: run.name(), why }.into());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use meshloom::Error;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::grid::{Box3, extent};
+use meshloom::host_memory;
 use meshloom::inference::{IterationReport, SampleGroups};
 use meshloom::io::collective::{self, seal_npy};
 use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
@@ -43,7 +44,8 @@ fn rows(own: &Box3, [_, n1, n2]: [u64; 3]) -> impl Iterator<Item = u64> {
 /// [`IoError`] for another shape, or a value that is not finite.
 pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoError> {
     file.expect_shape(&regular.shape)?;
-    let mut values = Vec::new();
+    let count = rows(&regular.part(), regular.shape).count() * regular.shape[2] as usize;
+    let mut values = host_memory::reserve("cells", count)?;
     for row in rows(&regular.part(), regular.shape) {
         values.extend(file.read_finite_f32(row..row + regular.shape[2])?);
     }
@@ -120,12 +122,12 @@ impl Outputs<'_> {
     ) -> Result<Option<Sealed>, Error> {
         let [side, _, _] = regular.shape.map(|n| n as usize);
         let width = side * fields.len();
-        let mut map = vec![0.0f32; side * width];
+        let mut map: Vec<f32> = host_memory::zeros("a picture", side * width)?;
         let depth = (extent(&regular.part())[2] as usize).max(1);
         for (panel, field) in fields.iter().enumerate() {
             // A noisy density may be negative where there is little.
             let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64).max(0.0) as f32;
-            let columns: Vec<f32> = field.chunks(depth).map(mean).collect();
+            let columns = host_memory::collect("a picture", field.chunks(depth).map(mean))?;
             let Some(gathered) = group.gather_v(0, &columns)? else { continue };
             for (rank, columns) in gathered.iter().enumerate() {
                 let [lines, across, _] = regular.grid.part(regular.shape, rank);

@@ -1,5 +1,6 @@
 //! The light cone of a run as files: its particles, and the halos among them.
 
+use meshloom::host_memory;
 use meshloom::io::Sealed;
 use meshloom::pm::{LightCone, Simulation};
 use meshloom::{Context, Error};
@@ -75,17 +76,17 @@ mod with_hdf5 {
         let config = simulation.config();
         let count = config.particles.pow(3);
         let length = linking.length(&Domain::new(&config.size())?, count)?;
-        let values = |of: &dyn Fn(&mut Vec<f32>, meshloom::pm::ConeParticle)| {
-            let mut all = Vec::new();
+        let values = |width: usize, of: &dyn Fn(&mut Vec<f32>, meshloom::pm::ConeParticle)| {
+            let mut all = host_memory::reserve("particles on the light cone", particles.len() * width)?;
             particles.iter().for_each(|particle| of(&mut all, particle));
-            all
+            Ok::<_, Error>(all)
         };
-        let positions = values(&|all, particle| all.extend(particle.position));
+        let positions = values(3, &|all, particle| all.extend(particle.position))?;
         let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[0.0; 3])?, &positions)?;
         drop(positions);
         let columns = [
-            ("velocity", 3, values(&|all, particle| all.extend(particle.velocity))),
-            ("scale_factor", 1, values(&|all, particle| all.push(particle.scale_factor))),
+            ("velocity", 3, values(3, &|all, particle| all.extend(particle.velocity))?),
+            ("scale_factor", 1, values(1, &|all, particle| all.push(particle.scale_factor))?),
         ];
         for (name, width, values) in columns {
             let array = context.gpu.array::<f32>(name, values.len() as u64)?;

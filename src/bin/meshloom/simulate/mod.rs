@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::fft::Speeds;
+use meshloom::host_memory;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
@@ -305,8 +306,9 @@ fn white_noise(context: &Context, config: &Config, path: &Path) -> Result<Vec<f3
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;
-    let mut values = Vec::new();
-    for row in config.rows(context.comm.size(), context.comm.rank())? {
+    let rows: Vec<u64> = config.rows(context.comm.size(), context.comm.rank())?.collect();
+    let mut values = host_memory::reserve("white noise", rows.len() * n as usize)?;
+    for row in rows {
         values.extend(file.read_f32(row..row + n)?);
     }
     Ok(values)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::Halofit;
+use meshloom::host_memory;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Quantity, Simulation, SimulationError};
@@ -175,7 +176,7 @@ impl<'a> Outputs<'a> {
         // Each column has one owner, and rank 0 draws them all.
         let Some(gathered) = comm.gather_v(0, columns)? else { return Ok(None) };
         let grid = config.grid(comm.size())?;
-        let mut map = vec![0.0f32; side * side];
+        let mut map: Vec<f32> = host_memory::zeros("a picture", side * side)?;
         for (rank, columns) in gathered.iter().enumerate() {
             let [rows, columns_of, _] = grid.part(config.cells(), rank);
             let width = (columns_of.end - columns_of.start) as usize;

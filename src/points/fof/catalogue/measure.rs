@@ -7,15 +7,17 @@ use super::rendezvous::Rendezvous;
 use super::row::Row;
 use super::sums::{First, Means, Scales, Second, Spans};
 use crate::comm::Communicator;
+use crate::host_memory;
 use crate::points::fof::FofError;
 
 /// How many members each of this rank's groups has on all ranks. Collective; three rounds.
 pub(super) fn totals(comm: &Communicator, local: &Local) -> Result<Vec<u64>, FofError> {
-    let counts: Vec<u64> = (0..local.groups()).map(|group| local.rows(group).len() as u64).collect();
+    let groups = 0..local.groups();
+    let counts = host_memory::collect("sizes of groups", groups.clone().map(|group| local.rows(group).len() as u64))?;
     if comm.size() == 1 {
         return Ok(counts);
     }
-    let labels: Vec<u64> = (0..local.groups()).map(|group| local.label(group)).collect();
+    let labels = host_memory::collect("labels of groups", groups.map(|group| local.label(group)))?;
     let meetings = Rendezvous::new(comm, &labels)?;
     let sums = meetings.send(&counts, 0, |sum, count: u64| sum + count)?;
     Ok(meetings.reply(&sums)?)
@@ -77,7 +79,7 @@ impl Introduction {
 pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -> Result<Vec<Row>, FofError> {
     let introduce =
         |&group: &usize| Introduction { reference: local.reference(group), count: local.rows(group).len() as u64 };
-    let own: Vec<Introduction> = groups.iter().map(introduce).collect();
+    let own = host_memory::collect("groups", groups.iter().map(introduce))?;
     let met = meetings.send(&own, Introduction::default(), Introduction::union)?;
     for (&label, introduction) in meetings.labels().iter().zip(&met) {
         known(label, &introduction.reference)?;
@@ -86,24 +88,26 @@ pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -
     let members = |i: usize| local.relative(groups[i], &own[i].reference);
     let all = 0..groups.len();
 
-    let spans: Vec<Spans> = all.clone().map(|i| Spans::of(members(i))).collect();
+    let spans = host_memory::collect("groups", all.clone().map(|i| Spans::of(members(i))))?;
     let met_spans = meetings.send(&spans, Spans::default(), Spans::union)?;
     let spans = meetings.reply(&met_spans)?;
-    let scales = |spans: &[Spans], introductions: &[Introduction]| -> Vec<Scales> {
-        spans.iter().zip(introductions).map(|(spans, introduction)| Scales::new(spans, introduction.count)).collect()
+    let scales = |spans: &[Spans], introductions: &[Introduction]| {
+        let counts = introductions.iter().map(|introduction| introduction.count);
+        host_memory::collect("groups", spans.iter().zip(counts).map(|(spans, count)| Scales::new(spans, count)))
     };
-    let (own_scales, met_scales) = (scales(&spans, &own), scales(&met_spans, &met));
+    let (own_scales, met_scales) = (scales(&spans, &own)?, scales(&met_spans, &met)?);
 
-    let first: Vec<First> = all.clone().map(|i| First::of(members(i), &own_scales[i])).collect();
+    let first = host_memory::collect("groups", all.clone().map(|i| First::of(members(i), &own_scales[i])))?;
     let first = meetings.send(&first, First::default(), First::plus)?;
-    let met_means: Vec<Means> = first.iter().zip(&met_scales).map(|(sums, scales)| Means::new(sums, scales)).collect();
+    let met_means = first.iter().zip(&met_scales).map(|(sums, scales)| Means::new(sums, scales));
+    let met_means = host_memory::collect("groups", met_means)?;
     let means = meetings.reply(&met_means)?;
 
-    let second: Vec<Second> = all.map(|i| Second::of(members(i), &means[i], &own_scales[i])).collect();
+    let second = host_memory::collect("groups", all.map(|i| Second::of(members(i), &means[i], &own_scales[i])))?;
     let second = meetings.send(&second, Second::default(), Second::plus)?;
     let row = |(i, &label): (usize, &u64)| {
         let (domain, Introduction { reference, count }) = (local.members().domain, &met[i]);
         Row::new(domain, (label, *count), reference, &met_scales[i], &met_means[i], &second[i])
     };
-    Ok(meetings.labels().iter().enumerate().map(row).collect())
+    Ok(host_memory::collect("groups", meetings.labels().iter().enumerate().map(row))?)
 }

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::Members;
+use crate::host_memory;
 use crate::points::fof::FofError;
 
 /// The point that a group is measured from: the one whose index is the label.
@@ -45,17 +46,18 @@ impl<'a> Local<'a> {
     pub fn new(members: &'a Members<'a>) -> Result<Self, FofError> {
         check(members)?;
         let key = |row: u32| (members.label[row as usize], members.number[row as usize]);
-        let mut order: Vec<u32> = (0..members.label.len() as u32).collect();
+        let mut order = host_memory::collect("order of members", 0..members.label.len() as u32)?;
         // Those of a device come sorted.
         if !order.is_sorted_by_key(|&row| key(row)) {
-            order.sort_by_cached_key(|&row| key(row));
+            host_memory::sort_by_cached_key("keys of members", &mut order, |&row| key(row))?;
         }
         if let Some(pair) = order.windows(2).find(|pair| key(pair[0]) == key(pair[1])) {
             return Err(FofError::Label { label: key(pair[0]).0 });
         }
         let label = |at: usize| members.label[order[at] as usize];
         let new = |&at: &usize| at == 0 || at == order.len() || label(at - 1) != label(at);
-        let starts = (0..=order.len()).filter(new).collect();
+        let mut starts = host_memory::reserve("starts of groups", (0..=order.len()).filter(new).count())?;
+        starts.extend((0..=order.len()).filter(new));
         Ok(Local { members, order, starts })
     }
 

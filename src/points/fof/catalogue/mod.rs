@@ -16,8 +16,9 @@ use self::members::Local;
 use self::rendezvous::Rendezvous;
 use self::row::Row;
 use super::error::FofError;
-use crate::comm::{CommError, Communicator, Op};
+use crate::comm::{Communicator, Op};
 use crate::hash::{START, fnv1a};
+use crate::host_memory::{self, HostMemoryError};
 use crate::points::Domain;
 use crate::points::sort::{Balanced, balanced};
 
@@ -147,14 +148,15 @@ fn kind(members: &Members, selection: &Selection) -> u64 {
 }
 
 /// Returns the global row index of each of the `made` rows that this rank has made, wherever they were sorted to.
-fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, CommError> {
-    let mut replies: Vec<(u64, [u64; 2])> =
-        sorted.elements.iter().zip(sorted.part.clone()).map(|(row, place)| (row.home, [row.slot, place])).collect();
-    replies.sort_by_key(|&(home, _)| home);
+fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, FofError> {
+    let rows = sorted.elements.iter().zip(sorted.part.start..);
+    let mut replies: Vec<(u64, [u64; 2])> = host_memory::reserve("places of groups", sorted.elements.len())?;
+    replies.extend(rows.map(|(row, place)| (row.home, [row.slot, place])));
+    replies.sort_unstable_by_key(|&(home, _)| home);
     let mut counts = vec![0; comm.size()];
     replies.iter().for_each(|(home, _)| counts[*home as usize] += 1);
-    let replies: Vec<[u64; 2]> = replies.into_iter().map(|(_, place)| place).collect();
-    let mut places = vec![0; made];
+    let replies = host_memory::collect("places of groups", replies.into_iter().map(|(_, place)| place))?;
+    let mut places = host_memory::zeros("places of groups", made)?;
     comm.all_to_all_v(&replies, &counts)?.data().iter().for_each(|&[slot, place]| places[slot as usize] = place);
     Ok(places)
 }
@@ -217,15 +219,20 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     // Groups that are too small are left out before anything of theirs but their counts is sent.
     let totals = measure::totals(comm, &local)?;
     let kept = (0..local.groups()).filter(|&group| totals[group] >= selection.min_members);
-    let (whole, spanning): (Vec<usize>, Vec<usize>) =
-        kept.partition(|&group| totals[group] == local.rows(group).len() as u64);
+    let is_whole = |&group: &usize| totals[group] == local.rows(group).len() as u64;
+    let count_of_whole = kept.clone().filter(is_whole).count();
+    let mut whole = host_memory::reserve("groups", count_of_whole)?;
+    let mut spanning = host_memory::reserve("groups", kept.clone().count() - count_of_whole)?;
+    kept.for_each(|group| if is_whole(&group) { whole.push(group) } else { spanning.push(group) });
     drop(totals);
 
-    let labels: Vec<u64> = spanning.iter().map(|&group| local.label(group)).collect();
+    let labels = host_memory::collect("labels of groups", spanning.iter().map(|&group| local.label(group)))?;
     let meetings = Rendezvous::new(comm, &labels)?;
     let mut scratch = Vec::new();
-    let mut rows =
-        whole.iter().map(|&group| measure::whole(&local, group, &mut scratch)).collect::<Result<Vec<Row>, _>>()?;
+    let mut rows = host_memory::reserve("groups", whole.len() + meetings.labels().len())?;
+    for &group in &whole {
+        rows.push(measure::whole(&local, group, &mut scratch)?);
+    }
     drop(scratch);
     rows.extend(measure::spanning(&local, &spanning, &meetings)?);
     for (slot, row) in (0..).zip(&mut rows) {
@@ -237,8 +244,9 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     let places = places(comm, &sorted, made)?;
     let (of_whole, of_met) = places.split_at(whole.len());
     let of_spanning = meetings.reply(of_met)?;
-    let whole = whole.into_iter().zip(of_whole.iter().copied());
-    let groups = whole.chain(spanning.into_iter().zip(of_spanning)).map(|(group, row)| (row, group)).collect();
+    let mut groups = host_memory::reserve("groups", whole.len() + spanning.len())?;
+    groups.extend(of_whole.iter().copied().zip(whole));
+    groups.extend(of_spanning.into_iter().zip(spanning));
     drop(places);
     let listed = list_members(comm, local, groups)?;
 
@@ -249,12 +257,14 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
         *next += count;
         Some(*next)
     });
+    let mut offset = host_memory::reserve("offsets of groups", sorted.elements.len() + 1)?;
+    offset.extend([first[0]].into_iter().chain(ends));
     Ok(Catalogue {
-        offset: [first[0]].into_iter().chain(ends).collect(),
+        offset,
         members_start: listed.part.start,
         members_total: listed.total,
-        members: listed.elements.iter().map(|place| place.number).collect(),
-        ..columns(members, selection, &sorted)
+        members: host_memory::collect("members of groups", listed.elements.iter().map(|place| place.number))?,
+        ..columns(members, selection, &sorted)?
     })
 }
 
@@ -279,17 +289,27 @@ fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad
 fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>) -> Result<Balanced<Place>, FofError> {
     groups.sort_unstable();
     let places = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
-    let places: Vec<Place> = groups.iter().flat_map(places).collect();
+    let count = groups.iter().map(|&(_, group)| local.rows(group).len()).sum();
+    let mut listed = host_memory::reserve("members of groups", count)?;
+    groups.iter().for_each(|group| listed.extend(places(group)));
     drop((local, groups));
-    Ok(balanced(comm, places, |place| [place.row, place.number])?)
+    Ok(balanced(comm, listed, |place| [place.row, place.number])?)
 }
 
 /// The columns of rows; members are left out.
-fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Catalogue {
+fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Result<Catalogue, HostMemoryError> {
     let (dims, rows) = (members.domain.dims(), &sorted.elements);
-    let real = |of: fn(&Row) -> f64| -> Vec<f64> { rows.iter().map(of).collect() };
-    fn vectors<const N: usize>(rows: &[Row], width: usize, of: fn(&Row) -> [f64; N]) -> Vec<f64> {
-        rows.iter().flat_map(|row| of(row).into_iter().take(width)).collect()
+    fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Result<Vec<T>, HostMemoryError> {
+        host_memory::collect("groups", rows.iter().map(of))
+    }
+    fn vectors<const N: usize>(
+        rows: &[Row],
+        width: usize,
+        of: fn(&Row) -> [f64; N],
+    ) -> Result<Vec<f64>, HostMemoryError> {
+        let mut values = host_memory::reserve("groups", rows.len() * width)?;
+        rows.iter().for_each(|row| values.extend_from_slice(&of(row)[..width]));
+        Ok(values)
     }
     let radial_velocity = |observer: [f64; 3]| {
         let radial = |row: &Row| {
@@ -300,25 +320,25 @@ fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> 
             let along: f64 = line.iter().zip(row.velocity).map(|(x, v)| x / unit * v).sum();
             if unit == 0.0 { 0.0 } else { along / distance }
         };
-        rows.iter().map(radial).collect()
+        column(rows, radial)
     };
     let moving = members.velocity.is_some();
-    Catalogue {
+    Ok(Catalogue {
         dims,
         groups: sorted.part.clone(),
         total: sorted.total,
-        label: rows.iter().map(|row| row.label).collect(),
-        count: rows.iter().map(|row| row.count).collect(),
-        mass: real(|row| row.mass),
-        center: vectors(rows, dims, |row| row.center),
-        velocity: moving.then(|| vectors(rows, dims, |row| row.velocity)),
-        inertia_radius: real(|row| row.inertia_radius),
-        velocity_dispersion: moving.then(|| real(|row| row.velocity_dispersion)),
-        max_radius: real(|row| row.max_radius),
-        axes: vectors(rows, dims, |row| row.axes),
-        directions: vectors(rows, dims * dims, |row| row.directions),
-        scale_factor: members.scale_factor.map(|_| real(|row| row.scale_factor)),
-        radial_velocity: selection.observer.filter(|_| moving).map(radial_velocity),
+        label: column(rows, |row| row.label)?,
+        count: column(rows, |row| row.count)?,
+        mass: column(rows, |row| row.mass)?,
+        center: vectors(rows, dims, |row| row.center)?,
+        velocity: moving.then(|| vectors(rows, dims, |row| row.velocity)).transpose()?,
+        inertia_radius: column(rows, |row| row.inertia_radius)?,
+        velocity_dispersion: moving.then(|| column(rows, |row| row.velocity_dispersion)).transpose()?,
+        max_radius: column(rows, |row| row.max_radius)?,
+        axes: vectors(rows, dims, |row| row.axes)?,
+        directions: vectors(rows, dims * dims, |row| row.directions)?,
+        scale_factor: members.scale_factor.map(|_| column(rows, |row| row.scale_factor)).transpose()?,
+        radial_velocity: selection.observer.filter(|_| moving).map(radial_velocity).transpose()?,
         ..Catalogue::default()
-    }
+    })
 }

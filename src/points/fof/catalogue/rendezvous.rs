@@ -4,6 +4,7 @@ use bytemuck::Pod;
 
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
+use crate::host_memory;
 use crate::points::rows::offsets;
 
 /// The rank at which records of `label` are combined.
@@ -28,21 +29,21 @@ impl<'a> Rendezvous<'a> {
     /// Sends every rank's labels, fewer than 2^32 and all different, to the ranks that combine them. Collective; one round.
     pub fn new(comm: &'a Communicator, labels: &[u64]) -> Result<Self, CommError> {
         let (ranks, mut sends) = (comm.size(), vec![0; comm.size()]);
-        let to: Vec<usize> = labels.iter().map(|&label| meeting(label, ranks)).collect();
+        let to = host_memory::collect("labels of groups", labels.iter().map(|&label| meeting(label, ranks)))?;
         to.iter().for_each(|&to| sends[to] += 1);
         let mut next = offsets(&sends);
-        let mut order = vec![0; labels.len()];
+        let mut order: Vec<u32> = host_memory::zeros("labels of groups", labels.len())?;
         for (place, to) in (0..).zip(to) {
             order[next[to] as usize] = place;
             next[to] += 1;
         }
-        let outgoing: Vec<u64> = order.iter().map(|&place| labels[place as usize]).collect();
+        let outgoing = host_memory::collect("labels of groups", order.iter().map(|&place| labels[place as usize]))?;
         let (received, receives) = comm.all_to_all_v(&outgoing, &sends)?.into_raw();
-        let mut labels = received.clone();
+        let mut labels = host_memory::copy("labels of groups", &received)?;
         labels.sort_unstable();
         labels.dedup();
         let slot = |label| labels.partition_point(|met| met < label);
-        let slots = received.iter().map(slot).collect();
+        let slots = host_memory::collect("labels of groups", received.iter().map(slot))?;
         Ok(Rendezvous { comm, order, sends, slots, receives, labels })
     }
 
@@ -59,9 +60,10 @@ impl<'a> Rendezvous<'a> {
         initial: U,
         fold: impl Fn(U, T) -> U,
     ) -> Result<Vec<U>, CommError> {
-        let outgoing: Vec<T> = self.order.iter().map(|&place| records[place as usize]).collect();
+        let outgoing = self.order.iter().map(|&place| records[place as usize]);
+        let outgoing = host_memory::collect("records of groups", outgoing)?;
         let received = self.comm.all_to_all_v(&outgoing, &self.sends)?;
-        let mut combined = vec![initial; self.labels.len()];
+        let mut combined = host_memory::fill("records of groups", initial, self.labels.len())?;
         for (&slot, &record) in self.slots.iter().zip(received.data()) {
             combined[slot] = fold(combined[slot].clone(), record);
         }
@@ -71,9 +73,9 @@ impl<'a> Rendezvous<'a> {
     /// Replies to all ranks that sent a label with the record for it, `combined` being in the order of [`labels`](Self::labels); returns
     /// the replies to the own labels, in the caller's order. Collective; one round.
     pub fn reply<T: Pod>(&self, combined: &[T]) -> Result<Vec<T>, CommError> {
-        let outgoing: Vec<T> = self.slots.iter().map(|&slot| combined[slot]).collect();
+        let outgoing = host_memory::collect("records of groups", self.slots.iter().map(|&slot| combined[slot]))?;
         let received = self.comm.all_to_all_v(&outgoing, &self.receives)?;
-        let mut replies = vec![T::zeroed(); self.order.len()];
+        let mut replies: Vec<T> = host_memory::zeros("records of groups", self.order.len())?;
         for (&place, &reply) in self.order.iter().zip(received.data()) {
             replies[place as usize] = reply;
         }
