@@ -127,9 +127,15 @@ impl Comm {
     fn gather(&self, py: Python<'_>, own: Vec<u8>, of: fn(&Work) -> Communicator) -> PyResult<Vec<Py<PyBytes>>> {
         let parts = self.session.run(py, move |work| {
             let parts = of(work).all_gather_v(&own)?;
-            Ok(parts.iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
+            Ok(parts)
         })?;
-        Ok(parts.iter().map(|part| PyBytes::new(py, part).unbind()).collect())
+        let bytes = |part: &[u8]| {
+            PyBytes::new_with(py, part.len(), |to| {
+                to.copy_from_slice(part);
+                Ok(())
+            })
+        };
+        parts.iter().map(|part| Ok(bytes(part)?.unbind())).collect()
     }
 }
 

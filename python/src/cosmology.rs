@@ -3,6 +3,7 @@
 use meshloom::cosmology::{
     Amplitude, Cosmology, CosmologyError, Growth, Halofit, LinearPower, Multiplicity, Parameters, TransferKind,
 };
+use meshloom::host_memory;
 use meshloom::pm::Config;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -44,8 +45,12 @@ fn each<'py>(
     numbers: PyReadonlyArray1<'py, f64>,
     function: impl Fn(f64) -> Result<f64, CosmologyError>,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let values = numbers.as_array().iter().map(|&number| function(number)).collect::<Result<Vec<f64>, _>>();
-    Ok(to_numpy(numbers.py(), values.map_err(Failure::from)?))
+    let numbers_of = numbers.as_array();
+    let mut values = host_memory::reserve("numbers", numbers_of.len()).map_err(Failure::from)?;
+    for &number in numbers_of {
+        values.push(function(number).map_err(Failure::from)?);
+    }
+    Ok(to_numpy(numbers.py(), values))
 }
 
 /// The linear growth factor at scale factors, which is a in the matter era.

@@ -6,7 +6,9 @@ use meshloom::exchange::ExchangeError;
 use meshloom::fft::{FftError, TransformError};
 use meshloom::gpu::DeviceError;
 use meshloom::grid::LayoutError;
+use meshloom::host_memory::HostMemoryError;
 use meshloom::inference::InferenceError;
+use meshloom::io::IoError;
 use meshloom::map::MapError;
 use meshloom::mesh::MeshError;
 use meshloom::operators::OperatorError;
@@ -15,15 +17,16 @@ use meshloom::points::ParticleError;
 use meshloom::points::fof::FofError;
 use meshloom::points::neighbors::NeighborError;
 use meshloom::points::sort::SortError;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
 create_exception!(
     meshloom,
     Error,
     PyRuntimeError,
-    "A device, a rank, memory or a kernel failed; the message says what happened and what to do.\n\n\
-     Values that a function cannot take are `ValueError`, types that it cannot take `TypeError`."
+    "A device, its memory, a rank or a kernel failed; the message says what happened and what to do.\n\n\
+     Values that a function cannot take are `ValueError`, types that it cannot take `TypeError`, and a lack of host memory is\n\
+     `MemoryError`."
 );
 
 /// Why a call has no result.
@@ -73,6 +76,7 @@ library_errors!(
     ExchangeError,
     FftError,
     FofError,
+    HostMemoryError,
     InferenceError,
     LayoutError,
     MapError,
@@ -107,11 +111,27 @@ impl From<Failure> for PyErr {
         let text = failure.to_string();
         match failure {
             Failure::Library(error) if is_about_values(&error) => PyValueError::new_err(text),
+            Failure::Library(error) if lacks_host_memory(&error) => PyMemoryError::new_err(text),
             Failure::Value(_) => PyValueError::new_err(text),
             Failure::Library(_) | Failure::Panic(_) | Failure::Elsewhere => Error::new_err(text),
             Failure::Python(error) => error,
             Failure::Interrupted => PyKeyboardInterrupt::new_err(()),
         }
+    }
+}
+
+/// Returns `true` if the system did not give host memory.
+fn lacks_host_memory(error: &meshloom::Error) -> bool {
+    use meshloom::Error as E;
+    match error {
+        E::Device(DeviceError::HostMemory(_))
+        | E::Comm(CommError::HostMemory(_))
+        | E::Io(IoError::HostMemory(_) | IoError::Memory { .. }) => true,
+        E::Operators(OperatorError::Failed { error, .. }) => matches!(
+            error.downcast_ref::<SimulationError>(),
+            Some(SimulationError::Device(DeviceError::HostMemory(_)) | SimulationError::Comm(CommError::HostMemory(_)))
+        ),
+        _ => false,
     }
 }
 

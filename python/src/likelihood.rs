@@ -1,5 +1,6 @@
 //! Likelihoods, which live on the thread of their session as models do.
 
+use meshloom::host_memory;
 use meshloom::inference::{Data, Likelihood, NoiseLevel, Prior};
 use meshloom::operators::{Field, Leaf, Worker};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
@@ -100,7 +101,7 @@ impl NativeLikelihood {
         let mut observed = Observed {
             name,
             leaf,
-            values: values.as_array().iter().copied().collect(),
+            values: host_memory::collect("data", values.as_array().iter().copied()).map_err(Failure::from)?,
             mask: None,
             noise: 1.0,
             each: None,
@@ -110,11 +111,15 @@ impl NativeLikelihood {
             match name.extract::<String>()?.as_str() {
                 "mask" => {
                     let mask: PyReadonlyArray1<'_, bool> = value.extract()?;
-                    observed.mask = Some(mask.as_array().to_vec());
+                    let mask = mask.as_array();
+                    let mask = host_memory::collect("the mask of data", mask.iter().copied());
+                    observed.mask = Some(mask.map_err(Failure::from)?);
                 }
                 "each" => {
                     let each: PyReadonlyArray1<'_, f64> = value.extract()?;
-                    observed.each = Some(each.as_array().to_vec());
+                    let each = each.as_array();
+                    let each = host_memory::collect("noise of data", each.iter().copied());
+                    observed.each = Some(each.map_err(Failure::from)?);
                 }
                 "noise" => observed.noise = value.extract()?,
                 "number" => observed.number = value.extract()?,

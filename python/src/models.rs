@@ -2,6 +2,7 @@
 
 use meshloom::fft::Norm;
 use meshloom::gpu::Array;
+use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Contents, Convolution, Diagonal, Field, Fourier, Gather, Hartley, Linear, LinesOfSight, Model,
@@ -137,8 +138,9 @@ pub fn readout(
     adjoint: bool,
 ) -> PyResult<NativeModel> {
     let window: Window = window.parse().map_err(PyValueError::new_err)?;
-    let positions: Vec<[f64; 3]> =
-        positions.as_array().rows().into_iter().map(|row| [row[0], row[1], row[2]]).collect();
+    let rows = positions.as_array();
+    let rows = rows.rows().into_iter().map(|row| [row[0], row[1], row[2]]);
+    let positions = host_memory::collect("positions", rows).map_err(Failure::from)?;
     made(comm, leaves, move |worker, domain| Ok(turned(Readout::new(worker, domain, window, &positions)?, adjoint)))
 }
 
@@ -151,8 +153,9 @@ pub fn lines_of_sight(
     step: f64,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    let line = |row: &[f64]| [[row[0], row[1], row[2]], [row[3], row[4], row[5]]];
-    let lines: Vec<_> = lines.as_array().rows().into_iter().map(|row| line(&row.to_vec())).collect();
+    let rows = lines.as_array();
+    let rows = rows.rows().into_iter().map(|row| [[row[0], row[1], row[2]], [row[3], row[4], row[5]]]);
+    let lines = host_memory::collect("lines of sight", rows).map_err(Failure::from)?;
     made(comm, leaves, move |worker, domain| Ok(turned(LinesOfSight::new(worker, domain, &lines, step)?, adjoint)))
 }
 

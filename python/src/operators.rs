@@ -1,6 +1,7 @@
 //! Models of operators, which live on the thread of their session: they are handles there and numbers here.
 
 use meshloom::Error;
+use meshloom::host_memory;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
 use meshloom::operators::{Contents, Field, Linearisation, Model, OperatorError, Space, Worker};
 use numpy::PyArray1;
@@ -197,7 +198,9 @@ impl NativeLinearisation {
 fn numbers(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, OperatorError> {
     let mut all = Vec::new();
     for name in field.space().names() {
-        all.extend(field.get(&mut worker.context.recorder, name)?);
+        let values = field.get(&mut worker.context.recorder, name)?;
+        host_memory::make_room("values of a field", &mut all, values.len())?;
+        all.extend(values);
     }
     Ok(all)
 }
@@ -209,14 +212,13 @@ fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Ve
     }
     let rows = numbers_of(worker, at.model().target())?;
     let columns = numbers_of(worker, at.model().domain())?;
-    let mut matrix = Vec::new();
     let len = rows.checked_mul(columns).and_then(|len| usize::try_from(len).ok());
-    let Some(len) = len.filter(|len| matrix.try_reserve_exact(*len).is_ok()) else {
+    let matrix = len.and_then(|len| host_memory::zeros("a matrix", len).ok());
+    let Some(mut matrix) = matrix else {
         return Err(Failure::Value(format!(
             "a matrix of {rows} x {columns} numbers has no room in memory; take jvp and vjp"
         )));
     };
-    matrix.resize(len, 0.0);
     if rows <= columns {
         jacobian_rows(worker, at, 0..rows, ChunkSize::Items(chunk), |worker, first, fields| {
             for (row, field) in (first..).zip(fields) {

@@ -1,6 +1,7 @@
 //! Points of NumPy arrays on a device.
 
 use meshloom::Context;
+use meshloom::host_memory;
 use std::sync::Arc;
 
 use meshloom::gpu::{Array, Recorder};
@@ -76,11 +77,11 @@ impl Rows {
 
     /// The coordinates in `f64`, on the host.
     pub fn to_f64(&self, recorder: &mut Recorder) -> Result<Vec<f64>, Failure> {
-        let wide = |rows: &[f32]| rows.iter().map(|&x| f64::from(x)).collect();
+        let wide = |rows: &[f32]| host_memory::collect("coordinates", rows.iter().map(|&x| f64::from(x)));
         Ok(match self {
-            Rows::Single(rows) => wide(rows.as_slice()),
-            Rows::Double(rows) => rows.as_slice().to_vec(),
-            Rows::Device(rows) => wide(&recorder.download(rows, 0, rows.len())?),
+            Rows::Single(rows) => wide(rows.as_slice())?,
+            Rows::Double(rows) => host_memory::copy("coordinates", rows.as_slice())?,
+            Rows::Device(rows) => wide(&recorder.download(rows, 0, rows.len())?)?,
         })
     }
 }

@@ -74,6 +74,40 @@ def test_a_fork_before_the_first_call_is_fine():
     assert run(text).stdout.strip() == "7"
 
 
+LACKING = {
+    "groups": "meshloom.fof(rows, 1e-6)",
+    "power": "meshloom.power_spectrum(rows, 1.0, mesh=8)",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+@pytest.mark.parametrize("what", LACKING)
+def test_a_lack_of_host_memory_is_a_memory_error(what):
+    call = LACKING[what]
+    text = f"""
+import resource, numpy, meshloom
+few, many = numpy.random.default_rng(0).random((10, 3)), numpy.random.default_rng(0).random((4000000, 3))
+rows = few
+{call}
+with open("/proc/self/status") as status:
+    used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize:"))
+before = resource.getrlimit(resource.RLIMIT_AS)
+# Points in single precision take 48 MB.
+resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), before[1]))
+try:
+    rows = many
+    {call}
+except MemoryError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, before)
+rows = few
+{call}
+"""
+    ended = run(text)
+    assert ended.stdout.startswith("out of host memory: ") and "MiB needed for " in ended.stdout, ended
+    assert ended.returncode == 0, ended.stderr
+
+
 CALLS = {
     "simulate": "meshloom.simulate(32, box=64.0, steps=5000)",
     "ranks": "meshloom.ranks(2, lambda comm: meshloom.simulate(16, box=64.0, steps=5000, comm=comm))",
