@@ -17,6 +17,7 @@ renderer. The first call opens the device: the best one there is, or the one tha
 ===================================  ==================================================================
 
 What a function cannot take is a `ValueError` or a `TypeError`; what fails on the way is a `meshloom.Error`.
+A lack of host memory is a `MemoryError`.
 """
 
 import atexit as _atexit
