@@ -32,14 +32,18 @@ fn read(path: &Path, shape: &[u64]) -> Vec<f64> {
     file.read_f64(0..file.len()).unwrap()
 }
 
-/// Numbers of variance 1 around 0: sums of twelve uniform ones.
-fn normal(count: usize, seed: u64) -> Vec<f64> {
+/// A number between 0 and 1.
+fn uniform(i: u64, seed: u64) -> f64 {
     let hash = |n: u64| {
         let n = (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (n ^ n >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     };
-    let uniform = |i: u64| (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
-    (0..count as u64).map(|i| (0..12).map(|n| uniform(12 * i + n)).sum()).collect()
+    (hash(hash(i ^ seed << 40)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Numbers of variance 1 around 0: sums of twelve uniform ones.
+fn normal(count: usize, seed: u64) -> Vec<f64> {
+    (0..count as u64).map(|i| (0..12).map(|n| uniform(12 * i + n, seed) - 0.5).sum()).collect()
 }
 
 fn call(data: &str, out: &str, words: &str) -> Call {
@@ -242,12 +246,79 @@ fn a_field_may_be_expected_where_the_data_are() {
     }
 }
 
+/// Counts of `n` x `n` cells with exposures that have holes, and the logarithm of their rate: a Gaussian field of mean
+/// `offset`, standard deviation `fluctuation` and power `k^-slope`, cut from a periodic one of twice the size.
+fn log_normal(n: usize, seed: u64, [offset, fluctuation, slope]: [f64; 3]) -> ([Vec<f64>; 2], Vec<i64>) {
+    let order = n as i64;
+    let half = (0..=order).flat_map(|a| (-order..=order).map(move |b| [a, b]));
+    let modes: Vec<[i64; 2]> = half.filter(|&[a, b]| a > 0 || b > 0).collect();
+    let excitations = normal(2 * modes.len(), seed);
+    let amplitude = |[a, b]: [i64; 2]| ((a * a + b * b) as f64).powf(-slope / 4.0);
+    let variance: f64 = modes.iter().map(|&mode| amplitude(mode).powi(2)).sum();
+    let field = |cell: usize| {
+        let at = [cell / n, cell % n].map(|x| x as f64 * std::f64::consts::PI / n as f64);
+        let terms = modes.iter().enumerate().map(|(i, &mode)| {
+            let (sine, cosine) = (mode[0] as f64 * at[0] + mode[1] as f64 * at[1]).sin_cos();
+            amplitude(mode) * (excitations[2 * i] * sine + excitations[2 * i + 1] * cosine)
+        });
+        offset + fluctuation * terms.sum::<f64>() / variance.sqrt()
+    };
+    let truth: Vec<f64> = (0..n * n).map(field).collect();
+    let is_hole = |x: usize, y: usize| (2..2 + n / 5).contains(&x) && (n / 2..n / 2 + n / 4).contains(&y);
+    let exposure = |cell: usize| if is_hole(cell / n, cell % n) { 0.0 } else { 0.5 + cell as f64 / (n * n) as f64 };
+    let exposure: Vec<f64> = (0..n * n).map(exposure).collect();
+    let count = |cell: usize| {
+        // Events whose waiting times fill one.
+        let (rate, mut time, mut count) = (truth[cell].exp() * exposure[cell], 0.0, 0);
+        loop {
+            time -= uniform((cell as u64) << 20 | count as u64, seed + 1).max(1e-300).ln();
+            if time > rate {
+                return count;
+            }
+            count += 1;
+        }
+    };
+    let counts = (0..n * n).map(count).collect();
+    ([truth, exposure], counts)
+}
+
+#[test]
+fn defaults_find_log_normal_counts_far_from_one() {
+    let scratch = Scratch::new();
+    let n = 20;
+    for (seed, field) in [(1, [-1.0, 0.9, 3.2]), (2, [2.0, 1.4, 3.0]), (3, [5.5, 0.5, 2.5])] {
+        let ([truth, exposure], counts) = log_normal(n, seed, field);
+        let shape = [n as u64; 2];
+        let (data, exposed) =
+            (write(&scratch, "counts.npy", &shape, &counts), write(&scratch, "exposure.npy", &shape, &exposure));
+        let outcome = call(&data, &scratch.word("out"), &format!("--exposure {exposed}")).succeeds();
+        assert!(outcome.stderr.is_empty(), "{field:?}: {outcome:#?}");
+        let report = report(&scratch.join("out"));
+        let chi_squared = report["reduced_chi_squared"].as_f64().unwrap();
+        assert!((0.8..1.25).contains(&chi_squared), "{field:?}: {chi_squared}");
+        assert!(report["settled"] == true && report["finished"] == true, "{report:#}");
+        let samples = read(&scratch.join("out/samples.npy"), &[24, n as u64, n as u64]);
+        let away: f64 = (0..n * n)
+            .map(|cell| {
+                let own: Vec<f64> = (0..24).map(|sample| samples[sample * n * n + cell].ln()).collect();
+                let mean = own.iter().sum::<f64>() / 24.0;
+                let variance = own.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / 23.0;
+                (mean - truth[cell]).powi(2) / variance
+            })
+            .sum();
+        let away = (away / (n * n) as f64).sqrt();
+        println!("{field:?}: reduced chi-squared {chi_squared:.3}, {away:.3} standard deviations");
+        assert!(away < 1.3, "{field:?}: {away}");
+        std::fs::remove_dir_all(scratch.join("out")).unwrap();
+    }
+}
+
 #[test]
 fn a_fit_that_does_not_meet_the_data_is_told_of() {
     let scratch = Scratch::new();
     let far: Vec<f64> = normal(24, 3).iter().map(|n| 3e4 + n).collect();
     let far = write(&scratch, "far.npy", &[24], &far);
-    let words = "--noise 1 --samples 0 --iterations 1 --periodic --set flexibility=none --set offset_std=1,0";
+    let words = "--noise 1 --samples 0 --iterations 1 --periodic --set flexibility=none --set offset_mean=0 --set offset_std=1,0";
     let outcome = call(&far, &scratch.word("out"), words).run();
     assert!(outcome.status.success(), "{outcome:#?}");
     let wanted =
@@ -292,7 +363,7 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
         (resumed("--set offset_mean=2"), 1, "hyper_parameters.offset_mean is 2.5 there and 2.0 here"),
         // All iterations are done: what is there was not made with other options.
         (resumed("--samples 2"), 1, "2 samples after 2 iterations, and this call asks for 4 after 2"),
-        (resumed("--mode geovi"), 1, "mode \"mgvi\""),
+        (resumed("--mode geovi"), 1, "mode \"schedule\""),
         (call(&data, &parts, &format!("--config {config} --iterations 1 --resume")), 1, "more --iterations"),
     ]);
     assert!(fs::read(scratch.join("parts/state/state.npz")).unwrap() == state);
@@ -456,11 +527,11 @@ fn a_printed_configuration_is_the_call() {
     let file = scratch.file("model.toml", &text);
     assert_eq!(printed(&format!("--config {file}")), text);
     for line in [
-        "iterations = 8",
+        "iterations = 20",
         "samples = 2",
-        "sample_steps = 100",
+        "sample_steps = 500",
         "pad = 1.5",
-        "offset_mean = 0.0",
+        "offset_mean = \"data\"",
         "flexibility = \"none\"",
         "slope = [-2.5, 0.1]",
     ] {

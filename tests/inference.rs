@@ -1046,6 +1046,7 @@ fn a_fit_ends_when_it_is_told_and_tells_what_it_does() {
     let groups = SampleGroups::one(&Communicator::solo());
     let (mut lines, mut drawn, mut steps) = (Vec::new(), 0, 0);
     let fit = OptimizeKl::new(&problem, &groups, 10)
+        .options(|_| IterationOptions::default())
         .callback(|_, samples, report| {
             assert_eq!(samples.count(), 4);
             lines.push(report.to_string());

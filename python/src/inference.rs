@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport,
-    Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling,
+    Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, Schedule,
     VectorSpace, evidence_bound, wiener_filter,
 };
 use meshloom::operators::{Field, Worker};
@@ -33,6 +33,8 @@ struct KeptFit {
     sampling: Convergence,
     /// Why it is not to be relied on.
     doubts: Vec<String>,
+    /// Why the fit has not settled, if it has not.
+    unsettled: Option<String>,
     history: Vec<IterationReport>,
     drawn_in: u32,
     end: FitEnd,
@@ -42,7 +44,17 @@ impl KeptFit {
     fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, doubts: Vec<String>) -> Self {
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
         let (position, count) = (samples.position.clone(), samples.count());
-        KeptFit { position, count, residuals, sampling, doubts, history: Vec::new(), drawn_in: 0, end: FitEnd::Done }
+        KeptFit {
+            position,
+            count,
+            residuals,
+            sampling,
+            doubts,
+            unsettled: None,
+            history: Vec::new(),
+            drawn_in: 0,
+            end: FitEnd::Done,
+        }
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
@@ -89,9 +101,41 @@ fn newton_options(given: &Bound<'_, PyDict>) -> PyResult<NewtonOptions> {
     Ok(options)
 }
 
+/// Options of an iteration, and the names of those that were given.
+struct GivenOptions {
+    options: IterationOptions,
+    names: Vec<String>,
+}
+
+impl GivenOptions {
+    /// Returns `scheduled` with the given options in place of its own.
+    fn over(&self, scheduled: IterationOptions) -> IterationOptions {
+        let mut options = scheduled;
+        let own = self.options.clone();
+        for name in &self.names {
+            match name.as_str() {
+                "n_samples" => options.pairs = own.pairs,
+                "sample_mode" => options.sampling = own.sampling,
+                "linear" => options.linear = own.linear,
+                "curve" => options.curve = own.curve,
+                "position" => options.position = own.position,
+                _ => (),
+            }
+        }
+        // The schedule says nothing of these.
+        IterationOptions {
+            point_estimates: own.point_estimates,
+            constants: own.constants,
+            temperature: own.temperature,
+            ..options
+        }
+    }
+}
+
 /// What an iteration does, by names.
-fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<IterationOptions> {
+fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
     let mut options = IterationOptions::default();
+    let mut names = Vec::new();
     for (name, value) in given {
         match name.extract::<String>()?.as_str() {
             "n_samples" => options.pairs = value.extract()?,
@@ -117,8 +161,9 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<IterationOptions> {
             "temperature" => options.temperature = value.extract()?,
             other => return Err(PyValueError::new_err(format!("an iteration has no option `{other}`"))),
         }
+        names.push(name.extract()?);
     }
-    Ok(options)
+    Ok(GivenOptions { options, names })
 }
 
 /// A report: iteration, samples, energy, steps, applications, reduced chi-squared of data and of latent values, seconds, steps of a sample, samples that have not
@@ -175,6 +220,7 @@ pub struct NativeFit {
     #[pyo3(get)]
     sampling: (u64, u64),
     doubts: Vec<String>,
+    unsettled: Option<String>,
     history: Vec<Report>,
     end: FitEnd,
 }
@@ -191,17 +237,23 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let cut = likelihood.handle.cut;
         let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
-        let (handle, (count, sampling, doubts, history, end)) =
+        let (handle, (count, sampling, doubts, unsettled, history, end)) =
             likelihood.handle.derive(py, move |work, likelihood| {
                 let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
                 let groups = work.groups.clone();
                 let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
                 let sampling = (fit.sampling.steps, fit.sampling.unconverged);
-                let about =
-                    (fit.count, sampling, fit.doubts.clone(), fit.history.iter().map(reported).collect(), fit.end);
+                let about = (
+                    fit.count,
+                    sampling,
+                    fit.doubts.clone(),
+                    fit.unsettled.clone(),
+                    fit.history.iter().map(reported).collect(),
+                    fit.end,
+                );
                 Ok((fit, about))
             })?;
-        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, history, end })
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, unsettled, history, end })
     }
 
     /// Works with the samples, and with something else.
@@ -227,12 +279,16 @@ impl NativeFit {
     }
 }
 
-/// Settings of an iteration beside its options: seed, a directory for the state with what is done with a state in it, a
+/// Settings of an iteration beside its options: seed, whether a fit that has settled ends, a directory for the state with what is done with a state in it, a
 /// function that is called with progress, bytes of memory, seconds that are left.
-type Manner = (u64, Option<(String, String)>, Option<Py<PyAny>>, Option<u64>, Option<f64>);
+type Manner = (u64, bool, Option<(String, String)>, Option<Py<PyAny>>, Option<u64>, Option<f64>);
 
 #[pymethods]
 impl NativeFit {
+    /// The iterations of a fit at most where their number is not given.
+    #[classattr]
+    const ITERATIONS: u32 = Schedule::ITERATIONS;
+
     /// Refuses what are no options of an iteration.
     #[staticmethod]
     fn check_options(options: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -250,15 +306,16 @@ impl NativeFit {
     ) -> PyResult<Self> {
         let start = given(&likelihood.handle.session, from.0)?;
         let options = options.iter().map(iteration_options).collect::<PyResult<Vec<_>>>()?;
-        let (seed, state, told, memory, budget) = manner;
+        let (seed, settles, state, told, memory, budget) = manner;
         let budget = budget.map(Duration::try_from_secs_f64).transpose();
         let budget = budget.map_err(|error| PyValueError::new_err(format!("budget: {error}")))?;
         Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |worker, likelihood, groups, before| {
             let teller = Teller { told, failed: RefCell::new(None) };
             let start = field(likelihood.domain(), start)?;
+            let schedule = Schedule::new(worker, likelihood, &start);
             let mut fit = OptimizeKl::new(likelihood, groups, options.len() as u32)
                 .excitations(Excitations::Seed(seed))
-                .options(|iteration| options[iteration as usize].clone())
+                .options(|iteration| options[iteration as usize].over(schedule.options(iteration)))
                 .callback(|_, _, _| Ok(ControlFlow::Break(())))
                 .progress(|progress| teller.tell(progress))
                 .memory(memory);
@@ -268,6 +325,9 @@ impl NativeFit {
             if let Some(before) = before {
                 let (samples, drawn_in) = (before.samples(groups)?, before.drawn_in);
                 fit = fit.after(Fit { samples, history: before.history, end: FitEnd::Done, drawn_in });
+            }
+            if settles {
+                fit = fit.until_settled();
             }
             let fit = match state.as_ref().map(|(directory, found)| (directory, found.as_str())) {
                 Some((directory, "resume")) => fit.resume(directory),
@@ -283,7 +343,8 @@ impl NativeFit {
             let sampling = last.map_or_else(Convergence::default, |last| last.sampling);
             let doubts = last.map_or_else(Vec::new, |last| last.doubts(likelihood.expected_chi_squared()));
             let kept = KeptFit::of(&found.samples, sampling, doubts);
-            Ok(KeptFit { history: found.history, drawn_in: found.drawn_in, end: found.end, ..kept })
+            let unsettled = Schedule::unsettled(&found.history, likelihood.degrees_of_freedom());
+            Ok(KeptFit { unsettled, history: found.history, drawn_in: found.drawn_in, end: found.end, ..kept })
         })
     }
 
@@ -320,10 +381,17 @@ impl NativeFit {
     #[getter]
     fn end(&self) -> &'static str {
         match self.end {
+            FitEnd::Settled => "settled",
             FitEnd::AlreadyDone => "done",
             FitEnd::Time => "time",
             FitEnd::Done | FitEnd::Callback => "",
         }
+    }
+
+    /// Why the fit has not settled, if it has not.
+    #[getter]
+    fn unsettled(&self) -> Option<String> {
+        self.unsettled.clone()
     }
 
     /// Reports of the iterations.

@@ -1,5 +1,7 @@
 """Likelihoods, priors, correlated fields and fits beside closed forms."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -388,6 +390,39 @@ def test_a_fit_that_has_not_found_the_data_warns():
         mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=0)
     with pytest.warns(RuntimeWarning, match="noise is less than was said"):
         mi.optimize_kl(mi.Gaussian(np.zeros(400), 30.0).amend(line(400, 1.0)), n_total_iterations=1, n_samples=1)
+
+
+def test_a_fit_with_defaults_settles_without_a_word_or_says_that_it_has_not(tmp_path):
+    # Counts of a log-normal field of 16 x 16 cells whose mean is e^3, from NumPy.
+    rng, n = np.random.default_rng(5), 16
+    k = np.hypot(np.fft.fftfreq(n)[:, None], np.fft.fftfreq(n)[None])
+    k[0, 0] = np.inf
+    truth = np.fft.ifft2(np.fft.fft2(rng.standard_normal((n, n))) * k**-1.5).real
+    truth *= 0.8 / truth.std()
+    sky = mi.CorrelatedFieldMaker("sky")
+    sky.set_amplitude_total_offset(3.0, (0.5, 0.2))
+    sky.add_fluctuations((n, n), 1 / n, fluctuations=(0.8, 0.3), loglogavgslope=(-3.0, 0.5))
+    field = sky.finalize()
+    rate = field.then(op.pointwise("fn rate(s: f32) -> f32 { return exp(s); }", "rate", field.target, "rate"))
+    likelihood = mi.Poissonian(rng.poisson(np.exp(3.0 + truth))).amend(rate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        samples, reports = mi.optimize_kl(likelihood, odir=tmp_path / "whole")
+    assert len(samples) == 24 and 7 <= len(reports) < 20 and 0.8 < reports[-1].reduced_chi_squared < 1.25
+    mean, std = (np.asarray(one) for one in samples.mean_and_std(field))
+    assert np.sqrt(np.mean(((mean - 3.0 - truth) / std) ** 2)) < 1.3
+    # A fit that is interrupted after the sixth iteration ends where the other one does.
+    mi.optimize_kl(likelihood, odir=tmp_path / "parts", callback=lambda _, report: report.iteration == 5)
+    again, resumed = mi.optimize_kl(likelihood, odir=tmp_path / "parts", resume=True)
+    assert [report.energy for report in resumed] == [report.energy for report in reports]
+    assert np.array_equal(np.asarray(again.mean(field)), mean)
+    # One that has settled does nothing more.
+    with pytest.warns(UserWarning, match="settled"):
+        assert len(mi.optimize_kl(likelihood, odir=tmp_path / "parts", resume=True)[1]) == len(reports)
+    # A fit whose random numbers and samples are others in each iteration does not settle in its last one.
+    with pytest.warns(RuntimeWarning, match="has not settled after iteration 19: .* number of samples") as told:
+        mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line()), n_samples=lambda iteration: 1 + iteration % 2)
+    assert len(told) == 1
 
 
 def test_counts_far_from_the_start_are_found():

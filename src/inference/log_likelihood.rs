@@ -51,6 +51,11 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// [`InferenceError::NoTransformation`] for likelihoods that have none; what its work can fail with.
     fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
+    /// Returns `true` if the likelihood has the coordinates of [`transformation`](Self::transformation), without which samples are not bent.
+    fn has_coordinates(&self) -> bool {
+        true
+    }
+
     /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, and how many data of it count, over all ranks: squares
     /// have mean 1 where model and noise are right, but for Student's t distribution ([`Likelihood::student_t`](super::Likelihood::student_t)). `None` where there
     /// is no such vector.

@@ -42,6 +42,7 @@ mod priors;
 mod report;
 mod residual;
 mod samples;
+mod schedule;
 mod state;
 mod state_layout;
 mod tempered;
@@ -67,6 +68,7 @@ pub use priors::Prior;
 pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};
+pub use schedule::Schedule;
 pub use vector_space::{Host, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 

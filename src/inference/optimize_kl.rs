@@ -20,6 +20,7 @@ use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, new
 use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
+use super::schedule::Schedule;
 use super::state::{Found, Saved, StateFile};
 use super::tempered::Tempered;
 use super::vector_space::{Stream, VectorSpace};
@@ -89,6 +90,8 @@ pub enum FitEnd {
     Done,
     /// The state that it went on from had all iterations already; nothing was done.
     AlreadyDone,
+    /// The fit has settled before its last iteration ([`OptimizeKl::until_settled`]).
+    Settled,
     /// A callback wanted no more.
     Callback,
     /// The time is over; iterations are left.
@@ -122,7 +125,9 @@ pub struct OptimizeKl<'a, S: VectorSpace> {
     groups: &'a SampleGroups,
     excitations: Excitations<S>,
     iterations: u32,
-    options: Box<Options<'a>>,
+    /// `None`: those of the default [`Schedule`].
+    options: Option<Box<Options<'a>>>,
+    until_settled: bool,
     callback: Box<Callback<'a, S>>,
     progress: Box<dyn FnMut(&Progress) + 'a>,
     budget: Option<Duration>,
@@ -138,14 +143,15 @@ impl<S: VectorSpace> fmt::Debug for OptimizeKl<'_, S> {
 }
 
 impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
-    /// A fit of `iterations` iterations with two mirrored pairs of samples each, and the random numbers of seed 0.
+    /// Creates a fit of at most `iterations` iterations of the default [`Schedule`], with the random numbers of seed 0.
     pub fn new(likelihood: &'a dyn LogLikelihood<S>, groups: &'a SampleGroups, iterations: u32) -> Self {
         OptimizeKl {
             likelihood,
             groups,
             excitations: Excitations::Seed(0),
             iterations,
-            options: Box::new(|_| IterationOptions::default()),
+            options: None,
+            until_settled: false,
             callback: Box::new(|_, _, _| Ok(ControlFlow::Continue(()))),
             progress: Box::new(|_| ()),
             budget: None,
@@ -169,11 +175,28 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self
     }
 
-    /// What each iteration does, by its number from 0 on; the same on all ranks.
+    /// Sets what each iteration does in place of the default [`Schedule`], by its number from 0 on; the same on all ranks.
     #[must_use]
     pub fn options(mut self, options: impl Fn(u32) -> IterationOptions + 'a) -> Self {
-        self.options = Box::new(options);
+        self.options = Some(Box::new(options));
         self
+    }
+
+    /// Ends the fit before its last iteration once it has settled ([`Schedule::unsettled`]).
+    #[must_use]
+    pub fn until_settled(mut self) -> Self {
+        self.until_settled = true;
+        self
+    }
+
+    /// Returns what an iteration does.
+    fn of(&self, iteration: u32) -> IterationOptions {
+        self.options.as_ref().map_or_else(IterationOptions::default, |options| options(iteration))
+    }
+
+    /// Returns `true` if a fit with these reports has nothing left to do.
+    fn is_settled(&self, history: &[IterationReport]) -> bool {
+        self.until_settled && Schedule::unsettled(history, self.likelihood.degrees_of_freedom()).is_none()
     }
 
     /// Called after each iteration, on all ranks; it may end the fit, on all ranks alike.
@@ -231,7 +254,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         let Some(budget) = self.memory else { return Ok(None) };
         let footprint = self.footprint(space, start)?;
         for iteration in 0..self.iterations {
-            let samples = (2 * (self.options)(iteration).pairs).max(1);
+            let samples = (2 * self.of(iteration).pairs).max(1);
             let kept = self.kept(Some(&footprint), samples)?;
             if self.groups.all().rank() == 0 {
                 let own = samples.div_ceil(self.groups.count());
@@ -278,6 +301,10 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     /// [`InferenceError::NotFinite`]; what the likelihood, the ranks, and files can fail with.
     pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
         let began = Instant::now();
+        if self.options.is_none() {
+            let schedule = Schedule::new(space, self.likelihood, start);
+            self.options = Some(Box::new(move |iteration| schedule.options(iteration)));
+        }
         self.check(space, start)?;
         let state = match &self.state {
             Some((directory, found)) => {
@@ -295,7 +322,9 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             Some((state, Found::Resume)) => state.load(space, self.groups, start)?,
             _ => None,
         };
-        let is_done = saved.as_ref().is_some_and(|saved| saved.history.len() as u32 >= self.iterations);
+        let is_done = saved
+            .as_ref()
+            .is_some_and(|saved| saved.history.len() as u32 >= self.iterations || self.is_settled(&saved.history));
         let mut saved = match (saved, self.before.take()) {
             (Some(saved), _) => saved,
             (None, Some(Fit { samples, drawn_in, history, .. })) => Saved { samples, drawn_in, history },
@@ -307,6 +336,12 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             tracing::warn!("the state has {done} of {} iterations already: nothing is left to do", self.iterations);
         }
         for iteration in saved.history.len() as u32..self.iterations {
+            if self.is_settled(&saved.history) {
+                if !is_done {
+                    end = FitEnd::Settled;
+                }
+                break;
+            }
             if self.is_over(began)? {
                 end = FitEnd::Time;
                 break;
@@ -317,21 +352,26 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
             }
             let Some(report) = saved.history.last() else { break };
             if self.groups.all().rank() == 0 {
-                // Its line says so.
-                let is_doubtful = report.sampling.unconverged > 0 || report.stop == NewtonStop::NoDescent;
-                if is_doubtful { tracing::warn!("{report}") } else { tracing::info!("{report}") }
+                tracing::info!("{report}");
             }
             if (self.callback)(space, &saved.samples, report)?.is_break() {
                 end = FitEnd::Callback;
                 break;
             }
         }
+        // Only the samples of the last iteration are given to anyone, and its line says what is wrong with them.
+        let is_doubtful = |last: &&IterationReport| last.sampling.unconverged > 0 || last.stop == NewtonStop::NoDescent;
+        if let Some(last) = saved.history.last().filter(is_doubtful)
+            && self.groups.all().rank() == 0
+        {
+            tracing::warn!("{last}");
+        }
         Ok(Fit { samples: saved.samples, history: saved.history, end, drawn_in: saved.drawn_in })
     }
 
     /// What this rank asks for, option by option: what decides which calls ranks make together, and the numbers that they make.
     fn asked(&self) -> Vec<Asked> {
-        let all: Vec<IterationOptions> = (0..self.iterations).map(|iteration| (self.options)(iteration)).collect();
+        let all: Vec<IterationOptions> = (0..self.iterations).map(|iteration| self.of(iteration)).collect();
         let each = |name, of: &dyn Fn(&IterationOptions) -> String| Asked { name, said: all.iter().map(of).collect() };
         let one = |name, said: String| Asked { name, said: vec![said] };
         vec![
@@ -366,7 +406,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         agreement::of_options(self.groups.all(), &self.asked())?;
         let mut most = 0;
         for iteration in 0..self.iterations {
-            let options = (self.options)(iteration);
+            let options = self.of(iteration);
             options.linear.check("straight samples")?;
             options.curve.check("bent samples")?;
             options.position.check("the position")?;
@@ -424,7 +464,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         footprint: Option<&Footprint>,
     ) -> Result<Saved<S>, InferenceError> {
         let began = Instant::now();
-        let options = (self.options)(iteration);
+        let options = self.of(iteration);
         let point_estimates = parts_of(space, &options.point_estimates, &before.samples.position)?;
         let constants = parts_of(space, &options.constants, &before.samples.position)?;
         let repeats = options.sampling.repeats() && iteration > 0;

@@ -59,6 +59,10 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         divided(space, self.temperature.sqrt(), out, transformation)
     }
 
+    fn has_coordinates(&self) -> bool {
+        self.likelihood.has_coordinates()
+    }
+
     fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
         let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
         let mut residual = space.like(&whole)?;

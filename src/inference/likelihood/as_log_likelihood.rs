@@ -1,5 +1,6 @@
 //! Likelihoods of fields as what inference takes.
 
+use super::term::Term;
 use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
 use crate::inference::identity::Identity;
@@ -37,6 +38,10 @@ impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
 
     fn transformation(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
         Likelihood::transformation(self, worker, x, out)
+    }
+
+    fn has_coordinates(&self) -> bool {
+        self.terms.iter().all(Term::has_coordinates)
     }
 
     fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<(Field, u64)>, InferenceError> {

@@ -69,6 +69,11 @@ impl Term {
         self.density.energy.of(worker, signal.single()?)
     }
 
+    /// Returns `true` if there are coordinates of what the model says.
+    pub fn has_coordinates(&self) -> bool {
+        self.transformation.is_some()
+    }
+
     /// Records the coordinates of what the model says.
     pub fn transformation(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
         match &self.transformation {

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::inference::{
-    CgOptions, Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, NewtonOptions, OptimizeKl,
-    Progress, SampleGroups, Sampling, Stream, VectorSpace,
+    Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, OptimizeKl, Progress, SampleGroups,
+    Sampling, Schedule, Stream, VectorSpace,
 };
 use meshloom::operators::{Field, Worker};
 use meshloom::{Context, Error};
@@ -51,18 +51,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// What an iteration does.
-fn options(parameters: &RunParameters, iteration: u32, numbers: u64) -> IterationOptions {
-    let draw = Draw::New;
-    IterationOptions {
-        pairs: parameters.pairs,
-        // Bent samples are worth their time once the position is near.
-        sampling: if parameters.geovi && iteration > 1 { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
-        linear: CgOptions { maxiter: Some(parameters.sample_steps), ..CgOptions::absdelta(1e-5 * numbers as f64) },
-        curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(5) },
-        position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(35) },
-        ..IterationOptions::default()
+/// What an iteration does: as the schedule has it, but for what is given.
+fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> IterationOptions {
+    let mut options = schedule.options(iteration);
+    options.linear.maxiter = Some(parameters.sample_steps);
+    if let Some(pairs) = parameters.pairs {
+        options.pairs = pairs;
     }
+    if let Some(bent) = parameters.geovi {
+        // Bent samples are worth their time once the position is near.
+        options.sampling =
+            if bent && iteration > 1 { Sampling::Curved(Draw::New) } else { Sampling::Linear(Draw::New) };
+    }
+    options
 }
 
 /// Where a fit begins: near the mean of the prior.
@@ -120,7 +121,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     bar.finish_and_clear();
     phases.done("inference");
     let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
-    let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.pairs };
+    let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.last_pairs() };
     if let Some(failure) = state.of_other_options(done, wanted) {
         return Ok(Err(failure));
     }
@@ -130,7 +131,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     phases.done("output");
     let mut report = asked.report(&worker, (kind, lognormal))?;
     report["memory"] = memory;
-    report["finished"] = matches!(fit.end, FitEnd::Done | FitEnd::AlreadyDone).into();
+    report["finished"] = matches!(fit.end, FitEnd::Done | FitEnd::Settled | FitEnd::AlreadyDone).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history.last().map(|last| last.energy).into();
     report["iterations_done"] = fit.history.len().into();
@@ -142,6 +143,12 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let expected = problem.likelihood.expected_chi_squared();
     let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
     warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
+    let unsettled = Schedule::unsettled(&fit.history, problem.likelihood.degrees_of_freedom());
+    report["settled"] = unsettled.is_none().into();
+    // Who asks for fewer iterations than it takes to settle knows.
+    if let Some(why) = unsettled.filter(|_| fit.history.len() >= Schedule::LEAST) {
+        warnings.push(format!("{why}; go on with --resume --iterations {}", 2 * parameters.iterations));
+    }
     report["warnings"] = json!(warnings);
     outputs.publish(&report, files)?;
     if all.rank() == 0 {
@@ -192,7 +199,7 @@ impl Asked<'_> {
     ) -> Result<(Fit<Worker<'w>>, Value), Error> {
         let Asked { all, groups, problem, parameters } = *self;
         let start = start(worker, problem, parameters.seed)?;
-        let numbers = worker.len(&start);
+        let schedule = Schedule::new(worker, &problem.likelihood, &start);
         let fit = OptimizeKl::new(&problem.likelihood, groups, parameters.iterations)
             .excitations(Excitations::Seed(parameters.seed))
             .memory(parameters.memory)
@@ -200,7 +207,8 @@ impl Asked<'_> {
                 state.has_moved(all)?;
                 Ok(ControlFlow::Continue(()))
             })
-            .options(|iteration| options(parameters, iteration, numbers))
+            .options(|iteration| options(parameters, &schedule, iteration))
+            .until_settled()
             .progress(|progress| {
                 let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
                 bar.set_position(u64::from(*iteration));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use meshloom::inference::Schedule;
 use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -84,16 +85,16 @@ struct RunOptions {
     /// How many times as long as the data the field's grid is at least [default: 1.5]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pad: Option<f64>,
-    /// Mirrored pairs of samples; 0 for the most probable place alone [default: 4]
+    /// Mirrored pairs of samples in every iteration; 0 for the most probable place alone [default: 2 at first, 12 at last]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     samples: Option<i64>,
-    /// Iterations: samples about a position, then a better position [default: 8]
+    /// Iterations at most: samples about a position, then a better position; a fit that has settled ends before [default: 20]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     iterations: Option<i64>,
-    /// Straight samples, or bent ones from the third iteration on [default: mgvi]
+    /// Straight samples, or bent ones from the third iteration on [default: bent ones, which keep their random numbers from the sixth on]
     #[arg(long, value_name = "mgvi|geovi")]
     mode: Option<String>,
-    /// Steps of conjugate gradients for a sample at most [default: 100]
+    /// Steps of conjugate gradients for a sample at most [default: 500]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     sample_steps: Option<i64>,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid [default: auto]
@@ -220,9 +221,12 @@ pub struct RunParameters {
     pub distances: Option<Vec<f64>>,
     /// Length of the field's grid over that of the data; 1 for a periodic field.
     pub pad: f64,
-    pub pairs: usize,
+    /// None: those of the schedule.
+    pub pairs: Option<usize>,
+    /// At most.
     pub iterations: u32,
-    pub geovi: bool,
+    /// None: as the schedule has it.
+    pub geovi: Option<bool>,
     /// Steps of conjugate gradients for a sample.
     pub sample_steps: u64,
     /// None: as many as ranks, samples and the process grid allow.
@@ -316,10 +320,8 @@ impl RunOptions {
         RunOptions {
             dof: self.dof.or((self.likelihood.as_deref() == Some(STUDENT_T)).then_some(DOF)),
             pad: self.pad.or((self.periodic != Some(true)).then_some(1.5)),
-            samples: self.samples.or(Some(4)),
-            iterations: self.iterations.or(Some(8)),
-            mode: self.mode.or(Some("mgvi".into())),
-            sample_steps: self.sample_steps.or(Some(100)),
+            iterations: self.iterations.or(Some(Schedule::ITERATIONS.into())),
+            sample_steps: self.sample_steps.or(Some(500)),
             sample_groups: self.sample_groups.or(Some(SampleGroups::auto())),
             seed: self.seed.or(Some(1)),
             ..self
@@ -389,8 +391,7 @@ impl RunOptions {
             Some(Offset::Word(word)) if word != "data" => {
                 return Err(usage(format!("offset_mean is `{word}`; it must be a number, or data")));
             }
-            Some(Offset::Word(_)) => None,
-            None => Some(0.0),
+            Some(Offset::Word(_)) | None => None,
         };
         Ok(HyperParameters {
             offset_mean,
@@ -454,9 +455,13 @@ impl RunParameters {
             lognormal,
             dof: options.dof.unwrap_or(DOF),
             pad,
-            pairs: count("samples", options.samples, 0..=MOST)? as usize,
+            pairs: options
+                .samples
+                .map(|given| count("samples", Some(given), 0..=MOST))
+                .transpose()?
+                .map(|pairs| pairs as usize),
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
-            geovi: word("mode", options.mode.as_deref().unwrap_or_default(), &modes)?,
+            geovi: options.mode.as_deref().map(|given| word("mode", given, &modes)).transpose()?,
             sample_steps: count("sample-steps", options.sample_steps, 1..=MOST)?,
             groups: options.sample_groups.as_ref().map_or(Ok(None), SampleGroups::number)?,
             memory: options.memory,
@@ -472,7 +477,13 @@ impl RunParameters {
 
     /// The most samples of an iteration, each sign one; without samples the position is one.
     pub fn most_samples(&self) -> usize {
-        (2 * self.pairs).max(1)
+        // No iteration of the schedule has more than its last one.
+        (2 * self.last_pairs()).max(1)
+    }
+
+    /// Mirrored pairs of samples of the last iteration.
+    pub fn last_pairs(&self) -> usize {
+        self.pairs.unwrap_or_else(|| Schedule::pairs(self.iterations - 1))
     }
 
     /// How many groups of `ranks` samples are dealt to, each with the process grid `grid`.
@@ -524,7 +535,8 @@ impl RunParameters {
 
     /// How samples are drawn.
     pub fn sampling(&self) -> Value {
-        json!({ "sample_steps": self.sample_steps, "mode": if self.geovi { "geovi" } else { "mgvi" } })
+        let mode = self.geovi.map_or("schedule", |bent| if bent { "geovi" } else { "mgvi" });
+        json!({ "sample_steps": self.sample_steps, "mode": mode })
     }
 
     /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.

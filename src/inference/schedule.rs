@@ -1,0 +1,126 @@
+//! The iterations of a fit for which nothing else is asked, and when they may end.
+
+use super::conjugate_gradient::CgOptions;
+use super::draw::{Draw, Sampling};
+use super::log_likelihood::LogLikelihood;
+use super::newton_cg::NewtonOptions;
+use super::optimize_kl::IterationOptions;
+use super::report::IterationReport;
+use super::vector_space::VectorSpace;
+
+/// The default iterations of a fit: few straight samples at first, then more and bent ones.
+///
+/// | iterations | pairs | samples |
+/// |---|---|---|
+/// | 0, 1 | 2 | straight, with new random numbers |
+/// | 2, 3 | 6 | bent, with new random numbers |
+/// | 4 | 12 | bent, with new random numbers |
+/// | from 5 on | 12 | those of iteration 4, bent anew about the new position |
+///
+/// The last stage repeats its random numbers, so that energies of its iterations are comparable and the position converges. Samples of a likelihood without
+/// coordinates stay straight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule {
+    /// Latent values over all ranks of a group.
+    numbers: u64,
+    /// Whether the likelihood has the coordinates that bent samples need.
+    bends: bool,
+}
+
+/// Pairs of samples of the last stage.
+const PAIRS: usize = 12;
+
+/// The first iteration of the stages of bent samples, of all pairs, and of repeated random numbers.
+const BENT: u32 = 2;
+const ALL: u32 = 4;
+const REPEATED: u32 = 5;
+
+/// Reports that are compared: two changes.
+const COMPARED: usize = 3;
+
+/// Changes of reduced chi-squared from one iteration to the next that count as none, as a part of it.
+const CHI_SQUARED: f64 = 0.03;
+
+/// Changes of the energy that count as none, for each datum. A move of the position by one posterior standard deviation in one direction changes the energy by 1/2:
+/// this is a move by 0.09 standard deviations in as many directions as there are data.
+const ENERGY: f64 = 0.004;
+
+impl Schedule {
+    /// Iterations at most.
+    pub const ITERATIONS: u32 = 20;
+
+    /// The fewest iterations after which a fit can have settled.
+    pub const LEAST: usize = ALL as usize + COMPARED;
+
+    /// Creates the schedule of a fit of `likelihood` that starts at `start`.
+    pub fn new<S: VectorSpace>(space: &S, likelihood: &dyn LogLikelihood<S>, start: &S::Vector) -> Self {
+        Schedule { numbers: space.len(start), bends: likelihood.has_coordinates() }
+    }
+
+    /// Returns the number of mirrored pairs of samples of iteration `iteration`.
+    pub fn pairs(iteration: u32) -> usize {
+        match iteration {
+            ..BENT => 2,
+            BENT..ALL => PAIRS / 2,
+            _ => PAIRS,
+        }
+    }
+
+    /// Returns what iteration `iteration` does.
+    pub fn options(&self, iteration: u32) -> IterationOptions {
+        let draw = if iteration < REPEATED { Draw::New } else { Draw::Again };
+        // Few directions of a large field are known well, and hold the last gains of its energy.
+        let [linear, newton] = [(1e-5, 0.02), (1e-4, 0.1)].map(|(each, most)| (each * self.numbers as f64).min(most));
+        IterationOptions {
+            pairs: Self::pairs(iteration),
+            sampling: if iteration < BENT || !self.bends {
+                Sampling::Linear(draw)
+            } else if draw == Draw::New {
+                Sampling::Curved(draw)
+            } else {
+                Sampling::Update
+            },
+            linear: CgOptions { maxiter: Some(500), ..CgOptions::absdelta(linear) },
+            curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(10) },
+            position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(35) },
+            ..IterationOptions::default()
+        }
+    }
+
+    /// Returns why a fit with these reports has not settled, with the largest change that it found; `None` if it has.
+    ///
+    /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if, over its last two, the number of samples stayed, reduced chi-squared of data and of latent values
+    /// changed by 3 % at most, and the energy by 0.004 for each of `data`. These follow from the reports alone: a fit that is resumed decides the same.
+    pub fn unsettled(history: &[IterationReport], data: u64) -> Option<String> {
+        let Some(last) = history.last_chunk::<COMPARED>().filter(|_| history.len() >= Self::LEAST) else {
+            let (least, done) = (Self::LEAST, history.len());
+            return Some(format!("the fit has not settled: expected {least} iterations or more, got {done}"));
+        };
+        let iteration = last[COMPARED - 1].iteration;
+        if last.iter().any(|report| report.samples != last[0].samples) {
+            return Some(format!(
+                "the fit has not settled after iteration {iteration}: the number of samples changed within the last two iterations"
+            ));
+        }
+        let worst = |change: &dyn Fn(&IterationReport, &IterationReport) -> f64| {
+            last.windows(2).map(|pair| change(&pair[0], &pair[1])).fold(0.0, f64::max)
+        };
+        let energy = worst(&|before, after| (after.energy - before.energy).abs() / data.max(1) as f64);
+        let [of_data, of_latent] = [0, 1].map(|which| {
+            worst(&|before, after| match (before.chi_squared[which], after.chi_squared[which]) {
+                (Some(before), Some(after)) => (after - before).abs() / after.max(f64::MIN_POSITIVE),
+                _ => 0.0,
+            })
+        });
+        let is_settled = energy <= ENERGY && of_data <= CHI_SQUARED && of_latent <= CHI_SQUARED;
+        (!is_settled).then(|| {
+            format!(
+                "the fit has not settled after iteration {iteration}: within the last two iterations the energy changed by {energy:.1e} for each datum (at most \
+                 {ENERGY} when settled), the reduced chi-squared of the data by {:.1} % and of latent values by {:.1} % (at most {:.0} %)",
+                100.0 * of_data,
+                100.0 * of_latent,
+                100.0 * CHI_SQUARED
+            )
+        })
+    }
+}
