@@ -366,3 +366,28 @@ fn points_far_outside_of_the_box_are_warned_of_once() {
     let edge = save(&s, "edge.npy", 2, &[-0.7f64, 1.4, 0.7, 0.0]);
     Call::new(&["knn", &edge, "-k", "1", "-o", &output, "--box", "0.7"]).succeeds();
 }
+
+/// The volume of a box in too small a unit makes densities meaningless.
+#[test]
+fn points_in_a_corner_of_the_box_are_warned_of_where_its_volume_matters() {
+    let s = Scratch::new();
+    let points: Vec<f32> = (0..300).map(|i| (i * 37 % 301) as f32 / 301.0).collect();
+    let input = save(&s, "p.npy", 3, &points);
+    let (output, table) = (s.word("o.npz"), s.word("o.csv"));
+    let fof = ["fof", &input, "-o", &output];
+    let says = "p.npy: all 100 points lie within 9.9e-3 of each side of the box";
+    for words in [
+        vec!["power", &input, "--mesh", "8", "-o", &table],
+        [&fof[..], &["--linking-parameter", "0.2"]].concat(),
+        [&fof[..], &["--linking-length", "0.1", "--overdensity", "200m"]].concat(),
+    ] {
+        for ranks in [1, 3] {
+            let outcome = Call::new(&words).words(&["--box", "100"]).on(Ranks::Threads(ranks)).run();
+            assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
+            assert!(outcome.stderr.contains(says), "{outcome:#?}");
+        }
+        assert_eq!(Call::new(&words).words(&["--box", "90"]).succeeds().stderr, "");
+    }
+    let lengths = Call::new(&fof).words(&["--linking-length", "0.1", "--box", "100"]).succeeds();
+    assert_eq!(lengths.stderr, "");
+}

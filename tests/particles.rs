@@ -1,9 +1,10 @@
 //! Clouds and keys on one device, against the host.
 
+use meshloom::comm::run_solo;
 use meshloom::gpu::primitives::Permute;
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::points::tree::Builder;
-use meshloom::points::{AnyArray, Bounds, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, curve};
+use meshloom::points::{AnyArray, Bounds, BoxCheck, BoxUse, BoxWarning, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, curve};
 
 fn recorder() -> Recorder {
     Recorder::new(&Gpu::open(&Options::from_env().unwrap(), 0).unwrap()).unwrap()
@@ -77,6 +78,32 @@ fn points_are_wrapped_as_on_the_host() {
     // Once more changes nothing.
     let again = Cloud::from_host(&mut recorder, &domain, &got).unwrap();
     assert_eq!(all(&mut recorder, again.positions()), got);
+}
+
+/// Points and box in different units are seen alike on the host and on the device.
+#[test]
+fn boxes_in_another_unit_are_seen_on_the_device() {
+    let unit: Vec<f64> = uniform(3, 3 * 2000);
+    for mut recorder in [recorder(), windows()] {
+        for (scale, count) in [(1.0, 3), (1.0, 2000), (100.0, 1), (100.0, 2000), (2e-3, 2000)] {
+            let points: Vec<f32> = unit[..3 * count].iter().map(|x| (x * scale) as f32).collect();
+            let rows = upload(&mut recorder, &points);
+            for (sides, box_use) in [([1.0; 3], BoxUse::Volume), ([0.0, 1.0, 0.7], BoxUse::Images)] {
+                let domain = Domain::new(&sides).unwrap();
+                let [mut host, mut device] = [(); 2].map(|()| BoxCheck::of(&domain, box_use));
+                host.add(&points);
+                device.add_array(&mut recorder, &rows).unwrap();
+                let [host, device] = [host, device].map(|check| run_solo(|comm| check.warnings(&comm)).unwrap());
+                assert_eq!(host, device, "{scale} {count} {sides:?}");
+                let is_expected = match (scale, box_use) {
+                    (100.0, _) => matches!(device[..], [BoxWarning::FarOutside { farthest: 10.0..50.0, .. }]),
+                    (2e-3, BoxUse::Volume) => matches!(device[..], [BoxWarning::Corner { extent: 1.9e-3..2e-3, .. }]),
+                    _ => device.is_empty(),
+                };
+                assert!(is_expected, "{scale} {count} {sides:?}: {device:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 """Ranks: this process alone, threads, or the processes of an MPI program."""
 
 import functools
+import os
 import pickle
 import sys
 import warnings
@@ -13,6 +14,7 @@ from ._arguments import whole_number
 from ._native import Comm, Error
 
 _KEYVAL = None
+_PACKAGE = os.path.dirname(__file__)
 
 
 def _check_library(MPI):
@@ -155,16 +157,29 @@ def exchanged(comm, own):
     return gathered(comm, lambda: (None, {}, own))[1]
 
 
+def _warn_caller(text):
+    """Warn with the place of the caller of this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
 def agreed(comm, work, *arguments):
     """What some work gives on this rank. What it raises on one rank is raised on all, but for what fails on the way (a device, memory, ranks): the others may wait
     for this rank in the middle of the work, where they do not hear what it says here. All ranks call it."""
 
     def done():
         try:
-            return work(*arguments), {}, None
+            found = work(*arguments)
         except Error as failure:
             failure._not_to_be_told = comm._number
             raise
+        finally:
+            texts = _native.take_warnings()
+        for text in texts:
+            _warn_caller(text)
+        return found, {}, None
 
     return gathered(comm, done)[0]
 

@@ -69,7 +69,8 @@ class KDTree:
     leafsize, compact_nodes, copy_data, balanced_tree
         Taken for compatibility; the tree on the device has leaves of 32 points, and points are always copied: the array may change.
     boxsize : float or sequence of float, optional
-        Sides of a periodic box, 0 for an open axis. Points lie in ``[0, boxsize)``.
+        Sides of a periodic box, 0 for an open axis. Points lie in ``[0, boxsize)``, on
+        the host and on a device; others are a `ValueError`.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part of the points each. Every method is called by all ranks, each with its own part of what is searched for,
         which may be nothing; indices count the points of all ranks, in rank order.
@@ -129,15 +130,15 @@ class KDTree:
         together(self._comm, check, arrange)
 
     def _in_box(self):
-        """Refuses points outside of the box, as SciPy does."""
-        if self.boxsize is None or self.data.size == 0 or isinstance(self.data, Array):
-            # What is on the device is wrapped there.
+        """Refuse points outside the box, as SciPy does."""
+        if self.boxsize is None or self.data.size == 0:
             return
         periodic = self.boxsize > 0
         if np.any(((self.mins < 0) | (self.maxes >= self.boxsize)) & periodic):
-            outside = ((self.data < 0) | (self.data >= self.boxsize)) & periodic
+            data = np.asarray(self.data)
+            outside = ((data < 0) | (data >= self.boxsize)) & periodic
             row, axis = np.argwhere(outside)[0]
-            where, side = self.data[row, axis], self.boxsize[axis]
+            where, side = data[row, axis], self.boxsize[axis]
             raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box, [0, {side:.9g})")
 
     @property
@@ -148,12 +149,16 @@ class KDTree:
     @property
     def mins(self):
         """The least coordinate along each axis."""
-        return np.asarray(self.data).min(axis=0) if len(self.data) else np.zeros(self.m)
+        if len(self.data) == 0:
+            return np.zeros(self.m)
+        return self.data._native.bounds()[0] if isinstance(self.data, Array) else self.data.min(axis=0)
 
     @property
     def maxes(self):
         """The greatest coordinate along each axis."""
-        return np.asarray(self.data).max(axis=0) if len(self.data) else np.zeros(self.m)
+        if len(self.data) == 0:
+            return np.zeros(self.m)
+        return self.data._native.bounds()[1] if isinstance(self.data, Array) else self.data.max(axis=0)
 
     def __repr__(self):
         return f"<meshloom.KDTree: {self.n} points of {self.m} axes>"

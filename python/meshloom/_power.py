@@ -99,6 +99,19 @@ def power_spectrum(
     PowerSpectrum
         Named tuple of arrays ``k``, ``power`` and ``modes``: one bin for each multiple of the fundamental mode, up to the Nyquist frequency.
 
+    Warns
+    -----
+    UserWarning
+        If points lie more than a side outside the box, or all within 1 % of each side:
+        the box seems to be in another unit than the points.
+
+    Notes
+    -----
+    Positions and the mean of a field are taken in float64. The density contrast is
+    rounded to float32 and transformed in float32, also for a field of float64, so
+    wavenumbers with 1e-14 of the highest power and less are lost in rounding.
+    `meshloom.fft.rfftn` transforms float64 in double precision.
+
     Examples
     --------
     >>> import numpy as np

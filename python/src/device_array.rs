@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use meshloom::gpu::{Array, DeviceElement};
-use numpy::{Complex32, Complex64, Element, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
+use meshloom::points::Bounds;
+use numpy::{Complex32, Complex64, Element, PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -148,6 +149,19 @@ impl DeviceArray {
     /// The same memory in another shape.
     fn reshaped(&self, shape: Vec<u64>) -> PyResult<Self> {
         Self::new(&self.session, self.elements.clone(), shape)
+    }
+
+    /// Returns the least and the greatest coordinate along each axis, of finite float32 in the shape `(N, dims)`, `dims` from
+    /// 1 to 3 and `N` from 1 on.
+    fn bounds<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyArray1<f32>>; 2]> {
+        let (Elements::F32(rows), [_, dims @ 1..=3]) = (&self.elements, &self.shape[..]) else {
+            return Err(PyTypeError::new_err("bounds are of float32 in rows of 1 to 3"));
+        };
+        let (rows, dims) = (rows.clone(), *dims as usize);
+        let bounds = self.session.run(py, move |work| Ok(Bounds::of_rows(&mut work.context.recorder, &rows, dims)?))?;
+        let Bounds { low, high } =
+            bounds.ok_or_else(|| PyValueError::new_err("an array without rows has no bounds"))?;
+        Ok([low, high].map(|ends| to_numpy(py, ends[..dims].to_vec())))
     }
 
     /// The elements as an array of NumPy's.

@@ -1,8 +1,8 @@
 //! Friends-of-friends groups.
 
 use meshloom::Context;
-use meshloom::points::Cloud;
 use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
+use meshloom::points::{BoxUse, Cloud};
 use numpy::PyArrayDyn;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -61,8 +61,9 @@ pub fn fof<'py>(
         }
     }
     let (labels, length, catalogue) = comm.session.run(py, move |work| {
+        let box_use = if in_separations { BoxUse::Volume } else { BoxUse::Images };
+        let mut cloud = rows.cloud(work, &domain, ("points", box_use))?;
         let context = &mut work.context;
-        let mut cloud = rows.cloud(context, &domain)?;
         attributes.iter().try_for_each(|attribute| set(context, &mut cloud, attribute))?;
         let groups = Groups::find(context, &cloud, linking)?;
         drop(cloud);

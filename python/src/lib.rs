@@ -81,6 +81,8 @@ mod _native {
     #[pymodule_export]
     use crate::search::Search;
     #[pymodule_export]
+    use crate::session::take_warnings;
+    #[pymodule_export]
     use crate::simulation::{noise_of_seed, run_warnings, simulate};
     #[pymodule_export]
     use crate::sort::sort;

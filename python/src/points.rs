@@ -1,11 +1,11 @@
 //! Points of NumPy arrays on a device.
 
-use meshloom::Context;
 use meshloom::host_memory;
 use std::sync::Arc;
 
-use meshloom::gpu::{Array, Recorder};
-use meshloom::points::{Cloud, Domain, ParticleError};
+use meshloom::comm::Communicator;
+use meshloom::gpu::{Array, DeviceError, Recorder};
+use meshloom::points::{BoxCheck, BoxUse, Cloud, Domain, ParticleError};
 use numpy::PyArrayDyn;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
 use crate::host_array::HostArray;
-use crate::session::Session;
+use crate::session::{Session, Work};
 
 /// Coordinates of points, one row per point.
 pub enum Rows {
@@ -56,23 +56,34 @@ impl Rows {
         }
     }
 
-    fn upload(&self, recorder: &mut Recorder, domain: &Domain) -> Result<Cloud, ParticleError> {
-        match self {
-            Rows::Single(rows) => Cloud::from_host(recorder, domain, rows.as_slice()),
-            Rows::Double(rows) => Cloud::from_host_f64(recorder, domain, rows.as_slice()),
+    fn upload(&self, recorder: &mut Recorder, domain: &Domain, check: &mut BoxCheck) -> Result<Cloud, ParticleError> {
+        Cloud::check_count(self.len() / domain.dims() as u64, domain)?;
+        let own = match self {
+            Rows::Single(rows) => uploaded(recorder, rows.as_slice())?,
+            Rows::Double(rows) => {
+                check.add(rows.as_slice());
+                return Cloud::from_host_f64(recorder, domain, rows.as_slice());
+            }
             Rows::Device(rows) => {
                 // A cloud wraps its own in place.
                 let own = recorder.gpu().array("python::points", rows.len())?;
                 recorder.copy(rows, 0, &own, 0, rows.len())?;
-                Cloud::new(recorder, domain, own)
+                own
             }
-        }
+        };
+        check.add_array(recorder, &own)?;
+        Cloud::new(recorder, domain, own)
     }
 
-    /// The points in `domain`, checked by all ranks. All ranks call it.
-    pub fn cloud(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Failure> {
-        let found = self.upload(&mut context.recorder, domain);
-        Ok(Cloud::agreed(&context.comm, self.len() / domain.dims() as u64, found)?)
+    /// Returns the points in `domain`, checked by all ranks. Collective: every rank calls it. Rank 0 warns where the points,
+    /// which `name` describes, and the box seem to be in different units.
+    pub fn cloud(&self, work: &mut Work, domain: &Domain, (name, box_use): (&str, BoxUse)) -> Result<Cloud, Failure> {
+        let mut check = BoxCheck::of(domain, box_use);
+        let found = self.upload(&mut work.context.recorder, domain, &mut check);
+        let comm = work.context.comm.clone();
+        let cloud = Cloud::agreed(&comm, self.len() / domain.dims() as u64, found)?;
+        warn_of_box(work, &comm, name, &check)?;
+        Ok(cloud)
     }
 
     /// The coordinates in `f64`, on the host.
@@ -84,6 +95,22 @@ impl Rows {
             Rows::Device(rows) => wide(&recorder.download(rows, 0, rows.len())?)?,
         })
     }
+}
+
+fn uploaded(recorder: &mut Recorder, values: &[f32]) -> Result<Array<f32>, DeviceError> {
+    let array = recorder.gpu().array("python::points", values.len() as u64)?;
+    recorder.upload(&array, 0, values)?;
+    Ok(array)
+}
+
+/// Has rank 0 warn where points, which `name` describes, and their box seem to be in different units. Collective: every rank
+/// calls it.
+pub fn warn_of_box(work: &mut Work, comm: &Communicator, name: &str, check: &BoxCheck) -> Result<(), Failure> {
+    let warnings = check.warnings(comm)?;
+    if comm.rank() == 0 {
+        warnings.iter().for_each(|warning| work.warn(format!("{name}: {warning}")));
+    }
+    Ok(())
 }
 
 /// The box with these sides, of which 0 is an open axis.

@@ -9,6 +9,7 @@ use meshloom::mesh::{
     Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
     field_contrast,
 };
+use meshloom::points::{BoxCheck, BoxUse};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,7 +17,7 @@ use pyo3::prelude::*;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::host_array::{indices, to_numpy};
-use crate::points::Rows;
+use crate::points::{Rows, warn_of_box};
 use crate::session::Work;
 
 /// Mean wavenumbers, mean powers and numbers of modes.
@@ -141,6 +142,9 @@ pub fn power_of_points<'py>(
     let (bins, effective_count) = comm.session.run(py, move |work| {
         let positions = rows.to_f64(&mut work.context.recorder)?;
         drop(rows);
+        let (mut check, comm) = (BoxCheck::new(&size, BoxUse::Volume), work.context.comm.clone());
+        check.add(&positions);
+        warn_of_box(work, &comm, "data", &check)?;
         let weights = weights.map(|weights| weights.to_f64(&mut work.context.recorder)).transpose()?;
         let weights: Option<Vec<f32>> = weights.map(|weights| weights.iter().map(|&weight| weight as f32).collect());
         let mut effective_count = 0.0;

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use meshloom::points::Domain;
 use meshloom::points::neighbors::{
     Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
 };
+use meshloom::points::{BoxUse, Domain};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -36,7 +36,7 @@ impl Search {
         let queries = queries.map(|rows| Rows::new(rows, &self.session)).transpose()?;
         let (search, domain) = (self.search.clone(), self.domain);
         self.session.run(py, move |work| {
-            let queries = queries.map(|rows| rows.cloud(&mut work.context, &domain)).transpose()?;
+            let queries = queries.map(|rows| rows.cloud(work, &domain, ("queries", BoxUse::Images))).transpose()?;
             let search = search.lock().unwrap_or_else(PoisonError::into_inner);
             body(work, &search, queries.as_ref())
         })
@@ -53,7 +53,7 @@ impl Search {
     fn new(py: Python<'_>, comm: &Comm, points: &Bound<'_, PyAny>, sides: Vec<f64>) -> PyResult<Self> {
         let (domain, rows, session) = (domain(&sides)?, Rows::new(points, &comm.session)?, comm.session.clone());
         let search = session.run(py, move |work| {
-            let cloud = rows.cloud(&mut work.context, &domain)?;
+            let cloud = rows.cloud(work, &domain, ("points", BoxUse::Images))?;
             Ok(Arc::new(Mutex::new(DistributedSearch::new(&mut work.context, &cloud)?)))
         })?;
         Ok(Search { session, search, domain })

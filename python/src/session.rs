@@ -4,6 +4,7 @@
 //! interrupted call returns at once, what it began ends in the background, and what is called next comes after that.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -41,6 +42,8 @@ pub struct Work {
     pub kept: HashMap<u64, Rc<dyn Any>>,
     /// The groups of samples that this rank and others are.
     pub groups: Rc<SampleGroups>,
+    /// Warnings of the present job.
+    warnings: Vec<String>,
     /// Things that were ever kept.
     numbers: u64,
     watch: Watch,
@@ -67,7 +70,21 @@ impl Work {
     fn new(context: Context, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
         let (groups, kept) = (Rc::new(groups), HashMap::new());
-        Work { context, transforms: Vec::new(), grids: HashMap::new(), kept, groups, numbers: 0, watch }
+        Work {
+            context,
+            transforms: Vec::new(),
+            grids: HashMap::new(),
+            kept,
+            groups,
+            warnings: Vec::new(),
+            numbers: 0,
+            watch,
+        }
+    }
+
+    /// Adds a warning for the caller of the job, who sees it if the job succeeds.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
     }
 
     /// Keeps something on this thread and gives its number.
@@ -116,6 +133,17 @@ impl Work {
         self.transforms.push((spec.clone(), transform));
         result
     }
+}
+
+thread_local! {
+    /// Warnings of the jobs that this thread has waited for.
+    static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the warnings of the calls of this thread since the last time.
+#[pyfunction]
+pub fn take_warnings() -> Vec<String> {
+    WARNINGS.take()
 }
 
 type Job = Box<dyn FnOnce(&mut Work) + Send>;
@@ -304,14 +332,20 @@ impl Session {
             released.iter().for_each(|number| drop(work.kept.remove(number)));
             work.watch.given_up = flag;
             let outcome = caught(|| work.watch.go_on().and_then(|()| job(work)));
+            let warnings = std::mem::take(&mut work.warnings);
             // Nobody waits any more after an interrupt.
-            let _ = reply.send(outcome);
+            let _ = reply.send(outcome.map(|value| (value, warnings)));
         });
         let closed = || Error::new_err("the ranks that this communicator stood for have ended");
         let jobs = locked(&self.jobs).clone().ok_or_else(closed)?;
         py.detach(move || jobs.send(job)).map_err(|_| closed())?;
         match wait(py, result, &self.interrupted) {
-            Ok(outcome) => Ok(outcome.unwrap_or_else(|| Err(Failure::Panic("the device's thread has ended".into())))?),
+            Ok(outcome) => {
+                let ended = || Err(Failure::Panic("the device's thread has ended".into()));
+                let (value, warnings) = outcome.unwrap_or_else(ended)?;
+                WARNINGS.with_borrow_mut(|all| all.extend(warnings));
+                Ok(value)
+            }
             Err(signal) => {
                 given_up.store(true, Ordering::Relaxed);
                 if self.all > 1 {

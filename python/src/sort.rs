@@ -1,7 +1,7 @@
 //! The order of points along a curve.
 
-use meshloom::points::Curve;
 use meshloom::points::sort::distribute;
+use meshloom::points::{BoxUse, Curve};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ pub fn sort<'py>(
     };
     let (domain, rows) = (domain(&sides)?, Rows::new(points, &comm.session)?);
     let order = comm.session.run(py, move |work| {
-        let cloud = rows.cloud(&mut work.context, &domain)?;
+        let cloud = rows.cloud(work, &domain, ("points", BoxUse::Images))?;
         let sorted = distribute(&mut work.context, &cloud, curve)?;
         Ok(sorted.index(&mut work.context.recorder)?)
     })?;

@@ -1,5 +1,7 @@
 """Neighbours, groups, pairs, order: beside SciPy and brute force, and what is refused."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -200,6 +202,70 @@ def test_any_array_of_points(form):
     }[form]()
     assert np.array_equal(meshloom.fof(given, 5.0).labels, meshloom.fof(points, 5.0).labels)
     assert np.array_equal(meshloom.KDTree(given).query(given, k=3)[1], meshloom.KDTree(points).query(points, k=3)[1])
+
+
+FORMS = {"float32": np.float32, "float64": np.float64, "device": lambda x: meshloom.asarray(x.astype(np.float32))}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_box_in_another_unit_is_warned_of(form):
+    given, points = FORMS[form], RNG.random((200, 3)).astype(np.float32)
+    far, near = given(1000 * points), given(points)
+    outside = int((1000 * points > 2).any(axis=1).sum())
+    far_outside = f"{outside} of 200 points lie more than one side outside the box, the farthest 99"
+    for name, call in {
+        "data": lambda: meshloom.power_spectrum(far, 1.0, mesh=8),
+        "points": lambda: meshloom.pair_counts(far, [0, 0.1], box=1.0),
+        "queries": lambda: meshloom.pair_counts(near, [0, 0.1], other=far, box=1.0),
+    }.items():
+        with pytest.warns(UserWarning, match=f"^{name}: {far_outside}") as found:
+            call()
+        assert [one.filename for one in found] == [__file__]
+    for call in (
+        lambda: meshloom.fof(far, 0.1, box=1.0),
+        lambda: meshloom.sort(far, box=1.0),
+        lambda: meshloom.KDTree(near, boxsize=1.0).query(far),
+    ):
+        with pytest.warns(UserWarning, match=far_outside):
+            call()
+    for call in (
+        lambda: meshloom.power_spectrum(near, 1000.0, mesh=8),
+        lambda: meshloom.fof(near, linking_parameter=0.2, box=1000.0),
+    ):
+        with pytest.warns(UserWarning, match=r"^\w+: all 200 points lie within (9\.\de-4|1\.0e-3) of each side of the box"):
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        meshloom.power_spectrum(near, 1.0, mesh=8)
+        meshloom.pair_counts(near, [0, 0.1], box=1.0)
+        # No density is asked for.
+        meshloom.fof(near, 0.01, box=1000.0)
+        meshloom.fof(far, 1.0)
+    # SciPy refuses such points.
+    for box in (0.5, [2.0, 2.0, 0.5]):
+        with pytest.raises(ValueError, match="outside of the periodic box"):
+            meshloom.KDTree(near, boxsize=box)
+    tree = meshloom.KDTree(near, boxsize=1.0)
+    assert np.array_equal(tree.mins, points.min(axis=0)) and np.array_equal(tree.maxes, points.max(axis=0))
+    assert tree.mins.dtype == (np.float64 if form == "float64" else np.float32)
+
+
+def test_a_warning_comes_once_and_is_an_error_of_all_ranks_where_it_is_one():
+    points = 1000 * RNG.random((200, 3))
+
+    def labels(comm):
+        try:
+            return meshloom.fof(points[comm.rank :: comm.size], 0.1, box=1.0, comm=comm).labels
+        except UserWarning as raised:
+            return str(raised)
+
+    with pytest.warns(UserWarning) as found:
+        meshloom.ranks(3, labels)
+    assert len(found) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = meshloom.ranks(3, labels)
+    assert len(set(said)) == 1 and "more than one side outside the box" in said[0]
 
 
 def test_arrays_on_the_device():

@@ -151,6 +151,46 @@ pub(super) fn prepare() -> KernelSource {
     KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
 
+/// Records the wrapping of rows of `dims` coordinates along axes with a side above 0. Returns the 8 words that the kernel
+/// finds.
+fn wrapped(
+    recorder: &mut Recorder,
+    positions: &Array<f32>,
+    dims: usize,
+    [x, y, z]: [f32; 3],
+) -> Result<Array<u32>, DeviceError> {
+    let (words, count) = (recorder.gpu().array::<u32>("points::found", 8)?, positions.len() / dims as u64);
+    recorder.upload(&words, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
+    let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
+    recorder.each(&Kernel::trusted(prepare()), &[positions.raw(), words.raw()], &params, count)?;
+    Ok(words)
+}
+
+/// Returns the bounds among the words that the kernel finds.
+fn bounds_found(words: &[u32], dims: usize) -> Bounds {
+    let mut bounds = Bounds { low: [0.0; 3], high: [0.0; 3] };
+    for axis in 0..dims {
+        (bounds.low[axis], bounds.high[axis]) = (real(words[1 + axis]), real(words[4 + axis]));
+    }
+    bounds
+}
+
+impl Bounds {
+    /// Returns the least box that holds rows of 1 to 3 finite coordinates, which are not wrapped; `None` without rows.
+    ///
+    /// Blocks. Reads 4 bytes per coordinate on the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`] of the device.
+    pub fn of_rows(recorder: &mut Recorder, rows: &Array<f32>, dims: usize) -> Result<Option<Bounds>, DeviceError> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let words = wrapped(recorder, rows, dims, [0.0; 3])?;
+        Ok(Some(bounds_found(&recorder.download(&words, 0, 8)?, dims)))
+    }
+}
+
 /// The real that an integer in the order of the reals stands for.
 fn real(image: u32) -> f32 {
     f32::from_bits(if image >> 31 == 1 { image & 0x7fff_ffff } else { !image })
@@ -219,11 +259,7 @@ impl Cloud {
             return Ok(cloud);
         }
         let rows = sample_rows(count);
-        let words = recorder.gpu().array::<u32>("points::found", 8)?;
-        recorder.upload(&words, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
-        let [x, y, z] = domain.sides();
-        let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
-        recorder.each(&Kernel::trusted(prepare()), &[cloud.positions.raw(), words.raw()], &params, count)?;
+        let words = wrapped(recorder, &cloud.positions, domain.dims(), domain.sides())?;
         let found = recorder.gpu().array::<u32>("points::found", 8 + rows.len() as u64 * dims)?;
         recorder.copy(&words, 0, &found, 0, 8)?;
         if !rows.is_empty() {
@@ -237,10 +273,7 @@ impl Cloud {
             let at = u64::from(found[0]);
             return Err(ParticleError::NonFinite { index: at / dims, axis: (at % dims) as usize });
         }
-        let mut bounds = Bounds { low: [0.0; 3], high: [0.0; 3] };
-        for axis in 0..domain.dims() {
-            (bounds.low[axis], bounds.high[axis]) = (real(found[1 + axis]), real(found[4 + axis]));
-        }
+        let bounds = bounds_found(&found, domain.dims());
         cloud.bounds = Some(bounds);
         let sample: Vec<f32> = found[8..].iter().map(|&bits| f32::from_bits(bits)).collect();
         cloud.core = Some(core(&sample, domain.dims(), &bounds));

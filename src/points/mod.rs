@@ -3,6 +3,7 @@
 //! | item | does |
 //! |---|---|
 //! | [`Domain`] | axes and sides; wrapping on the host |
+//! | [`BoxCheck`] | warnings about points and a box in different units |
 //! | [`Cloud`] | one rank's points on its device, wrapped and checked; their attributes |
 //! | [`Curve`], [`CurveKeys`], [`Frame`] | keys along the Z-order or the Hilbert curve |
 //! | [`sort`] | points in the order of a curve, on one rank or over all |
@@ -13,6 +14,7 @@
 //!
 //! Making a [`Cloud`] waits for the device once; keys are recorded only.
 
+mod box_check;
 mod cloud;
 pub mod curve;
 mod domain;
@@ -27,6 +29,7 @@ pub mod sort;
 pub mod tree;
 pub(crate) mod u64_array;
 
+pub use box_check::{BoxCheck, BoxUse, BoxWarning};
 pub use cloud::{AnyArray, Attribute, Cloud};
 pub use curve::{Curve, CurveKeys, Frame};
 pub use domain::{Bounds, Domain};

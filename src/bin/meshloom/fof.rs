@@ -8,7 +8,7 @@ use meshloom::cosmology::Overdensity;
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{IoError, is_hdf5_name};
 use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
-use meshloom::points::{Cloud, Domain};
+use meshloom::points::{BoxUse, Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -88,6 +88,11 @@ impl Arguments {
         }
     }
 
+    fn box_use(&self) -> BoxUse {
+        let is_absolute = self.linking_parameter.is_none() && self.overdensity.is_empty();
+        if is_absolute { BoxUse::Images } else { BoxUse::Volume }
+    }
+
     /// Attributes that were given: the name, whether it has a value for each axis, and the file.
     fn attributes(&self) -> impl Iterator<Item = (&'static str, bool, &Path)> + Clone {
         let given = [
@@ -132,6 +137,7 @@ struct Inputs {
     points: PointFile,
     domain: Domain,
     selection: Selection,
+    box_use: BoxUse,
     /// Spherical overdensities, each with what it is of the points' mean density.
     overdensities: Vec<(Overdensity, f64)>,
     /// Names of attributes, with their files.
@@ -156,7 +162,7 @@ impl Inputs {
             let selection = arguments.selection(&domain)?;
             let overdensities =
                 densities.and_then(|all| spheres::in_box(all, &domain, universe)).map_err(Failure::Usage)?;
-            Ok(Inputs { points, domain, selection, overdensities, attributes })
+            Ok(Inputs { points, domain, selection, box_use: arguments.box_use(), overdensities, attributes })
         }))
     }
 
@@ -178,7 +184,7 @@ impl Inputs {
     /// This rank's points with their attributes. All ranks call it.
     fn read(&self, context: &mut Context) -> Result<Cloud, Error> {
         let rows = self.points.rows(&context.comm);
-        let mut cloud = self.points.read(context, &self.domain)?;
+        let mut cloud = self.points.read(context, &self.domain, self.box_use)?;
         for (name, file) in &self.attributes {
             let values = file.read(&context.comm, rows.clone())?;
             let array = context.gpu.array::<f32>(name, values.len() as u64)?;

@@ -14,7 +14,6 @@ mod described;
 mod devices;
 mod evolution;
 mod failure;
-mod far_outside;
 mod fft;
 mod fit_state;
 mod fof;

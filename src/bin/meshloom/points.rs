@@ -8,12 +8,11 @@ use meshloom::gpu::Recorder;
 use meshloom::grid::split;
 use meshloom::host_memory;
 use meshloom::io::{Dtype, IoError, printable_path};
-use meshloom::points::{Cloud, Domain, ParticleError};
+use meshloom::points::{BoxCheck, BoxUse, Cloud, Domain, ParticleError};
 use meshloom::{Context, Error};
 
 use crate::coordinates::{Coordinates, Universe};
 use crate::failure::Failure;
-use crate::far_outside::FarOutside;
 use crate::particle_type::ParticleType;
 use crate::space::{Space, common_sides, differences};
 use crate::terminal;
@@ -193,19 +192,16 @@ impl PointFile {
         Ok(Some(found))
     }
 
-    /// This rank's points in `domain`, on its device. All ranks call it. Rank 0 warns where rounding to f32 blurs the
-    /// order of neighbours, and of points far outside of the box.
+    /// Reads this rank's points in `domain` to its device. Collective: every rank calls it. Rank 0 warns where rounding to
+    /// f32 blurs the order of neighbors, and where points and box seem to be in different units.
     ///
     /// # Errors
     /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
     /// ranks; those of the file, the ranks and the device.
-    pub fn read(&self, context: &mut Context, domain: &Domain) -> Result<Cloud, Error> {
+    pub fn read(&self, context: &mut Context, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
         let comm = &context.comm.clone();
         let rows = self.rows(comm);
-        // Rounded up: a point that is one side away in the numbers of the file is no more than that.
-        let sides: Vec<f64> =
-            (0..self.dims).map(|axis| domain.side(axis).map_or(0.0, |side| side.next_up().into())).collect();
-        let mut looked_at = LookedAt { rounding: Rounding::new(self.dims), outside: FarOutside::new(&sides) };
+        let mut looked_at = LookedAt { rounding: Rounding::new(self.dims), box_check: BoxCheck::of(domain, box_use) };
         let found = self.upload(&mut context.recorder, domain, &rows, &mut looked_at);
         let found = match found {
             Err(Error::Particles(error)) => Err(error),
@@ -213,7 +209,7 @@ impl PointFile {
             Ok(cloud) => Ok(cloud),
         };
         let cloud = Cloud::agreed(comm, rows.end - rows.start, found).map_err(|error| self.named(error))?;
-        looked_at.outside.warn(comm, self.file.path(), self.count)?;
+        warn_of_box(comm, &looked_at.box_check, self.file.path())?;
         if self.file.dtype() == Dtype::F64
             && let Some(axis) = looked_at.rounding.affected_axis(comm, self.count)?
             && comm.rank() == 0
@@ -245,11 +241,11 @@ impl PointFile {
                 let wide = self.file.read_f64(elements)?;
                 let narrow = domain.narrow(&wide, first - rows.start)?;
                 looked_at.rounding.add(&wide, &narrow, domain);
-                looked_at.outside.add(&wide);
+                looked_at.box_check.add(&wide);
                 recorder.upload(&positions, at, &narrow)?;
             } else {
                 let narrow = self.file.read_f32(elements)?;
-                looked_at.outside.add(&narrow);
+                looked_at.box_check.add(&narrow);
                 recorder.upload(&positions, at, &narrow)?;
             }
         }
@@ -274,9 +270,23 @@ impl PointFile {
 }
 
 /// What coordinates are looked at for while they are read: what is worth a warning.
-struct LookedAt<'a> {
+struct LookedAt {
     rounding: Rounding,
-    outside: FarOutside<'a>,
+    box_check: BoxCheck,
+}
+
+/// Has rank 0 warn where the points of the file at `path` and their box seem to be in different units. Collective: every
+/// rank calls it.
+///
+/// # Errors
+/// [`Error::Comm`] if another rank fails.
+pub fn warn_of_box(comm: &Communicator, check: &BoxCheck, path: &Path) -> Result<(), Error> {
+    let warnings = check.warnings(comm)?;
+    if comm.rank() == 0 {
+        let path = printable_path(path);
+        warnings.iter().for_each(|warning| terminal::warn(&format!("{path}: {warning} (--box)")));
+    }
+    Ok(())
 }
 
 /// How far rounding to f32 moves coordinates, compared with the distance between points.

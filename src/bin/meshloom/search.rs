@@ -6,7 +6,7 @@ use clap::Args;
 use meshloom::comm::Op;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
-use meshloom::points::{Cloud, Domain};
+use meshloom::points::{BoxUse, Cloud, Domain};
 use meshloom::{Context, Error};
 use serde_json::{Value, json};
 
@@ -147,8 +147,9 @@ impl<'a> RankSearch<'a> {
             inputs.points.differences(queries)?.iter().for_each(|words| terminal::warn(words));
         }
         let mut phases = Phases::new(command.options.common.progress(context.comm.rank(), 4, command.name));
-        let cloud = inputs.points.read(context, &inputs.domain)?;
-        let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain)).transpose()?;
+        let cloud = inputs.points.read(context, &inputs.domain, BoxUse::Images)?;
+        let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain, BoxUse::Images));
+        let queries = queries.transpose()?;
         phases.done("read");
         let search = DistributedSearch::new(context, &cloud)?;
         drop(cloud);

@@ -7,8 +7,8 @@ use meshloom::comm::Op;
 use meshloom::gpu::Recorder;
 use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
-use meshloom::points::Curve;
 use meshloom::points::sort::{Sorted, distribute};
+use meshloom::points::{BoxUse, Curve};
 use meshloom::{Context, Error};
 
 use crate::checked_files::{check_files, writable};
@@ -61,7 +61,7 @@ fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_jso
         Ok(domain) => domain,
         Err(failure) => return Ok(Err(failure)),
     };
-    let cloud = file.read(context, &domain)?;
+    let cloud = file.read(context, &domain, BoxUse::Images)?;
     phases.done("read");
     let sorted = distribute(context, &cloud, Curve::Morton)?;
     context.recorder.wait()?;

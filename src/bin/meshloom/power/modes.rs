@@ -8,11 +8,12 @@ use meshloom::grid::{Box3, split, volume};
 use meshloom::host_memory;
 use meshloom::io::IoError;
 use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast, field_contrast};
+use meshloom::points::{BoxCheck, BoxUse};
 
 use super::measurement::{Content, Input, InputFile, Measurement};
-use crate::far_outside::FarOutside;
 use crate::phases::Phases;
 use crate::point_values::warn_of_unused_masses;
+use crate::points::warn_of_box;
 
 /// A mesh of one rank and its transform.
 pub struct MeshTransform<'a> {
@@ -165,10 +166,10 @@ fn point_modes(
         }
         (error, _) => in_file(error, measurement),
     })?;
-    let mut outside = FarOutside::new(&size);
-    outside.add(&values);
+    let mut box_check = BoxCheck::new(&size, BoxUse::Volume);
+    box_check.add(&values);
     drop(values);
-    outside.warn(&comm, measurement.path, count)?;
+    warn_of_box(&comm, &box_check, measurement.path)?;
     phases.done("distribute");
     let painter = Painter::new(window);
     let modes = transform.modes_of_points(&points, &painter, phases)?;
