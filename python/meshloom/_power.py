@@ -109,7 +109,7 @@ def power_spectrum(
     -----
     Positions and the mean of a field are taken in float64. The density contrast is
     rounded to float32 and transformed in float32, also for a field of float64, so
-    wavenumbers with 1e-14 of the highest power and less are lost in rounding.
+    bins with less than 1e-14 of the highest power are inexact.
     `meshloom.fft.rfftn` transforms float64 in double precision.
 
     Examples
