@@ -26,7 +26,7 @@ const LIBRARY: &[&[&str]] = &[
 const POINTS: &[&[&str]] = &[
     &["error"],
     &["domain", "rows"],
-    &["cloud", "curve"],
+    &["box_check", "cloud", "curve"],
     &["extent", "u64_array"],
     &["sort", "tree"],
     &["ghosts"],
