@@ -108,7 +108,7 @@ fn host_problems_are_those_of_the_golden_values() {
         close("left_sqrt_eta_d", &out);
         at.right_sqrt(&mut host, &v, &mut out).unwrap();
         close("right_sqrt_tangent", &out);
-        problem.transformation(&mut host, &x, &mut out).unwrap();
+        at.coordinates(&mut host, &x, &mut out).unwrap();
         close("tau", &out);
     }
 }
@@ -1113,4 +1113,45 @@ fn wrong_options_are_errors_before_anything_is_done() {
     assert_eq!(groups(4, 4).unwrap(), [4; 4]);
     assert!(groups(5, 5).unwrap_err().to_string().contains("1 of them have nothing to do"));
     assert!(groups(2, 3).unwrap_err().to_string().contains("divides the ranks"));
+}
+
+/// A part that becomes a point estimate is known from then on: an update must not begin where the part was displaced.
+#[test]
+fn an_update_leaves_new_point_estimates_where_they_are() {
+    let problem = matrix_problem();
+    let groups = SampleGroups::one(&Communicator::solo());
+    let host = || Host::new([("a", 2), ("b", 4)]);
+    let options = |sampling, names: &[&str]| IterationOptions {
+        pairs: 2,
+        sampling,
+        // Newton's method is stopped on its way, so that its beginning matters.
+        curve: NewtonOptions::default().steps(1),
+        position: NewtonOptions::default().steps(0),
+        point_estimates: names.iter().map(|name| (*name).to_string()).collect(),
+        ..IterationOptions::default()
+    };
+    let drawn = |space: &mut Host| {
+        let first = options(Sampling::Curved(Draw::New), &[]);
+        OptimizeKl::new(&problem, &groups, 1).options(move |_| first.clone()).run(space, &vec![0.2; 6]).unwrap()
+    };
+    let updated = |space: &mut Host, fit: Fit<Host>| {
+        let update = options(Sampling::Update, &["b"]);
+        OptimizeKl::new(&problem, &groups, 2).options(move |_| update.clone()).after(fit).run(space, &vec![0.2; 6])
+    };
+    let mut space = host();
+    let fit = drawn(&mut space);
+    let found = updated(&mut space, fit).unwrap();
+    // The same with the part cleared by hand.
+    let fit = drawn(&mut space);
+    let residuals = (0..4).map(|sample| {
+        let mut residual = fit.samples.residual(sample).unwrap().clone();
+        assert!(residual[2..].iter().any(|&x| x != 0.0));
+        residual[2..].fill(0.0);
+        residual
+    });
+    let samples = Samples::new(fit.samples.position.clone(), &groups, 4, residuals.collect()).unwrap();
+    let wanted = updated(&mut space, Fit { samples, ..fit }).unwrap();
+    for sample in 0..4 {
+        assert_eq!(found.samples.residual(sample), wanted.samples.residual(sample), "{sample}");
+    }
 }

@@ -6,7 +6,7 @@ use super::excitation::Excitations;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
-use super::residual::Expansion;
+use super::residual::{Expansion, clear};
 use super::samples::Samples;
 use super::vector_space::VectorSpace;
 
@@ -77,6 +77,8 @@ impl<S: VectorSpace> Drawing<'_, S> {
             match before.residual(sample) {
                 Some(own) if moves => {
                     space.axpby(1.0, own, 0.0, &mut residual)?;
+                    // Some may have become point estimates since it was drawn.
+                    clear(space, self.point_estimates, &mut residual)?;
                     // It was solved for when it was drawn.
                     solved.push((0, CgStop::Residual));
                 }
@@ -90,7 +92,8 @@ impl<S: VectorSpace> Drawing<'_, S> {
                     straight = Some((pair, positive));
                 }
             }
-            if !matches!(self.sampling, Sampling::Linear(_)) {
+            // Without steps nothing is bent, and likelihoods need no coordinates.
+            if !matches!(self.sampling, Sampling::Linear(_)) && self.curve.maxiter > 0 {
                 residual = expansion.curve(space, self.excitations, key, sign, &residual, &self.curve)?.x;
             }
             residuals.push(residual);

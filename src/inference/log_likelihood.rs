@@ -44,14 +44,7 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// What its work can fail with.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
 
-    /// `out = tau(f(x))`, in the space of [`data`](Self::data): the coordinates in which the Fisher metric is 1, so that the derivative of `tau(f)` is the
-    /// right square root.
-    ///
-    /// # Errors
-    /// [`InferenceError::NoTransformation`] for likelihoods that have none; what its work can fail with.
-    fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
-
-    /// Returns `true` if the likelihood has the coordinates of [`transformation`](Self::transformation), without which samples are not bent.
+    /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), without which samples are not bent.
     fn has_coordinates(&self) -> bool {
         true
     }
@@ -106,4 +99,14 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
     /// # Errors
     /// What its work can fail with.
     fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// Computes `out = tau(f(x))`, in the space of the data: coordinates of `x` about the point of the derivatives, along
+    /// which samples are bent.
+    ///
+    /// The derivative of `tau(f)` at the point itself must be the right square root; otherwise bent samples have a wrong
+    /// width. [`check_metric`](super::check_metric) compares the two.
+    ///
+    /// # Errors
+    /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates; what its work can fail with.
+    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 }

@@ -2,7 +2,7 @@
 //!
 //! With the metric `M = L L^T + 1` at the expansion point `e` a sample begins with `t = L eta_d + eta_p`, whose covariance is `M`.
 //! - Straight: `r = M^-1 t`, whose covariance is `M^-1`; `+r` and `-r` are samples.
-//! - Curved: `g(x) = x - e + L (tau(x) - tau(e))`, with `L` at `e`, are coordinates in which the posterior is near to normal with covariance `M`; each sign solves
+//! - Curved: `g(x) = x - e + L (tau(x) - tau(e))`, with `L` and the coordinates `tau` of the likelihood at `e`, are coordinates in which the posterior is near to normal with covariance `M`; each sign solves
 //!   `g(x) = +-t` by minimising `|t - g(x)|^2 / 2` from `e +- r`, and `x - e` is the sample's residual.
 //!
 //! Parts of latent values that are point estimates have residual 0: they are left out of `eta_p`, `L` and `M`.
@@ -139,7 +139,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         let mut t = space.like(&positive)?;
         space.axpby(sign, &positive, 0.0, &mut t)?;
         let mut tau = self.likelihood.data(space)?;
-        self.likelihood.transformation(space, &self.position, &mut tau)?;
+        self.at.coordinates(space, &self.position, &mut tau)?;
         let mut x = space.copy(&self.position)?;
         space.axpby(1.0, residual, 1.0, &mut x)?;
         let curve = Curve { expansion: self, t, tau };
@@ -163,7 +163,7 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
         let expansion = self.expansion;
         let at = expansion.likelihood.at(space, x)?;
         let mut tau = space.like(&self.tau)?;
-        expansion.likelihood.transformation(space, x, &mut tau)?;
+        expansion.at.coordinates(space, x, &mut tau)?;
         space.axpby(-1.0, &self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
         let mut rest = space.like(&self.t)?;

@@ -54,11 +54,6 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         Ok(Box::new(TemperedAt { at: self.likelihood.at(space, x)?, temperature: self.temperature }))
     }
 
-    fn transformation(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
-        let transformation = |space: &mut S, out: &mut S::Vector| self.likelihood.transformation(space, x, out);
-        divided(space, self.temperature.sqrt(), out, transformation)
-    }
-
     fn has_coordinates(&self) -> bool {
         self.likelihood.has_coordinates()
     }
@@ -94,5 +89,9 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
 
     fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.right_sqrt(space, v, out))
+    }
+
+    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature.sqrt(), out, |space, out| self.at.coordinates(space, x, out))
     }
 }

@@ -77,10 +77,6 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
         Ok(Box::new(At { at, rest }))
     }
 
-    fn transformation(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
-        Ok(self.model.apply(worker, x, out)?)
-    }
-
     fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<(Field, u64)>, InferenceError> {
         let mut rest = self.model.value(worker, x)?;
         worker.axpby(1.0, &self.data, -1.0, &mut rest)?;
@@ -118,6 +114,10 @@ impl<'w> LogLikelihoodAt<Worker<'w>> for At {
 
     fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
         Ok(self.at.jvp(worker, v, out)?)
+    }
+
+    fn coordinates(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        Ok(self.at.model().apply(worker, x, out)?)
     }
 }
 

@@ -102,12 +102,8 @@ impl LogLikelihood<Host> for Problem {
         let noises: Vec<[f64; 4]> = self.noises(x).collect();
         let roots: Vec<f64> = noises.iter().map(|noise| noise[2]).collect();
         let slopes = noises.iter().map(|noise| noise[1] / noise[2]).collect();
-        Ok(Box::new(At { energy: noises.iter().map(|noise| noise[0]).sum(), slopes, columns: self.columns(x, &roots) }))
-    }
-
-    fn transformation(&self, _: &mut Host, x: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
-        *out = self.noises(x).map(|noise| noise[3]).collect();
-        Ok(())
+        let energy = noises.iter().map(|noise| noise[0]).sum();
+        Ok(Box::new(At { problem: self, energy, slopes, columns: self.columns(x, &roots) }))
     }
 
     fn normalized_residual(&self, _: &mut Host, x: &Vec<f64>) -> Result<Option<(Vec<f64>, u64)>, InferenceError> {
@@ -125,13 +121,14 @@ impl LogLikelihood<Host> for Problem {
 }
 
 /// A problem at a place: slopes of the energy in the coordinates of the metric, and the columns of the right square root.
-struct At {
+struct At<'a> {
+    problem: &'a Problem,
     energy: f64,
     slopes: Vec<f64>,
     columns: Vec<Vec<f64>>,
 }
 
-impl LogLikelihoodAt<Host> for At {
+impl LogLikelihoodAt<Host> for At<'_> {
     fn energy(&self, _: &mut Host) -> Result<f64, InferenceError> {
         let value = self.energy;
         if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: "energy".into(), value }) }
@@ -149,6 +146,11 @@ impl LogLikelihoodAt<Host> for At {
 
     fn left_sqrt(&self, _: &mut Host, eta: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
         *out = self.columns.iter().map(|column| dot(column, eta)).collect();
+        Ok(())
+    }
+
+    fn coordinates(&self, _: &mut Host, x: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        *out = self.problem.noises(x).map(|noise| noise[3]).collect();
         Ok(())
     }
 

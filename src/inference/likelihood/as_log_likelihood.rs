@@ -36,10 +36,6 @@ impl<'w> LogLikelihood<Worker<'w>> for Likelihood {
         Ok(Box::new(Likelihood::at(self, worker, x)?))
     }
 
-    fn transformation(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
-        Likelihood::transformation(self, worker, x, out)
-    }
-
     fn has_coordinates(&self) -> bool {
         self.terms.iter().all(Term::has_coordinates)
     }
@@ -77,5 +73,9 @@ impl<'w> LogLikelihoodAt<Worker<'w>> for LikelihoodAt {
 
     fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
         LikelihoodAt::right_sqrt(self, worker, v, out)
+    }
+
+    fn coordinates(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        LikelihoodAt::coordinates(self, worker, x, out)
     }
 }

@@ -1,6 +1,6 @@
 //! A check of likelihoods that anybody can call.
 
-use super::Likelihood;
+use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
 use crate::operators::{Field, Worker, random_field};
 
@@ -15,13 +15,19 @@ pub struct MetricCheck {
     pub transposed: [f64; 2],
     /// The slope of the energy along u by its gradient, and by the difference of energies.
     pub slope: [f64; 2],
+    /// The length of the difference between the derivative of the coordinates along u and `R u`, in units of the length of
+    /// `R u`; `None` if the likelihood has no coordinates.
+    pub coordinates: Option<f64>,
 }
 
-/// Compares what a likelihood says of its metric at `x`: that it is symmetric, the square of its root, and that the roots are each other's transpose; and
-/// its gradient with differences of energies. All ranks call it. Waits for the device.
+/// Checks the derivatives of a likelihood at `x` against each other.
+///
+/// The metric must be symmetric and the square of its root, the roots each other's transpose, the gradient that of the
+/// energy, and the derivative of the coordinates, along which samples are bent, the right square root. Collective; blocks.
 ///
 /// # Errors
-/// [`InferenceError::Invalid`] where two that should be equal differ by more than rounding; what the likelihood fails with.
+/// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with both values.
+/// - What the likelihood fails with.
 pub fn check_metric(
     worker: &mut Worker<'_>,
     likelihood: &Likelihood,
@@ -46,6 +52,7 @@ pub fn check_metric(
         square: [worker.dot(&u, &mu)?, worker.dot(&right, &right)?],
         transposed: [worker.dot(&right, &eta)?, worker.dot(&u, &left)?],
         slope: [worker.dot(&gradient, &u)?, slope(worker, likelihood, x, &u)?],
+        coordinates: coordinates(worker, &at, x, &u, &right)?,
     };
     // Sixteen roundings of the product of norms, as for adjoints, at each of the two passes through the model. Differences of energies lose half of the digits.
     let rounding = f64::from(f32::EPSILON);
@@ -57,6 +64,14 @@ pub fn check_metric(
     ];
     let differs = |(_, [a, b], most): &(&str, [f64; 2], f64)| (a - b).abs() > *most || (a - b).is_nan();
     match checks.into_iter().find(differs) {
+        // Differences of coordinates lose half of the digits, as those of energies.
+        None if found.coordinates.is_some_and(|away| away.is_nan() || away > 64.0 * rounding.sqrt()) => {
+            let away = found.coordinates.unwrap_or_default();
+            let why = format!(
+                "the derivative of the coordinates is not the right square root of the metric: it differs by {away:.2e} of its length"
+            );
+            Err(InferenceError::Invalid { what: format!("likelihood of {}", likelihood.name()), why })
+        }
         None => Ok(found),
         Some((what, [a, b], most)) => {
             let why = format!("{what}: {a:e} and {b:e} differ by more than {most:e}");
@@ -76,4 +91,29 @@ fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Field, u: &Field)
     };
     let (one, two) = (energy(1.0)? - energy(-1.0)?, energy(2.0)? - energy(-2.0)?);
     Ok((8.0 * one - two) / (12.0 * step))
+}
+
+/// Compares the derivative of the coordinates along `u`, by central differences of fourth order, with `right`.
+fn coordinates(
+    worker: &mut Worker<'_>,
+    at: &LikelihoodAt,
+    x: &Field,
+    u: &Field,
+    right: &Field,
+) -> Result<Option<f64>, InferenceError> {
+    let step = f64::from(f32::EPSILON).powf(0.25);
+    let (mut moved, mut tau) = (Field::new(worker.gpu(), x.space())?, Field::new(worker.gpu(), right.space())?);
+    let mut difference = Field::zeros(&mut worker.context.recorder, right.space())?;
+    for (steps, weight) in [(1.0, 8.0), (-1.0, -8.0), (2.0, -1.0), (-2.0, 1.0)] {
+        moved.copy_from(&mut worker.context.recorder, x)?;
+        worker.axpby(steps * step, u, 1.0, &mut moved)?;
+        match at.coordinates(worker, &moved, &mut tau) {
+            Err(InferenceError::NoTransformation { .. }) => return Ok(None),
+            done => done?,
+        }
+        worker.axpby(weight / (12.0 * step), &tau, 1.0, &mut difference)?;
+    }
+    worker.axpby(-1.0, right, 1.0, &mut difference)?;
+    let [length, away] = [worker.dot(right, right)?.sqrt(), worker.dot(&difference, &difference)?.sqrt()];
+    Ok(Some(if length > 0.0 { away / length } else { away }))
 }

@@ -16,8 +16,8 @@ pub(super) struct Density {
     pub score: Box<dyn Score>,
     /// Its derivative is the right square root of the metric. Where that is all, it has no value.
     pub root: Model,
-    /// Coordinates in which the metric is 1, if there are such.
-    pub transformation: Option<Model>,
+    /// Coordinates whose derivative is the right square root of the metric, if there are such.
+    pub coordinates: Option<Coordinates>,
     /// Data minus model over the standard deviation of noise.
     pub residual: Option<Model>,
     /// What its squares are like where model and noise are right.
@@ -30,6 +30,20 @@ pub(super) struct Density {
     /// Exposures of counts.
     exposure: Option<Field>,
 }
+
+/// Coordinates of what a model says, along which samples are bent.
+#[derive(Clone)]
+pub(super) enum Coordinates {
+    /// A function of what the model says, whose derivative is the right square root of the metric everywhere.
+    Fixed(Model),
+    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`], both of what the model says. Its derivative by the signal is the
+    /// right square root where the two are equal.
+    About(Model),
+}
+
+/// What a model says at the point of an expansion, and elsewhere, in the order of their names.
+const EXPANSION: &str = "expansion";
+const SIGNAL: &str = "signal";
 
 impl Density {
     /// Writes what identifies the density, its data, mask and noise into an identity's fingerprints. All ranks call it.
@@ -112,9 +126,15 @@ impl Weighted {
         Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform, count })
     }
 
-    /// A function of `s` and, if its body says so, of `data` and `weight`; `types` are those of `s` and of the result.
-    fn function(&self, space: &Space, name: &str, types: [&str; 2], body: &str) -> Result<Model, OperatorError> {
-        let [given, result] = types;
+    /// Returns the function `name` of the leaves of `space`, with these arguments, and of `data` and `weight` if its body uses
+    /// them, as the leaf `target`.
+    fn function(
+        &self,
+        (space, target): (&Space, &str),
+        name: &str,
+        [given, result]: [&str; 2],
+        body: &str,
+    ) -> Result<Model, OperatorError> {
         let uses_data = body.contains("data");
         let weights = self.weights.as_ref().filter(|_| body.contains("weight"));
         let constants: Vec<&Field> = uses_data.then_some(&self.data).into_iter().chain(weights).collect();
@@ -125,13 +145,12 @@ impl Weighted {
         } else {
             String::new()
         };
-        let text = format!("fn {name}(s: {given}{arguments}) -> {result} {{ {fixed}return {body}; }}");
+        let text = format!("fn {name}({given}{arguments}) -> {result} {{ {fixed}return {body}; }}");
         let all = constants.iter().flat_map(|field| field.space().leaves());
         let all = Space::new(all.map(|(name, leaf)| (name, leaf.clone())))?;
         let arrays = constants.iter().flat_map(|field| field.contents().to_vec()).collect::<Vec<Contents>>();
         let constants = Field::over(&all, arrays)?;
-        let leaf = space.names().next().unwrap_or_default();
-        Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, leaf)?))
+        Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, target)?))
     }
 }
 
@@ -154,7 +173,7 @@ fn with_coordinates(
     texts: &Texts,
 ) -> Result<Density, InferenceError> {
     let space = space_of(data, 1)?;
-    let function = |name: &str, body: &str| weighted.function(&space, name, ["f32"; 2], body);
+    let function = |name: &str, body: &str| weighted.function((&space, data.name), name, ["s: f32", "f32"], body);
     let transformation = function("transformation", &texts.transformation)?;
     let uniform = (dof, weighted.uniform, 1);
     Ok(Density {
@@ -164,7 +183,7 @@ fn with_coordinates(
         energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
         score: Box::new(function("score", &texts.score)?),
         root: transformation.clone(),
-        transformation: Some(transformation),
+        coordinates: Some(Coordinates::Fixed(transformation)),
         residual: Some(function("residual", &texts.residual)?),
         squares: Squares::of(kind),
         count: weighted.count,
@@ -246,10 +265,17 @@ fn of_two(
     (kind, dof): (&str, f64),
     weighted: Weighted,
     [score, residual, root]: [&str; 3],
-    transformation: Option<&str>,
+    coordinates: Option<&str>,
 ) -> Result<Density, InferenceError> {
     let space = space_of(data, 2)?;
-    let vector = |name: &str, body: &str| weighted.function(&space, name, ["vec2<f32>"; 2], body);
+    let vector =
+        |name: &str, body: &str| weighted.function((&space, data.name), name, ["s: vec2<f32>", "vec2<f32>"], body);
+    let pair = Space::new([EXPANSION, SIGNAL].map(|name| (name, data.leaf.clone().components(2))))?;
+    let about = |body: &str| {
+        let arguments = format!("{EXPANSION}: vec2<f32>, {SIGNAL}: vec2<f32>");
+        let model = weighted.function((&pair, data.name), "coordinates", [&arguments, "vec2<f32>"], body)?;
+        Ok::<_, OperatorError>(Coordinates::About(model))
+    };
     let factors = vector("root_factors", root)?;
     let uniform = (dof, 1.0, 2);
     Ok(Density {
@@ -259,8 +285,8 @@ fn of_two(
         energy: Energy::new((data.name, kind), data.leaf, &weighted.data, weighted.weights.as_ref(), uniform)?,
         score: Box::new(vector("score", score)?),
         root: Model::new(LocalRoot::diagonal(factors)),
-        transformation: transformation.map(|body| vector("transformation", body)).transpose()?,
-        residual: Some(weighted.function(&space, "residual", ["vec2<f32>", "f32"], residual)?),
+        coordinates: coordinates.map(about).transpose()?,
+        residual: Some(weighted.function((&space, data.name), "residual", ["s: vec2<f32>", "f32"], residual)?),
         squares: Squares::of(kind),
         count: weighted.count,
         space,
@@ -276,8 +302,10 @@ pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Res
         "weight * s.y * (data - s.x)",
         "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
     ];
-    let transformation = "weight * vec2<f32>(s.y * (s.x - data), log(s.y))";
-    of_two(data, ("gaussian_inferred", 1.0), weighted, texts, Some(transformation))
+    // A mean that data replace would couple the two numbers: the derivative by the width would have the residual in it, and
+    // not be the root of the metric.
+    let coordinates = "weight * vec2<f32>(signal.y * (signal.x - expansion.x), f32(1.4142135) * log(signal.y))";
+    of_two(data, ("gaussian_inferred", 1.0), weighted, texts, Some(coordinates))
 }
 
 /// Student's t distribution of mean and standard deviation.
@@ -317,7 +345,7 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
         energy: Energy::new((data.name, "categorical"), data.leaf, numbers, weights.as_ref(), uniform)?,
         score: Box::new(step("score")?),
         root: Model::new(LocalRoot::categorical(step("right")?, step("left")?)),
-        transformation: None,
+        coordinates: None,
         residual: None,
         squares: Squares::Wild,
         count: weighted.count,

@@ -5,7 +5,7 @@
 //! | [`gaussian`](Likelihood::gaussian) | s | `(s - d)^2 / (2 sigma^2)` | `1 / sigma^2` | `s / sigma` |
 //! | [`poisson`](Likelihood::poisson) | a rate s | `s - d ln s` | `1 / s` | `2 sqrt(s)` |
 //! | [`student_t`](Likelihood::student_t), t degrees of freedom | s | `(t + 1) / 2 ln(1 + (s - d)^2 / (t sigma^2))` | `(t + 1) / (t + 3) / sigma^2` | its root times s |
-//! | [`gaussian_inferred`](Likelihood::gaussian_inferred) | mean m and inverse standard deviation c | `c^2 (m - d)^2 / 2 - ln c` | `(c^2, 2 / c^2)` | `(c (m - d), ln c)`, on average over data |
+//! | [`gaussian_inferred`](Likelihood::gaussian_inferred) | mean m and inverse standard deviation c | `c^2 (m - d)^2 / 2 - ln c` | `(c^2, 2 / c^2)` | `(c (m - m_e), sqrt(2) ln c)` about a mean m_e |
 //! | [`student_t_inferred`](Likelihood::student_t_inferred) | mean m and standard deviation c | `(t + 1) / 2 ln(1 + (m - d)^2 / (t c^2)) + ln c` | `((t + 1) / (t + 3), 2 t / (t + 3)) / c^2` | none |
 //! | [`categorical`](Likelihood::categorical) | logits s of classes | `-ln softmax(s)_d` | `diag(p) - p p^T` | none |
 //!
@@ -266,19 +266,6 @@ impl Likelihood {
         })
     }
 
-    /// `out` = coordinates of what the model says in which the metric is 1, in the [`data_space`](Self::data_space).
-    ///
-    /// # Errors
-    /// [`InferenceError::NoTransformation`] for likelihoods without; what its work can fail with.
-    pub fn transformation(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
-        for term in &self.terms {
-            let own = x.part(term.domain(), "likelihood")?;
-            let mut own_out = out.part(&term.density.space, "likelihood")?;
-            term.transformation(worker, &own, &mut own_out)?;
-        }
-        Ok(())
-    }
-
     /// Data minus model over the standard deviation of noise, for each data set that has such: a leaf for each, one number at each place, 0 for what does
     /// not count. None if there is none.
     ///
@@ -347,6 +334,20 @@ impl std::fmt::Debug for LikelihoodAt {
 }
 
 impl LikelihoodAt {
+    /// Computes coordinates of what the model says at `x`, in the [`data_space`](Likelihood::data_space). Their derivative
+    /// at the point of the derivatives is the right square root of the metric.
+    ///
+    /// # Errors
+    /// [`InferenceError::NoTransformation`] if a data set has no coordinates; what its work can fail with.
+    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        for ((own, term), data) in self.terms.iter().zip(&self.data) {
+            let own = x.part(own, "likelihood")?;
+            let mut own_out = out.part(data, "likelihood")?;
+            term.coordinates(worker, &own, &mut own_out)?;
+        }
+        Ok(())
+    }
+
     /// The energy. Waits for the device.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::density::Density;
+use super::density::{Coordinates, Density};
 use crate::inference::error::InferenceError;
-use crate::operators::{Derivative, Field, Fingerprint, Linearisation, Model, OperatorError, Space, Worker};
+use crate::operators::{Contents, Derivative, Field, Fingerprint, Linearisation, Model, OperatorError, Space, Worker};
 
 /// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
 #[derive(Clone)]
@@ -17,16 +17,15 @@ pub(super) struct Term {
     tail: Option<Model>,
     /// That step and then the density's root.
     root: Model,
-    /// All of it and then the density's transformation.
-    transformation: Option<Model>,
+    /// Coordinates of all of it.
+    coordinates: Option<Coordinates>,
 }
 
 impl Term {
     /// A density as a function of what it is a density for.
     pub fn new(density: Density) -> Self {
-        let (domain, root, transformation) =
-            (density.space.clone(), density.root.clone(), density.transformation.clone());
-        Term { density: Rc::new(density), domain, head: None, tail: None, root, transformation }
+        let (domain, root, coordinates) = (density.space.clone(), density.root.clone(), density.coordinates.clone());
+        Term { density: Rc::new(density), domain, head: None, tail: None, root, coordinates }
     }
 
     /// The model; none if it is the identity.
@@ -42,9 +41,12 @@ impl Term {
         let model = self.model()?.map_or_else(|| Ok(model.clone()), |own| model.then(&own))?;
         let [head, tail] = model.parted();
         let root = tail.as_ref().map_or_else(|| Ok(self.density.root.clone()), |tail| tail.then(&self.density.root))?;
-        let transformation = self.density.transformation.as_ref().map(|own| model.then(own)).transpose()?;
+        let coordinates = match &self.density.coordinates {
+            Some(Coordinates::Fixed(own)) => Some(Coordinates::Fixed(model.then(own)?)),
+            other => other.clone(),
+        };
         let domain = model.domain().clone();
-        Ok(Term { density: self.density.clone(), domain, head, tail, root, transformation })
+        Ok(Term { density: self.density.clone(), domain, head, tail, root, coordinates })
     }
 
     /// What it is a function of.
@@ -71,15 +73,7 @@ impl Term {
 
     /// Returns `true` if there are coordinates of what the model says.
     pub fn has_coordinates(&self) -> bool {
-        self.transformation.is_some()
-    }
-
-    /// Records the coordinates of what the model says.
-    pub fn transformation(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
-        match &self.transformation {
-            Some(transformation) => Ok(transformation.apply(worker, x, out)?),
-            None => Err(InferenceError::NoTransformation { likelihood: self.density.name.clone() }),
-        }
+        self.coordinates.is_some()
     }
 
     /// The derivatives at a point.
@@ -104,6 +98,20 @@ pub(super) struct TermAt {
 }
 
 impl TermAt {
+    /// Records the coordinates of what the model says at `x`.
+    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+        match &self.term.coordinates {
+            Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(worker, x, out)?),
+            Some(Coordinates::About(coordinates)) => {
+                let signal = self.term.signal(worker, x)?;
+                let pair = [self.signal.single()?, signal.single()?].map(|array| Contents::Device(array.clone()));
+                let pair = Field::over(coordinates.domain(), pair.to_vec())?;
+                Ok(coordinates.apply(worker, &pair, out)?)
+            }
+            None => Err(InferenceError::NoTransformation { likelihood: self.term.density.name.clone() }),
+        }
+    }
+
     /// The energy at the point.
     pub fn energy(&self, worker: &mut Worker<'_>) -> Result<f64, InferenceError> {
         self.term.density.energy.of(worker, self.signal.single()?)
