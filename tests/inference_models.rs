@@ -1322,6 +1322,9 @@ fn coordinates_of_another_metric_are_found() {
         let student = Likelihood::student_t_inferred(worker, &data, 3.0)?;
         assert_eq!(check_metric(worker, &student, &x)?.coordinates, None);
         // Without steps nothing is bent, so that no coordinates are needed.
+        let positive = "fn positive(s: vec2<f32>) -> vec2<f32> { return vec2<f32>(s.x, exp(s.y)); }";
+        let positive = Model::new(PointwiseOperator::wgsl(positive, "positive", student.domain(), "data")?);
+        let (student, x) = (student.amend(&positive)?, field(worker, student.domain(), &[0.0; 10])?);
         let groups = SampleGroups::one(&Communicator::solo());
         let options = |steps: u64| IterationOptions {
             sampling: Sampling::Curved(Draw::New),
