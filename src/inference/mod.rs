@@ -63,12 +63,12 @@ pub use kl::Kl;
 pub use likelihood::{Data, DataSetReport, Likelihood, LikelihoodAt, MetricCheck, NoiseLevel, check_metric};
 pub use log_likelihood::{LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
-pub use optimize_kl::{Fit, FitEnd, IterationOptions, OptimizeKl, Progress};
+pub use optimize_kl::{Fit, FitEnd, OptimizeKl, Progress};
 pub use priors::Prior;
 pub use report::IterationReport;
 pub use residual::Expansion;
 pub use samples::{SampleFunction, Samples};
-pub use schedule::Schedule;
+pub use schedule::{IterationOptions, Schedule};
 pub use vector_space::{Host, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::agreement::{self, Asked};
-use super::conjugate_gradient::CgOptions;
 use super::convergence::Convergence;
-use super::draw::{Draw, Drawing, Sampling};
+use super::draw::Drawing;
 use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::footprint::Footprint;
@@ -16,51 +15,14 @@ use super::groups::SampleGroups;
 use super::identity::Identity;
 use super::kl::Kl;
 use super::log_likelihood::LogLikelihood;
-use super::newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, newton_cg};
+use super::newton_cg::{NewtonOutcome, NewtonStep, NewtonStop, newton_cg};
 use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
-use super::schedule::Schedule;
+use super::schedule::{IterationOptions, Schedule};
 use super::state::{Found, Saved, StateFile};
 use super::tempered::Tempered;
 use super::vector_space::{Stream, VectorSpace};
-
-/// What an iteration does.
-#[derive(Clone, Debug)]
-pub struct IterationOptions {
-    /// Mirrored pairs of samples; 0 looks for the most probable place (MAP).
-    pub pairs: usize,
-    /// What samples are.
-    pub sampling: Sampling,
-    /// When straight samples are solved well enough.
-    pub linear: CgOptions,
-    /// When bent samples are.
-    pub curve: NewtonOptions,
-    /// When the position is good enough for these samples.
-    pub position: NewtonOptions,
-    /// The likelihood is taken to the power of 1 / temperature: above 1 data count for less, as with noise `sqrt(temperature)` times as large. Iterations at
-    /// falling temperatures (annealing) fit what data say loudest first, and are not held up by maxima that only the rest makes. Chi-squared is reported at 1.
-    pub temperature: f64,
-    /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
-    pub point_estimates: Vec<String>,
-    /// Parts that keep their values while the position moves; samples vary them.
-    pub constants: Vec<String>,
-}
-
-impl Default for IterationOptions {
-    fn default() -> Self {
-        IterationOptions {
-            pairs: 2,
-            sampling: Sampling::Linear(Draw::New),
-            linear: CgOptions::default(),
-            curve: NewtonOptions::default(),
-            position: NewtonOptions::default(),
-            temperature: 1.0,
-            point_estimates: Vec::new(),
-            constants: Vec::new(),
-        }
-    }
-}
 
 /// What happens within an iteration, on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

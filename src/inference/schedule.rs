@@ -1,12 +1,48 @@
-//! The iterations of a fit for which nothing else is asked, and when they may end.
+//! The options of an iteration, the default iterations of a fit, and when they may end.
 
 use super::conjugate_gradient::CgOptions;
 use super::draw::{Draw, Sampling};
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
-use super::optimize_kl::IterationOptions;
 use super::report::IterationReport;
 use super::vector_space::VectorSpace;
+
+/// The options of one iteration of a fit.
+#[derive(Clone, Debug)]
+pub struct IterationOptions {
+    /// Mirrored pairs of samples; 0 looks for the most probable place (MAP).
+    pub pairs: usize,
+    /// What samples are.
+    pub sampling: Sampling,
+    /// When straight samples are solved well enough.
+    pub linear: CgOptions,
+    /// When bent samples are.
+    pub curve: NewtonOptions,
+    /// When the position is good enough for these samples.
+    pub position: NewtonOptions,
+    /// The likelihood is taken to the power of 1 / temperature: above 1 data count for less, as with noise `sqrt(temperature)` times as large. Iterations at
+    /// falling temperatures (annealing) fit what data say loudest first, and are not held up by maxima that only the rest makes. Chi-squared is reported at 1.
+    pub temperature: f64,
+    /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
+    pub point_estimates: Vec<String>,
+    /// Parts that keep their values while the position moves; samples vary them.
+    pub constants: Vec<String>,
+}
+
+impl Default for IterationOptions {
+    fn default() -> Self {
+        IterationOptions {
+            pairs: 2,
+            sampling: Sampling::Linear(Draw::New),
+            linear: CgOptions::default(),
+            curve: NewtonOptions::default(),
+            position: NewtonOptions::default(),
+            temperature: 1.0,
+            point_estimates: Vec::new(),
+            constants: Vec::new(),
+        }
+    }
+}
 
 /// The default iterations of a fit: few straight samples at first, then more and bent ones.
 ///
