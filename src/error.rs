@@ -20,7 +20,7 @@ use crate::points::sort::SortError;
 use crate::shallow_water::ShallowWaterError;
 
 /// An error of any layer. Messages say what happened and what to do about it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Communication between ranks.
@@ -72,6 +72,8 @@ pub enum Error {
     #[error(transparent)]
     Sort(SortError),
 }
+
+message_debug!(Error);
 
 impl From<HostMemoryError> for Error {
     fn from(error: HostMemoryError) -> Self {

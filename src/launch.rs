@@ -1,10 +1,12 @@
 //! Running a program as ranks: alone, as threads of one process, or as MPI processes.
 
-use std::fmt::Display;
+use std::error::Error;
 
-use crate::comm::{self, CommError, Communicator, RunError};
+#[cfg(not(feature = "mpi"))]
+use crate::comm::CommError;
+use crate::comm::{self, Communicator, RunError};
 use crate::exchange::{Context, ExchangeError};
-use crate::gpu::{DeviceError, Options};
+use crate::gpu::Options;
 
 /// How the ranks of a program are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,8 @@ impl Launch {
 /// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order. Each rank gets its
 /// [`Context`]: `options` choose the device, and ranks of one host take suitable adapters in turn.
 ///
-/// A rank that fails or panics ends all ranks, and its error is returned. (Under MPI it is printed and all processes end
+/// A rank that fails or panics ends all ranks, and its error is returned; any error that a `Box<dyn Error>`
+/// can hold will do, `anyhow::Error` too. (Under MPI it is printed and all processes end
 /// with exit code 1.)
 ///
 /// ```no_run
@@ -49,41 +52,43 @@ impl Launch {
 /// ```
 ///
 /// # Errors
-/// [`RunError`] with the first failure; with [`CommError::Start`] for [`Launch::Mpi`] without the
+/// [`RunError`] with the first failure; with [`CommError::Start`](comm::CommError::Start) for
+/// [`Launch::Mpi`] without the
 /// feature `mpi`, or if MPI did not connect the processes of the launcher.
 pub fn launch<T, E>(
     how: Launch,
     options: &Options,
     body: impl Fn(Context) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, RunError<E>>
+) -> Result<Vec<T>, RunError>
 where
     T: Send,
-    E: Display + Send + From<DeviceError> + From<CommError>,
+    E: Into<Box<dyn Error + Send + Sync>>,
 {
     launch_with_code(how, options, |_| 1, body)
 }
 
-/// [`launch`] with the exit code of all processes under MPI given by the error.
+/// [`launch`] with the exit code of all processes under MPI given by the error, which may be downcast:
+/// to what `body` returns, or to [`DeviceError`](crate::gpu::DeviceError) if no device could be opened.
 ///
 /// # Errors
 /// As [`launch`].
 pub fn launch_with_code<T, E>(
     how: Launch,
     options: &Options,
-    exit_code: impl Fn(&E) -> u8,
+    exit_code: impl Fn(&(dyn Error + 'static)) -> u8,
     body: impl Fn(Context) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, RunError<E>>
+) -> Result<Vec<T>, RunError>
 where
     T: Send,
-    E: Display + Send + From<DeviceError> + From<CommError>,
+    E: Into<Box<dyn Error + Send + Sync>>,
 {
     let rank = |comm: Communicator| {
         let context = Context::open(comm, options).map_err(|error| match error {
-            ExchangeError::Device(error) => E::from(error),
-            ExchangeError::Comm(error) => E::from(error),
+            ExchangeError::Device(error) => Box::from(error),
+            ExchangeError::Comm(error) => Box::<dyn Error + Send + Sync>::from(error),
         })?;
         let gpu = context.gpu.clone();
-        let result = body(context);
+        let result = body(context).map_err(E::into);
         // Saved here, since a failure may end the process without dropping the device.
         gpu.save_pipelines();
         result
@@ -100,7 +105,7 @@ where
                 Some(launched) => launched.without_mpi(),
                 None => CommError::Start("this program was built without MPI; build it with the feature `mpi`".into()),
             };
-            Err(RunError { rank: 0, failure: comm::Failure::Comm(error) })
+            Err(RunError::new(0, error))
         }
     }
 }

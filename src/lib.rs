@@ -66,6 +66,8 @@
 // On docs.rs every item shows the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
+mod message_debug;
 pub mod comm;
 pub mod cosmology;
 mod error;

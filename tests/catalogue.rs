@@ -1,6 +1,6 @@
 //! The catalogue of groups against plain sums in f64, known shapes, and itself on other numbers of ranks.
 
-use meshloom::comm::{CommError, Failure, RunError, run_threads};
+use meshloom::comm::{CommError, RunError, run_threads};
 use meshloom::grid::split;
 use meshloom::points::Domain;
 use meshloom::points::fof::{Catalogue, FofError, Members, Order, Selection, catalogue};
@@ -120,7 +120,7 @@ impl Points {
 }
 
 /// The catalogue of points that are dealt out so, each rank's part.
-fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalogue>, RunError<FofError>> {
+fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalogue>, RunError> {
     run_threads(dealt.len(), |comm| catalogue(&comm, &dealt[comm.rank()].members(), selection))
 }
 
@@ -592,10 +592,7 @@ fn any_unit_gives_the_same_catalogue() {
 /// The error that the first failing rank returns.
 fn error(dealt: &[Points], selection: &Selection) -> (usize, FofError) {
     let error = parts(dealt, selection).unwrap_err();
-    match error.failure {
-        Failure::Error(failure) => (error.rank, failure),
-        other => panic!("{other:?}"),
-    }
+    (error.rank, error.downcast().unwrap())
 }
 
 #[test]
@@ -690,7 +687,7 @@ fn ranks_that_differ_are_told_so() {
         let selection = Selection { min_members: 1 + comm.rank() as u64 / 2, ..ALL };
         catalogue(&comm, &dealt[comm.rank()].members(), &selection).map(drop)
     });
-    assert!(matches!(failed.unwrap_err().failure, Failure::Error(FofError::Differ { rank: 2 })));
+    assert_eq!(failed.unwrap_err().downcast_ref(), Some(&FofError::Differ { rank: 2 }));
 }
 
 #[test]
@@ -716,7 +713,7 @@ fn numbers_that_only_several_ranks_show_to_be_wrong_are_an_error() {
         _ => Ok(()),
     });
     assert!(matches!(
-        left.unwrap_err().failure,
-        Failure::Error(FofError::Comm(CommError::Mismatch { .. } | CommError::PeerFailed { .. }))
+        left.unwrap_err().downcast_ref(),
+        Some(FofError::Comm(CommError::Mismatch { .. } | CommError::PeerFailed { .. }))
     ));
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use meshloom::comm::{CommError, Communicator, Failure, MAX_TAG, Op, RunError, run_solo, run_threads};
+use meshloom::comm::{CommError, Communicator, MAX_TAG, Op, RunError, run_solo, run_threads};
 use proptest::prelude::*;
 
 #[test]
@@ -77,7 +77,7 @@ const WAITS: [(&str, Wait); 5] = [
 ];
 
 /// How rank 1 ends.
-fn ends(how: fn(&Communicator) -> Result<(), String>, check: impl Fn(&str, RunError<String>, &[CommError])) {
+fn ends(how: fn(&Communicator) -> Result<(), String>, check: impl Fn(&str, RunError, &[CommError])) {
     for (name, wait) in WAITS {
         let seen = std::sync::Mutex::new(Vec::new());
         let error = run_threads(4, |comm| {
@@ -112,7 +112,7 @@ fn all_know(seen: &[CommError], text: &str) {
 fn an_error_on_one_rank_ends_all_waits() {
     let fails = |_: &Communicator| Err("disk full".to_owned());
     ends(fails, |name, error, seen| {
-        assert_eq!(error, RunError { rank: 1, failure: Failure::Error("disk full".to_owned()) }, "{name}");
+        assert_eq!(error.to_string(), "rank 1: disk full", "{name}");
         all_know(seen, "disk full");
     });
 }
@@ -188,7 +188,9 @@ fn mismatch(call: fn(&Communicator, last: bool) -> Result<(), CommError>, words:
             if words.is_empty() || comm.size() > 2 { comm.barrier() } else { Ok(()) }
         });
         let error = error.expect_err("the calls differ");
-        let Failure::Error(CommError::Mismatch { called, other_called, .. }) = error.failure else { panic!("{error}") };
+        // The rank is named once.
+        assert!(!error.to_string().contains(": rank "), "{error}");
+        let Ok(CommError::Mismatch { called, other_called, .. }) = error.downcast() else { panic!("another error") };
         let both = format!("{called} {other_called}");
         assert!(ranks > 2 || words.iter().all(|word| both.contains(word)), "{both}");
     }
@@ -246,7 +248,8 @@ fn a_mismatch_ends_all_waits_whatever_its_finder_does() {
         }
         Ok::<_, CommError>(())
     });
-    assert!(matches!(outcome, Err(RunError { failure: Failure::Comm(CommError::Untaken { .. }), .. })), "{outcome:?}");
+    let error = outcome.unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(CommError::Untaken { .. })), "{error}");
     let texts = ended.into_inner().unwrap();
     assert!(texts[1].contains("rank 1 called barrier") && texts[1].contains("rank 2 called gather"), "{texts:?}");
 }
@@ -268,7 +271,7 @@ fn a_communicator_dropped_too_early_is_an_error() {
 #[test]
 fn a_mismatch_that_nobody_waits_for_is_an_error_at_the_end() {
     let error = run_threads(2, |comm| comm.broadcast(comm.rank(), &mut [0u8]));
-    assert_eq!(error, Err(RunError { rank: 0, failure: Failure::Comm(CommError::Untaken { messages: 2 }) }));
+    assert_eq!(error.unwrap_err().downcast_ref(), Some(&CommError::Untaken { messages: 2 }));
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn a_wrong_argument_of_one_rank_reaches_all() {
     };
     let error = run_threads(3, |comm| wrong(&comm)).expect_err("one count is missing");
     let is_length = |error: &CommError| matches!(error, CommError::Length { rank: 1, expected: 3, got: 2, .. });
-    assert!(matches!(&error.failure, Failure::Error(error) if is_length(error)), "{error}");
+    assert!(error.downcast_ref().is_some_and(is_length), "{error}");
 
     // A call that is refused is no call: the rank may make it good.
     let result = run_threads(3, |comm| {
@@ -289,7 +292,7 @@ fn a_wrong_argument_of_one_rank_reaches_all() {
         }?;
         comm.barrier()
     });
-    assert_eq!(result, Ok(vec![(); 3]));
+    assert_eq!(result.unwrap(), [(); 3]);
 }
 
 #[test]
@@ -305,7 +308,8 @@ fn wrong_arguments_are_errors() {
     assert!(matches!(comm.scatter::<u8>(0, None), Err(CommError::Length { .. })));
     assert!(matches!(comm.scatter_v(0, Some((&[1u8], &[2]))), Err(CommError::Length { expected: 1, got: 2, .. })));
     assert!(matches!(comm.all_to_all_v(&[1u8], &[u64::MAX, 2]), Err(CommError::Length { .. })));
-    assert!(matches!(run_threads(0, |_| Ok::<_, String>(())), Err(RunError { failure: Failure::Comm(_), .. })));
+    let none = run_threads(0, |_| Ok::<_, CommError>(())).unwrap_err();
+    assert!(matches!(none.downcast_ref(), Some(CommError::Start(_))));
     let odd = run_threads(2, |comm| comm.all_to_all(&[0u8; 3])).unwrap_err();
     assert!(odd.to_string().contains("multiple of the ranks"), "{odd}");
     assert_eq!(comm.with_max_message(0).max_message(), 1);
@@ -321,7 +325,7 @@ fn a_communicator_moves_to_another_thread() {
         .join()
         .expect("no panic")
     });
-    assert_eq!(sums, Ok(vec![3; 3]));
+    assert_eq!(sums.unwrap(), [3; 3]);
 }
 
 proptest! {
@@ -349,4 +353,72 @@ proptest! {
             }
         }
     }
+}
+
+/// An error whose message tells what to do.
+#[derive(Debug)]
+struct WithRemedy;
+
+impl std::fmt::Display for WithRemedy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no such mesh; use another")
+    }
+}
+
+impl std::error::Error for WithRemedy {}
+
+#[test]
+fn errors_of_runs_hold_any_error_and_show_its_message() {
+    use std::error::Error;
+
+    let fail =
+        |comm: Communicator| if comm.rank() == 1 { Err(WithRemedy) } else { comm.barrier().map_err(|_| WithRemedy) };
+    let error = run_threads(2, fail).unwrap_err();
+    assert_eq!(error.rank, 1);
+    assert_eq!([error.to_string(), format!("{error:?}")], ["rank 1: no such mesh; use another"; 2]);
+    assert_eq!(error.source().unwrap().to_string(), "no such mesh; use another");
+    let fields = format!("{error:#?}");
+    assert!(fields.contains("rank: 1,") && fields.contains("WithRemedy"), "{fields}");
+    assert!(error.downcast_ref::<CommError>().is_none() && error.downcast_ref::<WithRemedy>().is_some());
+    assert!(error.downcast::<CommError>().unwrap_err().downcast::<WithRemedy>().is_ok());
+    // What a `main` that returns an error prints, from boxed errors too.
+    let boxed = |comm: Communicator| -> Result<(), Box<dyn Error + Send + Sync>> {
+        comm.broadcast(9, &mut [0u8])?;
+        Err("not reached".into())
+    };
+    let error: Box<dyn Error> = run_solo(boxed).unwrap_err().into();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(error.to_string().contains("use 0 to size - 1"), "{error}");
+    let library = meshloom::Error::from(CommError::BadTag { rank: 2, tag: 1 << 30 });
+    assert_eq!(format!("{library:?}"), library.to_string());
+    assert!(format!("{library:#?}").starts_with("Error("), "{library:#?}");
+}
+
+#[test]
+fn a_failure_of_local_work_is_one_of_all_ranks_and_leaves_them_in_step() {
+    let seen = run_threads(4, |comm| {
+        // Ranks 1 and 3 fail: the error is that of the first.
+        let outcome = comm.together(|| match comm.rank() {
+            rank @ (1 | 3) => Err(meshloom::Error::from(CommError::Start(format!("no room for {rank}")))),
+            rank => Ok(rank),
+        });
+        assert_eq!(comm.together(|| Ok::<_, CommError>(comm.rank()))?, comm.rank());
+        comm.barrier()?;
+        Ok::<_, CommError>(outcome.unwrap_err())
+    });
+    let seen = seen.unwrap();
+    assert!(matches!(&seen[1], meshloom::Error::Comm(CommError::Start(_))), "{:?}", seen[1]);
+    for (rank, error) in seen.iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        assert!(matches!(error, meshloom::Error::Comm(CommError::Elsewhere { rank: 1, .. })), "{rank}: {error}");
+        assert_eq!(error.to_string(), "rank 1: cannot start ranks: no room for 1");
+    }
+    // The rank that failed is named, whichever is the first to end, and once.
+    let error = run_threads(3, |comm| {
+        let work = || if comm.rank() == 2 { Err(CommError::Start("no room".into())) } else { Ok(()) };
+        comm.together(|| comm.together(work))
+    });
+    // Its own error is that of the run, whichever rank ended first.
+    let error = error.unwrap_err();
+    assert_eq!((error.rank, error.to_string().as_str()), (2, "rank 2: cannot start ranks: no room"));
+    assert_eq!(error.downcast_ref(), Some(&CommError::Start("no room".into())));
 }

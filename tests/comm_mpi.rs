@@ -10,15 +10,18 @@ mod launcher;
 use launcher::launcher;
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use meshloom::Error;
 use meshloom::comm::{CommError, Communicator, Op, mpi_launched, run_mpi};
 use meshloom::exchange::{Exchange, ExchangeError};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
+use meshloom::io::collective::{shared_token, write_npy};
 use mpi::ffi;
 use mpi::topology::Communicator as _;
 
@@ -224,6 +227,16 @@ const CASES: &[Case] = &[
     Case { name: "crossing_splits", ranks: &[2, 3], inner: Inner::Run(crossing_splits), outcome: Outcome::Passes },
     Case { name: "a_callers_communicator", ranks: &[1, 3, 4], inner: Inner::Raw(callers), outcome: Outcome::Passes },
     Case { name: "run_in_a_callers_mpi", ranks: &[2], inner: Inner::Raw(runs_in_callers), outcome: Outcome::Passes },
+    Case { name: "local_failures", ranks: &[3], inner: Inner::Run(local_failures), outcome: Outcome::Passes },
+    Case {
+        name: "a_local_failure_names_its_rank",
+        ranks: &[3],
+        inner: Inner::Run(|comm| {
+            let wrong = || if comm.rank() == 1 { Err(CommError::Start("no room".to_owned())) } else { Ok(()) };
+            comm.together(wrong)
+        }),
+        outcome: Outcome::Fails("rank 1: cannot start ranks: no room"),
+    },
     Case { name: "without_mpi", ranks: &[1], inner: Inner::Raw(without_mpi), outcome: Outcome::Passes },
 ];
 
@@ -256,6 +269,23 @@ fn all_collectives(comm: &Communicator) -> Result<(), CommError> {
             }
             case(&comm.with_max_message(cut))?;
         }
+    }
+    Ok(())
+}
+
+/// A file that cannot be created is an error of all ranks, which then write another.
+fn local_failures(comm: &Communicator) -> Result<(), CommError> {
+    let path = std::env::temp_dir().join(shared_token(comm)?);
+    let write = |path: &Path| -> Result<(), Error> {
+        write_npy(comm, path, &[3], |to| Ok(to.write(comm.rank() as u64, &[1f32])?))
+    };
+    let error = write(&path.join("missing.npy")).expect_err("there is no such directory");
+    assert!(error.to_string().contains("missing.npy"), "{error}");
+    assert_eq!(matches!(error, Error::Comm(CommError::Elsewhere { rank: 0, .. })), comm.rank() > 0, "{error}");
+    write(&path).expect("the directory is there");
+    comm.barrier()?;
+    if comm.rank() == 0 {
+        std::fs::remove_file(&path).expect("rank 0 has just written it");
     }
     Ok(())
 }
@@ -437,7 +467,7 @@ fn runs_in_callers() {
             let mut sum = [1usize as u64];
             comm.all_reduce(&mut sum, Op::Sum).map(|()| sum[0] as usize)
         });
-        assert_eq!(sum, Ok(size));
+        assert_eq!(sum.expect("all ranks are here"), size);
     }
     assert!(!mpi::is_finalized());
     universe.world().split_shared(0);

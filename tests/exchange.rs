@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use meshloom::comm::{CommError, Communicator, Failure, run_threads};
+use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Options, Recorder};
 use meshloom::grid::{Transfer, Transfers};
@@ -161,7 +161,7 @@ fn an_error_on_one_rank_is_typed_and_ends_all() {
                 .unwrap_err();
                 assert_eq!(error.rank, 1);
                 assert!(
-                    matches!(error.failure, Failure::Error(ExchangeError::Device(DeviceError::Misuse { .. }))),
+                    matches!(error.downcast_ref(), Some(ExchangeError::Device(DeviceError::Misuse { .. }))),
                     "{error}"
                 );
             }
@@ -192,8 +192,7 @@ fn ranks_that_start_other_exchanges_are_told_what_both_are() {
                         errors.lock().unwrap().push(text);
                         found
                     });
-                    let Failure::Error(ExchangeError::Comm(CommError::Mismatch { .. })) = failed.unwrap_err().failure
-                    else {
+                    let Ok(ExchangeError::Comm(CommError::Mismatch { .. })) = failed.unwrap_err().downcast() else {
                         panic!("{errors:?}")
                     };
                     errors.into_inner().unwrap()
@@ -250,7 +249,7 @@ fn a_rank_that_gives_up_half_way_ends_all() {
         })
         .unwrap_err();
         assert_eq!(error.rank, 2);
-        assert!(matches!(error.failure, Failure::Error::<ExchangeError>(_)), "{error}");
+        assert!(error.downcast_ref::<ExchangeError>().is_some(), "{error}");
     }
 }
 

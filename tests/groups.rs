@@ -5,7 +5,7 @@
 mod clouds;
 
 use clouds::{Kind, distance, points, uniform};
-use meshloom::comm::{Failure, run_threads};
+use meshloom::comm::{RunError, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection, device_memory};
 use meshloom::points::{Cloud, Domain};
@@ -227,7 +227,7 @@ fn lengths_in_mean_separations() {
     }
 }
 
-fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> Failure<Error> {
+fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> RunError {
     run_threads(2, move |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
         let mut context = Context::new(comm.clone(), gpu.clone())?;
@@ -242,7 +242,7 @@ fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64
         groups.catalogue(&mut context.recorder, &Selection::default())?;
         Ok::<_, Error>(())
     })
-    .map_or_else(|error| error.failure, |_| panic!("nothing is wrong"))
+    .map_or_else(|error| error, |_| panic!("nothing is wrong"))
 }
 
 /// Groups take the device memory that was said before there were points; half of those here are members.
@@ -309,8 +309,8 @@ fn attributes_of_another_width_are_refused_on_all_ranks() {
 #[test]
 fn wrong_questions_are_refused() {
     let (box_of, half_open) = (Domain::new(&[1.0; 3]).unwrap(), Domain::new(&[1.0, 0.0, 1.0]).unwrap());
-    let fof = |failure: Failure<Error>| match failure {
-        Failure::Error(Error::Fof(error)) => error,
+    let fof = |failure: RunError| match failure.downcast() {
+        Ok(Error::Fof(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(matches!(fof(failure(box_of, |_| Linking::Length(-1.0), None)), FofError::Length { .. }));
@@ -352,8 +352,8 @@ fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
             groups.catalogue(&mut context.recorder, &Selection::default())?;
             Ok::<_, Error>(())
         });
-        match failed.unwrap_err().failure {
-            Failure::Error(Error::Fof(FofError::NonFinite { what, number })) => assert_eq!((what, number), want),
+        match failed.unwrap_err().downcast() {
+            Ok(Error::Fof(FofError::NonFinite { what, number })) => assert_eq!((what, number), want),
             other => panic!("{other:?}"),
         }
     }

@@ -64,17 +64,29 @@ def _warn_of_independent_processes():
     warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
+@functools.cache
+def _warn_of_unused_hardware():
+    """Warns once where a software renderer takes the work although there is a hardware GPU."""
+    text = _native.unused_hardware()
+    if text is not None:
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
 def resolve(comm):
     """The rank that a call runs on."""
     if comm is None:
         _warn_of_independent_processes()
-        return _native.alone()
+        own = _native.alone()
+        _warn_of_unused_hardware()
+        return own
     if isinstance(comm, Comm):
         return comm
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is not None and isinstance(comm, mpi.Comm):
         _warn_of_independent_processes()
-        return _of_mpi(comm)
+        own = _of_mpi(comm)
+        _warn_of_unused_hardware()
+        return own
     raise TypeError(f"comm must be None, a meshloom.Comm or a communicator of mpi4py, not {type(comm).__name__}")
 
 

@@ -6,6 +6,13 @@ use pyo3::types::PyDict;
 use crate::failure::Failure;
 use crate::session::{caught, device_is_used};
 
+/// Returns a warning if a software renderer takes the work although this host has a hardware GPU.
+#[pyfunction]
+pub fn unused_hardware(py: Python<'_>) -> PyResult<Option<String>> {
+    let options = meshloom::gpu::Options::from_env().map_err(Failure::from)?;
+    py.detach(|| Ok(caught(|| Ok::<_, Failure>(meshloom::gpu::unused_hardware(&options.adapter)))?))
+}
+
 /// The adapters that the drivers of this machine offer and that can be used.
 #[pyfunction]
 pub fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {

@@ -1,6 +1,6 @@
 //! What can go wrong in a call, as a Python exception.
 
-use meshloom::comm::{CommError, Failure as RankFailure, RunError};
+use meshloom::comm::{CommError, RunError};
 use meshloom::cosmology::CosmologyError;
 use meshloom::exchange::ExchangeError;
 use meshloom::fft::{FftError, TransformError};
@@ -95,14 +95,21 @@ impl From<PyErr> for Failure {
     }
 }
 
-impl From<RunError<Failure>> for Failure {
-    fn from(error: RunError<Failure>) -> Self {
-        match error.failure {
-            RankFailure::Error(failure) => failure,
-            RankFailure::Comm(error) => error.into(),
-            RankFailure::Panic(text) => Failure::Panic(format!("rank {}: {text}", error.rank)),
-            other => Failure::Panic(format!("rank {}: {other}", error.rank)),
-        }
+impl std::fmt::Debug for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        // The body of a rank fails so, opening its device and starting the ranks by the library's errors.
+        let failed = error.downcast::<Failure>();
+        let failed = failed.or_else(|error| error.downcast::<DeviceError>().map(Failure::from));
+        let failed = failed.or_else(|error| error.downcast::<CommError>().map(Failure::from));
+        failed.unwrap_or_else(|error| Failure::Panic(error.to_string()))
     }
 }
 

@@ -55,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use crate::device_array::DeviceArray;
     #[pymodule_export]
-    use crate::devices::devices;
+    use crate::devices::{devices, unused_hardware};
     #[pymodule_export]
     use crate::failure::Error;
     #[pymodule_export]

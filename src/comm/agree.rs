@@ -1,8 +1,11 @@
 //! Collective checks: that all ranks have the same value, and that none has a fault.
 
+use std::fmt::Display;
+
 use bytemuck::Pod;
 
-use super::{Communicator, Op, Result};
+use super::error::with_rank;
+use super::{CommError, Communicator, Op, Result};
 
 impl Communicator {
     /// The first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
@@ -41,6 +44,60 @@ impl Communicator {
         if self.size() == 1 {
             return Ok(fault.map(String::from));
         }
+        Ok(self.first_failed(fault)?.map(|(rank, text)| with_rank(rank, &text)))
+    }
+
+    /// Runs local work, which may fail, on every rank: if it fails on any, all ranks return an error with the same message.
+    /// Collective, one reduction.
+    ///
+    /// The first rank that failed, and those with the same message, return their own error, all others
+    /// [`CommError::Elsewhere`](super::CommError::Elsewhere) with its message. No message between ranks is
+    /// left over, so that the program can do something else instead. `work` must not call a collective of
+    /// this communicator unless an error in it ends that call on all ranks.
+    ///
+    /// ```
+    /// use meshloom::comm::{CommError, run_threads};
+    /// use meshloom::{Error, io::NpyFile};
+    ///
+    /// let texts = run_threads(3, |comm| {
+    ///     let opened = comm.together(|| match comm.rank() {
+    ///         1 => NpyFile::open("missing.npy").map(drop).map_err(Error::from),
+    ///         _ => Ok(()),
+    ///     });
+    ///     comm.barrier()?;
+    ///     Ok::<_, CommError>(opened.unwrap_err().to_string())
+    /// })?;
+    /// assert!(texts[1].starts_with("missing.npy: no such file"));
+    /// assert_eq!([&texts[0], &texts[2]], [&format!("rank 1: {}", texts[1]); 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - The error of `work` on the first rank that fails.
+    /// - [`Elsewhere`](super::CommError::Elsewhere) on the other ranks then.
+    /// - As [`first_to_differ`](Self::first_to_differ) if `work` succeeds here.
+    pub fn together<T, E: Display + From<CommError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let outcome = work();
+        if self.size() == 1 {
+            return outcome;
+        }
+        let fault = outcome.as_ref().err().map(E::to_string);
+        // Ranks that fail alike, and the one that others report, keep the type of the error.
+        let is_own = |rank: usize, message: &str| {
+            fault.as_ref().is_some_and(|own| own == message || with_rank(self.rank(), own) == with_rank(rank, message))
+        };
+        match (self.first_failed(fault.as_deref()), outcome) {
+            (Ok(Some((rank, message))), Err(error)) if is_own(rank, &message) => Err(error),
+            (Ok(Some((rank, message))), _) => Err(CommError::Elsewhere { rank, message }.into()),
+            (Ok(None), outcome) => outcome,
+            // Ranks that are out of step cannot be told; this error says why they are.
+            (Err(_), Err(error)) => Err(error),
+            (Err(error), Ok(_)) => Err(error.into()),
+        }
+    }
+
+    /// Returns the first rank with a fault and the text of it.
+    fn first_failed(&self, fault: Option<&str>) -> Result<Option<(usize, String)>> {
         let none = self.size() as u64;
         let mut first = [if fault.is_some() { self.rank() as u64 } else { none }];
         self.all_reduce(&mut first, Op::Min)?;
@@ -53,6 +110,6 @@ impl Communicator {
         self.broadcast(root, &mut len)?;
         text.resize(len[0] as usize, 0);
         self.broadcast(root, &mut text)?;
-        Ok(Some(format!("rank {root}: {}", String::from_utf8_lossy(&text))))
+        Ok(Some((root, String::from_utf8_lossy(&text).into_owned())))
     }
 }

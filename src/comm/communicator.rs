@@ -43,7 +43,7 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 ///     Ok::<_, CommError>(sum)
 /// })?;
 /// assert_eq!(sums, [[6, 4]; 4]);
-/// # Ok::<(), meshloom::comm::RunError<CommError>>(())
+/// # Ok::<(), meshloom::comm::RunError>(())
 /// ```
 #[derive(Clone)]
 pub struct Communicator {

@@ -1,5 +1,6 @@
 //! Errors of communication and of runs.
 
+use std::error::Error;
 use std::fmt;
 
 use super::lane::MAX_TAG;
@@ -9,7 +10,7 @@ use crate::host_memory::HostMemoryError;
 ///
 /// `rank` counts within the communicator that was used, except in [`PeerFailed`](CommError::PeerFailed), where it
 /// counts within the whole run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
     /// Another rank failed, panicked, aborted or left while this one waited for it or before it could send to it.
@@ -18,6 +19,14 @@ pub enum CommError {
         /// The rank that failed first, or that left, counted in the whole run.
         rank: usize,
         /// Its error, or what it did.
+        message: String,
+    },
+    /// Local work failed on a rank, which all ranks report.
+    #[error("{}", with_rank(*.rank, .message))]
+    Elsewhere {
+        /// The first rank that failed.
+        rank: usize,
+        /// Its error.
         message: String,
     },
     /// The ranks of a communicator did not call the same collective with the same shape, or not the same exchange of device data.
@@ -112,6 +121,8 @@ pub enum CommError {
     Start(String),
 }
 
+message_debug!(CommError);
+
 impl CommError {
     /// The error of a wait for a message to itself that the rank has not sent.
     pub(super) fn not_sent_to_self(rank: usize) -> CommError {
@@ -120,56 +131,95 @@ impl CommError {
 }
 
 /// How a rank failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
-pub enum Failure<E> {
-    /// The body returned this error.
-    Error(E),
+pub enum Failure {
+    /// The body, or the runner itself, returned this error.
+    Error(Box<dyn Error + Send + Sync>),
     /// The body panicked or aborted with this message.
     Panic(String),
-    /// The runner itself failed.
-    Comm(CommError),
 }
 
-impl<E: fmt::Display> fmt::Display for Failure<E> {
+impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Error(error) => error.fmt(f),
             Failure::Panic(message) => write!(f, "panicked: {message}"),
-            Failure::Comm(error) => error.fmt(f),
         }
     }
 }
 
-/// The first failure of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunError<E> {
+/// The first failure of a run. `{:?}` prints the message, `{:#?}` the fields.
+///
+/// ```
+/// use meshloom::comm::{CommError, run_threads};
+///
+/// let error = run_threads(2, |comm| comm.broadcast(7, &mut [0u8])).unwrap_err();
+/// assert!(matches!(error.downcast_ref(), Some(CommError::BadRank { named: 7, .. })));
+/// assert_eq!(format!("{error:?}"), error.to_string());
+/// ```
+pub struct RunError {
     /// The rank that failed first.
     pub rank: usize,
     /// How it failed.
-    pub failure: Failure<E>,
+    pub failure: Failure,
 }
 
-impl<E: fmt::Display> fmt::Display for RunError<E> {
+impl RunError {
+    pub(crate) fn new(rank: usize, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        RunError { rank, failure: Failure::Error(error.into()) }
+    }
+
+    /// Returns the error of the rank if it has the type `E`.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        match &self.failure {
+            Failure::Error(error) => error.downcast_ref(),
+            Failure::Panic(_) => None,
+        }
+    }
+
+    /// Converts to the error of the rank if it has the type `E`.
+    ///
+    /// # Errors
+    /// The value itself if the failure is a panic or an error of another type.
+    pub fn downcast<E: Error + 'static>(self) -> Result<E, Self> {
+        let rank = self.rank;
+        match self.failure {
+            Failure::Error(error) => error.downcast().map(|error| *error).map_err(|error| RunError::new(rank, error)),
+            failure => Err(RunError { rank, failure }),
+        }
+    }
+}
+
+impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&with_rank(self.rank, &self.failure.to_string()))
     }
 }
 
-impl<E: std::error::Error + 'static> std::error::Error for RunError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.failure {
-            Failure::Error(error) => Some(error),
-            Failure::Comm(error) => Some(error),
-            _ => None,
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match f.alternate() {
+            true => f.debug_struct("RunError").field("rank", &self.rank).field("failure", &self.failure).finish(),
+            false => fmt::Display::fmt(self, f),
         }
     }
 }
 
-/// `rank R: message`, unless the message begins so already.
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.failure {
+            Failure::Error(error) => Some(error.as_ref()),
+            Failure::Panic(_) => None,
+        }
+    }
+}
+
+/// Returns `rank R: message`, or the message alone if it begins with the name of a rank.
 pub(super) fn with_rank(rank: usize, message: &str) -> String {
-    let name = format!("rank {rank}: ");
-    if message.starts_with(&name) { message.to_owned() } else { name + message }
+    let number = message.strip_prefix("rank ").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let is_named = number.is_some_and(|rest| rest.len() + 5 < message.len() && rest.starts_with([' ', ':']));
+    if is_named { message.to_owned() } else { format!("rank {rank}: {message}") }
 }
 
 /// The text of a caught panic.

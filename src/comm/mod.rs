@@ -36,6 +36,7 @@ mod error;
 mod gather;
 mod gone;
 mod lane;
+mod launched;
 mod mailbox;
 mod meet;
 mod memory;
@@ -63,12 +64,13 @@ pub use error::{CommError, Failure, RunError};
 pub use gather::Parts;
 pub use lane::MAX_TAG;
 pub(crate) use lane::RESERVED_TAGS;
+#[cfg(not(feature = "mpi"))]
+pub(crate) use launched::Launched;
+pub use launched::{mpi_launched, mpi_ranks};
 pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};
-#[cfg(not(feature = "mpi"))]
-pub(crate) use run::Launched;
-pub use run::{mpi_launched, mpi_ranks, run_solo, run_threads};
+pub use run::{run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};
 pub(crate) use subject::Subject;

@@ -1,7 +1,7 @@
 //! Running a body as MPI ranks.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt::Display;
+use std::error::Error;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use std::thread;
 use ::mpi::ffi;
 
 use super::communicator::Communicator;
-use super::error::{CommError, Failure, RunError, panic_message};
+use super::error::{CommError, RunError, panic_message};
+use super::launched::Launched;
 use super::mpi::{CALLS, Family, Mpi, end_all, library_version, ok};
-use super::run::Launched;
 use super::sync::locked;
 use super::transport::Transport;
 
@@ -28,19 +28,25 @@ use super::transport::Transport;
 /// # Errors
 /// [`CommError::Start`] or [`CommError::Mpi`] if MPI does not start, or starts without the other
 /// processes of the launcher (a launcher of another MPI library, `srun` without a PMI).
-pub fn run_mpi<T, E: Display>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError<E>> {
+pub fn run_mpi<T, E>(body: impl FnOnce(Communicator) -> Result<T, E>) -> Result<T, RunError>
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
     run_mpi_with_code(body, |_| 1)
 }
 
-/// [`run_mpi`] where an error `e` of the body ends all processes with the exit code `exit_code(&e)`.
+/// [`run_mpi`] where an error `e` of the body ends all processes with the exit code `exit_code(&e)`, which may downcast it.
 ///
 /// # Errors
 /// As [`run_mpi`].
-pub fn run_mpi_with_code<T, E: Display>(
+pub fn run_mpi_with_code<T, E>(
     body: impl FnOnce(Communicator) -> Result<T, E>,
-    exit_code: impl FnOnce(&E) -> u8,
-) -> Result<T, RunError<E>> {
-    let broken = |rank| move |error| RunError { rank, failure: Failure::Comm(error) };
+    exit_code: impl FnOnce(&(dyn Error + 'static)) -> u8,
+) -> Result<T, RunError>
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    let broken = |rank| move |error: CommError| RunError::new(rank, error);
     let session = Session::start().map_err(broken(0))?;
     // SAFETY: reads a constant, which is valid while MPI is.
     let world = unsafe { Mpi::duplicate(ffi::RSMPI_COMM_WORLD, true) }.map_err(broken(0))?;
@@ -49,7 +55,10 @@ pub fn run_mpi_with_code<T, E: Display>(
     let outcome = catch_unwind(AssertUnwindSafe(|| body(Communicator::new(Box::new(world)))));
     let value = match outcome {
         Ok(Ok(value)) => value,
-        Ok(Err(error)) => fail(&family, rank, &error.to_string(), exit_code(&error)),
+        Ok(Err(error)) => {
+            let error: Box<dyn Error + Send + Sync> = error.into();
+            fail(&family, rank, &error.to_string(), exit_code(error.as_ref()))
+        }
         Err(panic) => fail(&family, rank, &panics.text().unwrap_or_else(|| panic_message(panic.as_ref())), 1),
     };
     drop(panics);

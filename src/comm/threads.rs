@@ -60,14 +60,13 @@ impl World {
         self.mailboxes.iter().for_each(Mailbox::wake);
     }
 
-    /// Notes that a rank failed and ends all waits; returns whether this rank is the first to fail.
-    pub fn fail(&self, rank: usize, message: &str) -> bool {
+    /// Notes that a rank failed and ends all waits.
+    pub fn fail(&self, rank: usize, message: &str) {
         let mut status = self.status();
         status.ranks[rank] = State::Failed;
-        let first = status.first.get_or_insert_with(|| (rank, message.to_owned())).0 == rank;
+        status.first.get_or_insert_with(|| (rank, message.to_owned()));
         drop(status);
         self.wake_all();
-        first
     }
 
     /// Notes that a rank has returned from its body and ends the waits for it.

@@ -1,7 +1,7 @@
 //! Errors of cosmological quantities.
 
 /// Why a cosmological quantity cannot be computed from what was given.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CosmologyError {
     /// A parameter is outside its allowed range (or is not a number).
@@ -35,6 +35,8 @@ pub enum CosmologyError {
         last: usize,
     },
 }
+
+message_debug!(CosmologyError);
 
 /// Returns `value` if `ok`, else the error that it is out of range.
 pub(super) fn require(

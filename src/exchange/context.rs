@@ -1,9 +1,9 @@
 //! What one rank works with.
 
 use super::{Exchange, ExchangeError};
-use crate::comm::{CommError, Communicator, Op};
+use crate::comm::{Communicator, Op};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
-use crate::hash::{START, fnv1a};
+use crate::hash::fnv1a;
 
 /// What one rank works with: a communicator, a device, a recorder of its work and an exchange of device data.
 ///
@@ -30,7 +30,8 @@ impl Context {
     /// # Errors
     /// [`ExchangeError`] as [`Gpu::open`] and [`new`](Self::new).
     pub fn open(comm: Communicator, options: &Options) -> Result<Self, ExchangeError> {
-        let gpu = Gpu::open(options, local_rank(&comm)?)?;
+        let hosts = comm.all_gather(&[crate::host::id()])?;
+        let gpu = Gpu::open(options, earlier_equals(&hosts, comm.rank()))?;
         Self::new(comm, gpu)
     }
 
@@ -40,7 +41,11 @@ impl Context {
     /// # Errors
     /// [`ExchangeError`] when the device has no memory left or another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
-        let sharing = sharing(&comm, &gpu)?;
+        let devices = comm.all_gather(&[DeviceOfRank::of(&gpu, crate::host::id())])?;
+        let sharing = most_sharing(&devices);
+        if !saves_kernels(&devices, comm.rank()) {
+            gpu.leave_pipelines_to_others();
+        }
         let mut common = gpu.common().numbers();
         comm.all_reduce(&mut common, Op::Min)?;
         let gpu = gpu.among(CommonLimits::from_numbers(common));
@@ -55,27 +60,78 @@ impl Context {
     }
 }
 
-/// The number of this rank among those on its host, from 0 on.
-fn local_rank(comm: &Communicator) -> Result<usize, CommError> {
-    // Hosts without names count as one.
-    let host = crate::host::number().unwrap_or(START);
-    let hosts = comm.all_gather(&[host])?;
-    Ok(hosts[..comm.rank()].iter().filter(|&&other| other == host).count())
+/// Returns how many elements before number `at` are equal to it: with hosts of ranks, the number of a
+/// rank among those of its host.
+fn earlier_equals(all: &[u64], at: usize) -> usize {
+    all[..at].iter().filter(|&&other| other == all[at]).count()
 }
 
-/// How many ranks use the adapter of `gpu`.
-fn sharing(comm: &Communicator, gpu: &Gpu) -> Result<usize, CommError> {
-    let info = gpu.info();
-    // A card has one place on the bus and perhaps two backends; software renderers have none.
-    let adapter = match info.device_pci_bus_id.as_str() {
-        "" => format!("{} {:?}", info.name, info.backend),
-        place => place.to_string(),
-    };
-    // Where hosts have no names they count as one.
-    let adapter = fnv1a(crate::host::number().unwrap_or(START), adapter.as_bytes());
-    let all = comm.all_gather(&[adapter])?;
-    let mut most = [all.iter().filter(|&&other| other == adapter).count() as u64];
-    // The same on every rank, so that all decide alike whether memory suffices.
-    comm.all_reduce(&mut most, Op::Max)?;
-    Ok(most[0] as usize)
+/// Hashes that tell ranks which of them share a device or a file of compiled kernels.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct DeviceOfRank {
+    /// The adapter and its host.
+    adapter: u64,
+    /// The file of compiled kernels and the host; 0 if the device has none.
+    kernels: u64,
+    /// The open device: threads of a process share it.
+    device: u64,
+}
+
+impl DeviceOfRank {
+    fn of(gpu: &Gpu, host: u64) -> Self {
+        let info = gpu.info();
+        // A card has one place on the bus and perhaps two backends; software renderers have none.
+        let adapter = match info.device_pci_bus_id.as_str() {
+            "" => format!("{} {:?}", info.name, info.backend),
+            place => place.to_string(),
+        };
+        let on_host = |bytes: &[u8]| fnv1a(host, bytes);
+        let process = on_host(&std::process::id().to_le_bytes());
+        DeviceOfRank {
+            adapter: on_host(adapter.as_bytes()),
+            kernels: gpu.pipeline_file().map_or(0, |file| on_host(file.as_os_str().as_encoded_bytes())),
+            device: fnv1a(process, &gpu.number().to_le_bytes()),
+        }
+    }
+}
+
+/// Returns the number of ranks on the adapter that most ranks use: the same on every rank, so that all
+/// decide alike whether memory suffices.
+fn most_sharing(all: &[DeviceOfRank]) -> usize {
+    let mut adapters: Vec<u64> = all.iter().map(|rank| rank.adapter).collect();
+    adapters.sort_unstable();
+    adapters.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1)
+}
+
+/// Returns `true` for the ranks that save compiled kernels: of each host and driver those of one device.
+fn saves_kernels(all: &[DeviceOfRank], rank: usize) -> bool {
+    let own = all[rank];
+    all.iter().find(|other| other.kernels == own.kernels).is_none_or(|first| first.device == own.device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn rank(adapter: u64, kernels: u64, device: u64) -> DeviceOfRank {
+        DeviceOfRank { adapter, kernels, device }
+    }
+
+    #[test]
+    fn ranks_count_those_of_their_host_and_adapter() {
+        let hosts = [7, 7, 9, 7, 9];
+        assert_eq!([0, 1, 2, 3, 4].map(|rank| earlier_equals(&hosts, rank)), [0, 1, 0, 2, 1]);
+        let ranks = [rank(1, 0, 1), rank(2, 0, 2), rank(1, 0, 3), rank(1, 0, 1)];
+        assert_eq!(most_sharing(&ranks), 3);
+        assert_eq!(most_sharing(&ranks[1..2]), 1);
+    }
+
+    #[test]
+    fn one_device_of_each_host_and_driver_saves_kernels() {
+        // Two threads on one device, another process on the same host, another host, another driver there.
+        let ranks = [rank(1, 5, 1), rank(1, 5, 1), rank(1, 5, 2), rank(2, 6, 3), rank(2, 6, 4), rank(3, 8, 5)];
+        let saving: Vec<bool> = (0..ranks.len()).map(|rank| saves_kernels(&ranks, rank)).collect();
+        assert_eq!(saving, [true, true, false, true, false, true]);
+    }
 }

@@ -5,7 +5,7 @@ use crate::gpu::DeviceError;
 use crate::host_memory::HostMemoryError;
 
 /// An exchange that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// On the device.
@@ -15,6 +15,8 @@ pub enum ExchangeError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(ExchangeError);
 
 impl From<HostMemoryError> for ExchangeError {
     fn from(error: HostMemoryError) -> Self {

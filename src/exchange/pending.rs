@@ -46,7 +46,7 @@ use crate::gpu::Recorder;
 ///     Ok::<_, ExchangeError>(received)
 /// })?;
 /// assert_eq!(received, [[1, 11, 21], [0, 10, 20]]);
-/// # Ok::<(), meshloom::comm::RunError<ExchangeError>>(())
+/// # Ok::<(), meshloom::comm::RunError>(())
 /// ```
 #[must_use = "an exchange that is dropped does not take place"]
 pub struct PendingExchange {

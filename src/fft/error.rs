@@ -6,7 +6,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 
 /// An error of a transform: which length, why, and what would do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FftError {
     /// An axis of length 0, or no field at all.
@@ -113,8 +113,10 @@ pub enum FftError {
     Device(#[from] DeviceError),
 }
 
+message_debug!(FftError);
+
 /// A transform of all ranks that failed: what was planned, or what was run.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformError {
     /// The transform cannot be.
@@ -124,6 +126,8 @@ pub enum TransformError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
 }
+
+message_debug!(TransformError);
 
 impl From<DeviceError> for TransformError {
     fn from(error: DeviceError) -> Self {

@@ -1,5 +1,6 @@
 //! A device: opened once, shared by all who work on it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
@@ -208,6 +209,16 @@ impl Gpu {
     /// That it cannot be written is no error.
     pub fn save_pipelines(&self) {
         self.0.pipelines.cache.iter().for_each(PipelineCache::save);
+    }
+
+    /// The file of compiled kernels, if the device has one.
+    pub(crate) fn pipeline_file(&self) -> Option<&Path> {
+        self.0.pipelines.cache.as_ref().map(PipelineCache::file)
+    }
+
+    /// Writes no compiled kernels from now on: another rank has the same and writes them.
+    pub(crate) fn leave_pipelines_to_others(&self) {
+        self.0.pipelines.cache.iter().for_each(PipelineCache::leave_to_others);
     }
 
     /// Gives the buffers that wait to be used again back to the driver.

@@ -3,7 +3,7 @@
 use crate::host_memory::{ByteCount, HostMemoryError};
 
 /// An error of a device: which device or kernel, what happened, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The machine has no adapter at all.
@@ -128,6 +128,8 @@ pub enum DeviceError {
     )]
     Lost(String),
 }
+
+message_debug!(DeviceError);
 
 /// Bytes in the unit that reads best.
 pub fn bytes(n: u64) -> String {

@@ -35,6 +35,7 @@ mod source;
 mod staging;
 mod timer;
 mod transfer;
+mod unused_hardware;
 mod words;
 
 pub use crate::kernel_params;
@@ -60,6 +61,7 @@ pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant, Wind
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
 pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;
+pub use unused_hardware::unused_hardware;
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.
 pub(crate) const TWO_FLOATS: &str = include_str!("../../shaders/gpu/two_floats.wgsl");

@@ -36,6 +36,8 @@ pub(super) struct PipelineCache {
     compiled: AtomicBool,
     /// Hash of the data that the file is known to hold.
     saved: Mutex<u64>,
+    /// Whether another rank writes the file.
+    is_saved_by_others: AtomicBool,
 }
 
 /// The user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in `$XDG_CACHE_HOME`,
@@ -127,12 +129,28 @@ impl PipelineCache {
             Some(loaded) => loaded,
             None => (make(None)?, START),
         };
-        Some(PipelineCache { cache, file, compiled: AtomicBool::new(false), saved: Mutex::new(saved) })
+        Some(PipelineCache {
+            cache,
+            file,
+            compiled: AtomicBool::new(false),
+            saved: Mutex::new(saved),
+            is_saved_by_others: AtomicBool::new(false),
+        })
     }
 
     /// What pipelines are compiled with.
     pub fn handle(&self) -> &wgpu::PipelineCache {
         &self.cache
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Writes nothing from now on.
+    pub fn leave_to_others(&self) {
+        self.is_saved_by_others.store(true, Ordering::Release);
     }
 
     /// Notes that a pipeline was compiled.
@@ -143,6 +161,9 @@ impl PipelineCache {
     /// Writes the file if it lacks something.
     pub fn save(&self) {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_saved_by_others.load(Ordering::Acquire) {
+            return;
+        }
         if !self.compiled.swap(false, Ordering::AcqRel) {
             return;
         }

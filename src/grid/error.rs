@@ -3,7 +3,7 @@
 use super::boxes::Box3;
 
 /// An error of a layout: what is wrong, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A process grid that does not fit the number of ranks.
@@ -105,3 +105,5 @@ pub enum LayoutError {
         first: [u64; 3],
     },
 }
+
+message_debug!(LayoutError);

@@ -9,7 +9,7 @@ use std::fmt;
 use bytemuck::Zeroable;
 
 /// The system does not give host memory that data need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HostMemoryError {
     /// The data, as a noun phrase: "positions", "neighbor lists".
     pub what: &'static str,
@@ -28,6 +28,8 @@ impl fmt::Display for HostMemoryError {
         )
     }
 }
+
+message_debug!(HostMemoryError);
 
 impl std::error::Error for HostMemoryError {}
 

@@ -10,7 +10,7 @@ use crate::io::{IoError, printable_path};
 use crate::operators::OperatorError;
 
 /// An error of inference, or of the layers below it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InferenceError {
     /// An option that cannot be.
@@ -111,6 +111,8 @@ pub enum InferenceError {
     #[error(transparent)]
     Io(#[from] IoError),
 }
+
+message_debug!(InferenceError);
 
 impl From<HostMemoryError> for InferenceError {
     fn from(error: HostMemoryError) -> Self {

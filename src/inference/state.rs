@@ -76,11 +76,13 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
                        replace it with `overwrite` (`overwrite=True`), or give another directory";
             return Err(InferenceError::State { path, why: why.into() });
         }
-        if groups.all().rank() == 0 {
-            // It stays, though it is empty before the first iteration ends.
-            std::mem::forget(OutputDir::create(directory)?);
-        }
-        groups.all().barrier()?;
+        groups.all().together::<_, InferenceError>(|| {
+            if groups.all().rank() == 0 {
+                // It stays, though it is empty before the first iteration ends.
+                std::mem::forget(OutputDir::create(directory)?);
+            }
+            Ok(())
+        })?;
         let seed = if let Excitations::Seed(seed) = excitations { *seed } else { 0 };
         Ok(StateFile { path, likelihood, identity, seed })
     }

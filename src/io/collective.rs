@@ -1,8 +1,8 @@
 //! Files that all ranks write together, over a [`Communicator`].
 //!
 //! Each rank writes its own ranges, and a file gets its final name when it is complete. All functions are collective, with
-//! the same path and shapes on all ranks. A rank that fails returns its error; the others learn of the failure at their
-//! next message.
+//! the same path and shapes on all ranks. Where one rank fails, all return an error with the same message, by
+//! [`Communicator::together`], and the program can go on, as with another directory.
 //!
 //! ```
 //! use meshloom::{Error, comm::run_threads, io::{NpyFile, collective::write_npy, token}};
@@ -22,6 +22,7 @@ mod opened;
 mod same_contents;
 mod same_directory;
 
+use std::fmt::Display;
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator, Op};
@@ -66,17 +67,15 @@ fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
 /// the file exists. Collective.
 ///
 /// # Errors
-/// Those of `write`, [`IoError`], and those of the ranks; on all ranks [`IoError::Disagree`] where some have another type or shape, and [`IoError::Cover`] where the parts of
-/// all are not the array.
-pub fn write_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
+/// On all ranks the error of the first rank whose `write` or file fails, [`IoError::Disagree`] where some have another
+/// type or shape, and [`IoError::Cover`] where the parts of all are not the array.
+pub fn write_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
     write: impl FnOnce(&NpyWriter<T>) -> Result<(), E>,
 ) -> Result<(), E> {
-    seal_npy(comm, path, shape, write)?.publish()?;
-    comm.barrier()?;
-    Ok(())
+    publish(comm, seal_npy(comm, path, shape, write)?)
 }
 
 /// As [`write_npy`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
@@ -84,7 +83,7 @@ pub fn write_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
+pub fn seal_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     shape: &[u64],
@@ -92,13 +91,16 @@ pub fn seal_npy<T: NpyElement, E: From<IoError> + From<CommError>>(
 ) -> Result<Sealed, E> {
     let create = |token: &str| NpyWriter::create(path, shape, token);
     let writer = opened::<_, E>(comm, (path, (T::DESCR, shape)), create, |token| NpyWriter::open(path, shape, token))?;
-    write(&writer)?;
+    comm.together(|| write(&writer))?;
     let mut written = writer.written();
     comm.all_reduce(&mut written, Op::Sum)?;
     writer.check_written(written)?;
-    let sealed = writer.seal()?;
-    comm.barrier()?;
-    Ok(sealed)
+    comm.together(|| Ok(writer.seal()?))
+}
+
+/// Gives a file its name. When this returns on any rank, the file exists.
+fn publish<E: Display + From<IoError> + From<CommError>>(comm: &Communicator, sealed: Sealed) -> Result<(), E> {
+    comm.together(|| Ok(sealed.publish()?))
 }
 
 /// This rank's writer of an `.npz` archive.
@@ -127,15 +129,13 @@ impl Archive {
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn write_npz<E: From<IoError> + From<CommError>>(
+pub fn write_npz<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     members: &[Member],
     write: impl FnOnce(&mut Archive) -> Result<(), E>,
 ) -> Result<(), E> {
-    seal_npz(comm, path, members, write)?.publish()?;
-    comm.barrier()?;
-    Ok(())
+    publish(comm, seal_npz(comm, path, members, write)?)
 }
 
 /// As [`write_npz`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
@@ -143,7 +143,7 @@ pub fn write_npz<E: From<IoError> + From<CommError>>(
 ///
 /// # Errors
 /// As [`write_npy`].
-pub fn seal_npz<E: From<IoError> + From<CommError>>(
+pub fn seal_npz<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     members: &[Member],
@@ -152,12 +152,10 @@ pub fn seal_npz<E: From<IoError> + From<CommError>>(
     let create = |token: &str| NpzWriter::create(path, members, token);
     let writer = opened::<_, E>(comm, (path, members), create, |token| NpzWriter::open(path, members, token))?;
     let mut archive = Archive { writer, parts: Vec::new() };
-    write(&mut archive)?;
+    comm.together(|| write(&mut archive))?;
     let Archive { writer, parts } = archive;
     let parts = comm.gather_v(0, &parts)?;
-    let sealed = writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?;
-    comm.barrier()?;
-    Ok(sealed)
+    comm.together(|| Ok(writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?))
 }
 
 /// Writes one catalogue of groups in HDF5 from all ranks, each its part of rows and members, which stands at `place`; the file has no name
@@ -166,7 +164,7 @@ pub fn seal_npz<E: From<IoError> + From<CommError>>(
 /// # Errors
 /// [`IoError`], and those of the ranks.
 #[cfg(feature = "hdf5")]
-pub fn seal_groups<E: From<IoError> + From<CommError>>(
+pub fn seal_groups<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     info: &hdf5::SnapshotInfo,
@@ -181,19 +179,17 @@ pub fn seal_groups<E: From<IoError> + From<CommError>>(
         GroupsWriter::offsets,
         |token, offsets| GroupsWriter::open(path, info, groups, place, (token, offsets)),
     )?;
-    writer.write(groups)?;
-    let sealed = writer.seal()?;
-    comm.barrier()?;
-    Ok(sealed)
+    comm.together::<_, E>(|| Ok(writer.write(groups)?))?;
+    comm.together(|| Ok(writer.seal()?))
 }
 
 /// Writes one HDF5 file of arrays from all ranks, as [`seal_npz`] does an archive, with attributes, which are rank 0's; it has no name yet, which rank 0 gives it by
 /// [`Sealed::publish`]. Collective.
 ///
 /// # Errors
-/// As [`write_npy`]; [`IoError::Dtype`] for members of other types than f32, f64, i64 and u64.
+/// As [`write_npy`]; [`IoError::MemberType`] for members of other types than f32, f64, i64 and u64.
 #[cfg(feature = "hdf5")]
-pub fn seal_arrays<E: From<IoError> + From<CommError>>(
+pub fn seal_arrays<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
     (members, attributes): (&[Member], &[hdf5::Attribute]),
@@ -208,10 +204,8 @@ pub fn seal_arrays<E: From<IoError> + From<CommError>>(
         ArraysWriter::offsets,
         |token, offsets| ArraysWriter::open(path, members, (token, offsets)),
     )?;
-    write(&writer)?;
-    let sealed = writer.seal()?;
-    comm.barrier()?;
-    Ok(sealed)
+    comm.together(|| write(&writer))?;
+    comm.together(|| Ok(writer.seal()?))
 }
 
 #[cfg(test)]
@@ -275,5 +269,87 @@ mod tests {
                 assert!(text.contains(said) && text.contains("the array of 8"), "{text}");
             }
         }
+    }
+
+    /// All ranks fail with the same message, which contains `part`; then all write to another directory.
+    fn fails_together_and_recovers(
+        part: &str,
+        fail: impl Fn(&Communicator, &Path) -> Result<(), Error> + Sync,
+        write: impl Fn(&Communicator, &Path) -> Result<(), Error> + Sync,
+    ) {
+        let scratch = Scratch::new();
+        let texts = run_threads(3, |comm| {
+            let text = fail(&comm, scratch.path()).unwrap_err().to_string();
+            write(&comm, &scratch.path().join("good"))?;
+            Ok::<_, Error>(text)
+        });
+        let texts = texts.unwrap();
+        let named =
+            |text: &str| text.split_once(": ").map(|(rank, text)| (rank.starts_with("rank "), text.to_string()));
+        let message = texts.iter().find_map(|text| named(text).filter(|(is_other, _)| *is_other)).unwrap().1;
+        assert!(message.contains(part), "{message}");
+        assert!(texts.iter().all(|text| text.ends_with(&message)), "{texts:?}");
+        assert_eq!(scratch.names(), ["good"]);
+    }
+
+    fn write_ranks(comm: &Communicator, path: &Path) -> Result<(), Error> {
+        write_npy(comm, path, &[3], |to| Ok(to.write(comm.rank() as u64, &[1f32])?))
+    }
+
+    #[test]
+    fn a_failure_of_one_rank_is_one_of_all_and_another_directory_will_do() {
+        let missing = |comm: &Communicator, path: &Path| write_ranks(comm, &path.join("missing/array.npy"));
+        fails_together_and_recovers("missing/array.npy", missing, write_ranks);
+        // No process may create files there, whoever runs it.
+        let read_only = |comm: &Communicator, _: &Path| write_ranks(comm, Path::new("/proc/array.npy"));
+        fails_together_and_recovers("/proc/array.npy", read_only, write_ranks);
+        let full = |comm: &Communicator, path: &Path| {
+            write_npy(comm, &path.join("array"), &[3], |to| match comm.rank() {
+                1 => Err(Error::Io(IoError::Write {
+                    bytes: 12,
+                    path: "array".into(),
+                    source: std::io::ErrorKind::StorageFull.into(),
+                })),
+                rank => Ok(to.write(rank as u64, &[1f32])?),
+            })
+        };
+        fails_together_and_recovers("array: ", full, write_ranks);
+        let members = [Member::new::<f32>("a", &[3])];
+        let archive = |comm: &Communicator, path: &Path| {
+            write_npz(comm, path, &members, |to| Ok(to.write(0, comm.rank() as u64, &[1f32])?))
+        };
+        fails_together_and_recovers("none/x.npz", |comm, path| archive(comm, &path.join("none/x.npz")), archive);
+    }
+
+    #[cfg(feature = "hdf5")]
+    #[test]
+    fn hdf5_files_fail_on_all_ranks_too() {
+        let write = |comm: &Communicator, path: &Path, member: Member| {
+            let members = [member];
+            let sealed = seal_arrays(comm, path, (&members, &[]), |to| {
+                Ok::<_, Error>(to.write(0, comm.rank() as u64, &[1f32])?)
+            })?;
+            publish(comm, sealed)
+        };
+        let good = |comm: &Communicator, path: &Path| write(comm, path, Member::new::<f32>("a", &[3]));
+        fails_together_and_recovers("missing/x.hdf5", |comm, path| good(comm, &path.join("missing/x.hdf5")), good);
+        let one = |comm: &Communicator, path: &Path| {
+            let [wrong, right] = [Member::new::<u32>("a", &[3]), Member::new::<f32>("a", &[3])];
+            write(comm, path, if comm.rank() == 1 { wrong } else { right })
+        };
+        fails_alike("rank 1 writes other types or shapes", one);
+        fails_together_and_recovers(
+            "convert the values",
+            |comm, path| write(comm, path, Member::new::<u32>("a", &[3])),
+            good,
+        );
+    }
+
+    /// All ranks fail with a message that contains `part`.
+    #[cfg(feature = "hdf5")]
+    fn fails_alike(part: &str, fail: impl Fn(&Communicator, &Path) -> Result<(), Error> + Sync) {
+        let scratch = Scratch::new();
+        let texts = run_threads(3, |comm| Ok::<_, Error>(fail(&comm, scratch.path()).unwrap_err().to_string()));
+        assert!(texts.unwrap().iter().all(|text| text.contains(part)));
     }
 }

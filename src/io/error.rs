@@ -10,7 +10,7 @@ use crate::host_memory::HostMemoryError;
 ///
 /// The text (`Display`) is complete for a user. Sizes are in bytes; an `index` is a position in the array, one number per
 /// axis.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
     /// There is no such input file.
@@ -173,6 +173,19 @@ pub enum IoError {
         found: u64,
         /// The size that its header promises, or that it had when it was opened.
         wanted: u64,
+    },
+
+    /// An array to be written has elements of a type that the format does not take.
+    #[error("{}: array `{member}`: expected elements of {wanted}, got {found}; convert the values", printable_path(.path))]
+    MemberType {
+        /// The file.
+        path: PathBuf,
+        /// The array.
+        member: String,
+        /// Its type.
+        found: String,
+        /// The types that the format takes.
+        wanted: String,
     },
 
     /// The elements have the wrong type.
@@ -409,6 +422,19 @@ pub enum IoError {
         path: PathBuf,
     },
 
+    /// Another run claims the directory, on a file system without locks.
+    #[error(
+        "{}: {owner} is writing in this directory, or was killed; wait until it has ended, give another directory, or remove \
+         this file if no run is left (the file system has no locks that would show it)",
+        printable_path(.path)
+    )]
+    Claimed {
+        /// The file that claims it.
+        path: PathBuf,
+        /// The process that wrote the file.
+        owner: String,
+    },
+
     /// A temporary file of this name exists already.
     #[error("{}: exists already; if no other run is writing here, remove it", printable_path(.path))]
     Exists {
@@ -441,6 +467,8 @@ pub enum IoError {
         reason: String,
     },
 }
+
+message_debug!(IoError);
 
 impl IoError {
     /// The error of opening the input `path`.

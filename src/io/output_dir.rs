@@ -74,10 +74,11 @@ impl OutputDir {
 
     /// Keeps other runs from writing here until the value is dropped or the process ends: two at once would mix their files. Rank 0 alone does, for all.
     /// The lock is on a hidden file, `.meshloom.lock`, which is there meanwhile, and stays where the process was killed: the next run takes it over.
-    /// Where the file system has no locks nothing is kept out.
+    /// Where the file system has no locks, a file `.meshloom.claim` with the owner's host and process takes its place; the next
+    /// run takes it over only on the host where the owner was killed.
     ///
     /// # Errors
-    /// [`IoError::InUse`] if another run has it and does not end within some seconds; those of [`create`](Self::create).
+    /// [`IoError::InUse`] or [`IoError::Claimed`] if another run has it and does not end within some seconds; those of [`create`](Self::create).
     pub fn lock(self) -> Result<Self, IoError> {
         self.lock_within(PATIENCE)
     }

@@ -2,43 +2,70 @@
 //!
 //! It is the system's lock on a hidden file, which ends with the process however that ends. The file goes with its owner and on an interrupt; one that
 //! a killed process has left is taken over by the next run.
+//!
+//! A file system without locks has a claim instead: a hidden file that names its owner. A claim of a killed process is taken
+//! over by the next run on the same host; on another host it must be removed by hand.
 
-use std::fs::{File, TryLockError};
-use std::io::ErrorKind;
+use std::fs::{self, File, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{IoError, cleanup};
+use super::{IoError, cleanup, read_text, token};
+use crate::host;
 
 /// The hidden file in the directory.
 const NAME: &str = ".meshloom.lock";
 /// Between two looks whether the other run has ended.
 const BETWEEN: Duration = Duration::from_millis(100);
 
+/// The hidden file that claims a directory on a file system without locks.
+const CLAIM: &str = ".meshloom.claim";
+
 /// Dropping it lets other runs in.
 #[derive(Debug)]
 pub(super) struct RunLock {
     path: PathBuf,
-    /// The lock ends when this is closed, after the file has lost its name.
-    _file: File,
+    /// The lock ends when this is closed, after the file has lost its name. A claim has none.
+    _file: Option<File>,
 }
 
 impl RunLock {
-    /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts. None where it cannot be had at all: some file systems
-    /// of networks have no locks, and that is no reason not to run; nor is a directory that may not be written, of which the first output says more.
+    /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts. On a file
+    /// system without locks it claims the directory by a file with the owner's host and process instead. `None`
+    /// for a directory that may not be written, of which the first output says more.
     ///
     /// # Errors
-    /// [`IoError::InUse`]; [`IoError::Create`] for a lock of another user that can neither be read nor locked.
+    /// - [`IoError::InUse`] if another run holds the lock.
+    /// - [`IoError::Claimed`] if another run claims the directory, or was killed on another host.
+    /// - [`IoError::Create`] for a lock of another user that can neither be read nor locked, or a claim that
+    ///   cannot be written.
     pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
+        Self::take_by(cleanup::lock_file, directory, patience)
+    }
+
+    fn take_by(
+        lock: impl Fn(&Path) -> Result<File, TryLockError>,
+        directory: &Path,
+        patience: Duration,
+    ) -> Result<Option<Self>, IoError> {
         let (path, since) = (directory.join(NAME), Instant::now());
         loop {
-            match cleanup::lock_file(&path) {
-                Ok(file) => return Ok(Some(RunLock { path, _file: file })),
+            match lock(&path) {
+                Ok(file) => return Ok(Some(RunLock { path, _file: Some(file) })),
                 Err(TryLockError::WouldBlock) if since.elapsed() < patience => sleep(BETWEEN),
                 Err(TryLockError::WouldBlock) => return Err(IoError::InUse { path: directory.into() }),
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied => {
                     return Err(IoError::Create { path, source: error });
+                }
+                // The system refuses the lock itself, not the file.
+                Err(TryLockError::Error(error)) if error.raw_os_error().is_some() => {
+                    tracing::debug!(path = %path.display(), %error, "no locks: a claim instead");
+                    match Self::claim(directory) {
+                        Err(IoError::Claimed { .. }) if since.elapsed() < patience => sleep(BETWEEN),
+                        claimed => return claimed.map(Some),
+                    }
                 }
                 Err(TryLockError::Error(error)) => {
                     tracing::debug!(path = %path.display(), %error, "no lock on a directory");
@@ -47,10 +74,134 @@ impl RunLock {
             }
         }
     }
+
+    /// Creates the claim of this process, in place of one that a killed process of this host has left.
+    fn claim(directory: &Path) -> Result<Self, IoError> {
+        let path = directory.join(CLAIM);
+        let create = || cleanup::create_file(&path).and_then(|mut file| file.write_all(Owner::own().text().as_bytes()));
+        let created = match create() {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let text = read_text(&path, 4096).unwrap_or_default();
+                let owner = Owner::from_text(&text);
+                if !owner.as_ref().is_some_and(Owner::is_gone) {
+                    let owner = owner.map_or_else(|| "an unknown process".into(), |owner| owner.describe());
+                    return Err(IoError::Claimed { path, owner });
+                }
+                // Of several runs that find the claim one renames it.
+                let left = directory.join(format!("{CLAIM}.{}", token()));
+                match fs::rename(&path, &left) {
+                    Ok(()) => drop(fs::remove_file(&left)),
+                    Err(_) => return Err(IoError::Claimed { path, owner: "another run".into() }),
+                }
+                create()
+            }
+            created => created,
+        };
+        match created {
+            Ok(()) => Ok(RunLock { path, _file: None }),
+            Err(source) => Err(IoError::Create { path, source }),
+        }
+    }
+}
+
+/// The process that claims a directory.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    /// The name of its host.
+    host: String,
+    /// What its process number is unique in: the started kernel and, in a container, its processes.
+    scope: String,
+    process: u32,
+}
+
+impl Owner {
+    fn own() -> Self {
+        let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let kernel = host::kernel().map(|kernel| format!("{kernel:x}")).unwrap_or_default();
+        Owner {
+            host: host::name().unwrap_or_else(|| "unknown".into()),
+            scope: format!("{kernel} {}", processes.display()),
+            process: std::process::id(),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{}\n{}\n{}\n", self.host, self.scope, self.process)
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut next = || lines.next().map(String::from);
+        let (host, scope) = (next()?, next()?);
+        Some(Owner { host, scope, process: next()?.parse().ok()? })
+    }
+
+    /// Returns `true` if the process has surely ended: it was one of this host, and is not there.
+    fn is_gone(&self) -> bool {
+        let processes = Path::new("/proc");
+        self.scope == Owner::own().scope
+            && processes.join("self").exists()
+            && !processes.join(self.process.to_string()).exists()
+    }
+
+    fn describe(&self) -> String {
+        format!("process {} on host {}", self.process, self.host)
+    }
 }
 
 impl Drop for RunLock {
     fn drop(&mut self) {
         cleanup::remove_file(&self.path);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::io::scratch::Scratch;
+
+    /// What a file system without locks says.
+    fn no_locks(_: &Path) -> Result<File, TryLockError> {
+        const ENOLCK: i32 = 37;
+        Err(TryLockError::Error(std::io::Error::from_raw_os_error(ENOLCK)))
+    }
+
+    #[test]
+    fn without_locks_a_claim_keeps_others_out() {
+        let scratch = Scratch::new();
+        let take = || RunLock::take_by(no_locks, scratch.path(), Duration::ZERO);
+        let first = take().unwrap();
+        assert_eq!(scratch.names(), [CLAIM]);
+        let text = take().unwrap_err().to_string();
+        let process = format!("process {} on host", std::process::id());
+        assert!([&process, CLAIM, "remove this file"].iter().all(|part| text.contains(*part)), "{text}");
+        // A run that was refused leaves the claim, and one that waits begins when the first ends.
+        let second = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| RunLock::take_by(no_locks, scratch.path(), Duration::from_secs(60)));
+            std::thread::sleep(Duration::from_millis(150));
+            drop(first);
+            waits.join().unwrap().unwrap()
+        });
+        assert!(take().is_err());
+        drop(second);
+        assert!(scratch.names().is_empty());
+    }
+
+    #[test]
+    fn a_claim_of_a_killed_process_is_taken_over_on_its_host_only() {
+        let scratch = Scratch::new();
+        let claim = |owner: &Owner| fs::write(scratch.path().join(CLAIM), owner.text()).unwrap();
+        // Process numbers end below 2^22.
+        let gone = Owner { process: 1 << 30, ..Owner::own() };
+        let take = || RunLock::take_by(no_locks, scratch.path(), Duration::ZERO);
+        claim(&gone);
+        drop(take().unwrap());
+        assert!(scratch.names().is_empty());
+        claim(&Owner { scope: "another".into(), host: "node7".into(), ..gone });
+        assert!(take().unwrap_err().to_string().contains("on host node7"));
+        // A claim whose owner has not written it yet.
+        fs::write(scratch.path().join(CLAIM), "").unwrap();
+        assert!(matches!(take(), Err(IoError::Claimed { .. })));
+        assert_eq!(Owner::from_text(&Owner::own().text()), Some(Owner::own()));
     }
 }

@@ -6,7 +6,7 @@ use crate::gpu::DeviceError;
 use crate::host_memory::HostMemoryError;
 
 /// An error of a map, or of the layers below it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
     /// A mapping that cannot be, or items that do not fit it.
@@ -30,6 +30,8 @@ pub enum MapError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(MapError);
 
 impl From<HostMemoryError> for MapError {
     fn from(error: HostMemoryError) -> Self {

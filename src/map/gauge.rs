@@ -3,7 +3,7 @@
 use super::error::MapError;
 use crate::comm::Op;
 use crate::exchange::Context;
-use crate::hash::{START, fnv1a};
+use crate::hash::fnv1a;
 
 /// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have one device take turns, since one would use the buffers
 /// that another has just given back.
@@ -19,7 +19,7 @@ pub(super) struct Gauge {
 impl Gauge {
     /// All ranks call it.
     pub fn new(context: &Context) -> Result<Self, MapError> {
-        let process = fnv1a(crate::host::number().unwrap_or(START), &std::process::id().to_le_bytes());
+        let process = fnv1a(crate::host::id(), &std::process::id().to_le_bytes());
         let device = fnv1a(process, &context.gpu.number().to_le_bytes());
         let all = context.comm.all_gather(&[device])?;
         let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();

@@ -7,7 +7,7 @@ use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {
     /// A value is NaN or infinite.
@@ -89,6 +89,8 @@ pub enum MeshError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(MeshError);
 
 impl From<HostMemoryError> for MeshError {
     fn from(error: HostMemoryError) -> Self {

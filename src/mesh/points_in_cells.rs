@@ -131,7 +131,7 @@ impl PointsInCells {
         positions: &[[f64; 3]],
         weights: Option<&[f32]>,
     ) -> Result<Self, MeshError> {
-        sides(size)?;
+        comm.together(|| sides(size))?;
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
         comm.all_reduce(&mut total, Op::Sum)?;

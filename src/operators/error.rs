@@ -11,7 +11,7 @@ use crate::host_memory::HostMemoryError;
 use crate::mesh::MeshError;
 
 /// An error of operators, or of the layers below them.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OperatorError {
     /// A space that cannot be.
@@ -89,6 +89,8 @@ pub enum OperatorError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(OperatorError);
 
 impl From<HostMemoryError> for OperatorError {
     fn from(error: HostMemoryError) -> Self {

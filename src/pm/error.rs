@@ -13,7 +13,7 @@ use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
 /// An error of a simulation, or of the layers below it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
     /// A parameter is out of its range.
@@ -124,6 +124,8 @@ pub enum SimulationError {
     #[error(transparent)]
     Sort(#[from] SortError),
 }
+
+message_debug!(SimulationError);
 
 impl From<HostMemoryError> for SimulationError {
     fn from(error: HostMemoryError) -> Self {

@@ -39,7 +39,8 @@ pub fn seal_snapshot_together(
         Files::PerRank => {
             let part = FilePart { index: comm.rank() as u64, of: comm.size() as u64, count };
             // A token of each rank: it names the host that makes the file.
-            (SnapshotWriter::create(part_path(path, part.index), info, part, &token())?, 0)
+            let create = || Ok(SnapshotWriter::create(part_path(path, part.index), info, part, &token())?);
+            (comm.together::<_, SimulationError>(create)?, 0)
         }
         Files::One => {
             let mut first = [count];
@@ -54,10 +55,8 @@ pub fn seal_snapshot_together(
             (writer, first[0])
         }
     };
-    write(&writer, first)?;
-    let sealed = writer.seal()?;
-    comm.barrier()?;
-    Ok(sealed)
+    comm.together(|| write(&writer, first))?;
+    comm.together(|| Ok(writer.seal()?))
 }
 
 impl Simulation {

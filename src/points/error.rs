@@ -6,7 +6,7 @@ use crate::gpu::DeviceError;
 use crate::host_memory::HostMemoryError;
 
 /// An error of points, of a device or of the ranks. Axes count from 0.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParticleError {
     /// A coordinate is NaN or infinite.
@@ -91,6 +91,8 @@ pub enum ParticleError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(ParticleError);
 
 impl From<HostMemoryError> for ParticleError {
     fn from(error: HostMemoryError) -> Self {

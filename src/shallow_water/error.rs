@@ -8,7 +8,7 @@ use crate::host_memory::HostMemoryError;
 use crate::io::IoError;
 
 /// An error of a run of the shallow-water model, or of the layers below it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ShallowWaterError {
     /// A parameter is out of its range.
@@ -84,6 +84,8 @@ pub enum ShallowWaterError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
+
+message_debug!(ShallowWaterError);
 
 impl From<HostMemoryError> for ShallowWaterError {
     fn from(error: HostMemoryError) -> Self {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use meshloom::Context;
-use meshloom::comm::{RunError, run_threads};
+use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::InferenceError;
@@ -44,7 +44,7 @@ pub fn ranks_with<T: Send>(
     body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync,
 ) -> Vec<T> {
     let count = parts[0] * parts[1];
-    let results: Result<Vec<T>, RunError<InferenceError>> = run_threads(count, |comm| {
+    let results = run_threads(count, |comm| -> Result<T, InferenceError> {
         let mut context = Context::new(comm, Gpu::open(options, 0)?)?;
         let mut worker = Worker::new(&mut context, Grid::new(parts, count).unwrap())?;
         body(&mut worker)

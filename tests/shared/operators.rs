@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use meshloom::Context;
-use meshloom::comm::{Communicator, RunError, run_threads};
+use meshloom::comm::{Communicator, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::operators::{Field, OperatorError, RegularGrid, Worker};
@@ -23,7 +23,7 @@ pub fn on_grid<T: Send>(
     body: impl Fn(&mut Worker<'_>) -> Result<T, OperatorError> + Sync,
 ) -> Vec<T> {
     let ranks = parts[0] * parts[1];
-    let results: Result<Vec<T>, RunError<OperatorError>> = run_threads(ranks, |comm| {
+    let results = run_threads(ranks, |comm| -> Result<T, OperatorError> {
         let mut context = context(comm, options)?;
         let mut worker = Worker::new(&mut context, Grid::new(parts, ranks).unwrap())?;
         body(&mut worker)

@@ -1,10 +1,11 @@
 //! What all commands share: options of ranks and devices, the launch, progress and reports.
 
+use std::error::Error as _;
 use std::io::IsTerminal;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::gpu::{AdapterSelector, Options, cache_directory};
+use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
 use meshloom::{Context, Error, Launch, launch_with_code};
 use serde_json::Value;
@@ -47,6 +48,12 @@ fn grid(text: &str) -> Result<GridParts, String> {
         .and_then(|parts| parts.try_into().ok())
         .map(Some)
         .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3, or auto"))
+}
+
+/// Converts the error of a rank's work, or of opening its device; `None` for an error of the launch itself.
+fn failure_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
+    let device = || error.downcast_ref::<DeviceError>().cloned().map(Error::from);
+    error.downcast_ref::<Error>().map(Failure::from).or_else(|| device().map(Failure::from))
 }
 
 impl Common {
@@ -111,7 +118,7 @@ impl Common {
             fits(self.ranks.into())?;
         }
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
-        let code = |error: &Error| Failure::from(error).code();
+        let code = |error: &(dyn std::error::Error + 'static)| failure_of(error).map_or(1, |failure| failure.code());
         let ranks = launch_with_code(how, &options, code, |mut context| {
             let rank = context.comm.rank();
             // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
@@ -121,7 +128,14 @@ impl Common {
             }
             match alike {
                 Err(wrong) => Ok((rank, Err(wrong))),
-                Ok(()) => body(&mut context).map(|value| (rank, value)),
+                Ok(()) => {
+                    // A host of another rank may lack its driver.
+                    let warning = context.comm.first_fault(unused_hardware(&options.adapter).as_deref())?;
+                    if let Some(warning) = warning.filter(|_| rank == 0) {
+                        terminal::warn(&warning);
+                    }
+                    body(&mut context).map(|value| (rank, value))
+                }
             }
         });
         match ranks {
@@ -131,11 +145,7 @@ impl Common {
                 .map(|(_, value)| value)
                 .transpose(),
             Err(error) => {
-                let rank = error.rank;
-                Err(match error.failure {
-                    meshloom::comm::Failure::Error(error) => Failure::from(error),
-                    other => Failure::Failed(format!("rank {rank}: {other}")),
-                })
+                Err(error.source().and_then(failure_of).unwrap_or_else(|| Failure::Failed(error.to_string())))
             }
         }
     }

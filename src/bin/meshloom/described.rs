@@ -37,28 +37,27 @@ pub fn publish(
     files: Vec<Sealed>,
     clear: impl FnOnce(bool) -> Result<(), IoError>,
 ) -> Result<(), Error> {
-    let sealed = match comm.rank() {
-        0 => Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?),
-        _ => None,
-    };
     let mark = mark(path);
-    comm.barrier()?;
-    if comm.rank() == 0 {
-        let unfinished = is_unfinished(path);
-        write_whole(&mark, b"")?;
-        clear(unfinished)?;
-    }
-    comm.barrier()?;
-    for file in files {
-        file.publish()?;
-    }
-    comm.barrier()?;
-    if let Some(sealed) = sealed {
-        sealed.publish()?;
-        remove(&mark)?;
-    }
-    comm.barrier()?;
-    Ok(())
+    let sealed = comm.together(|| match comm.rank() {
+        0 => Ok::<_, Error>(Some(seal_whole(path, format!("{whole:#}\n").as_bytes())?)),
+        _ => Ok(None),
+    })?;
+    comm.together(|| {
+        if comm.rank() == 0 {
+            let unfinished = is_unfinished(path);
+            write_whole(&mark, b"")?;
+            clear(unfinished)?;
+        }
+        Ok::<_, Error>(())
+    })?;
+    comm.together(|| Ok::<_, Error>(files.into_iter().try_for_each(|file| file.publish())?))?;
+    comm.together(|| {
+        if let Some(sealed) = sealed {
+            sealed.publish()?;
+            remove(&mark)?;
+        }
+        Ok(())
+    })
 }
 
 /// The mark that stands for a description while files get their names: a run that finds it knows that they may be of several runs.

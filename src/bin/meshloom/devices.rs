@@ -1,7 +1,9 @@
 //! `meshloom devices`: the adapters of this machine.
 
 use clap::Args;
-use meshloom::gpu::{AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable};
+use meshloom::gpu::{
+    AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable, unused_hardware,
+};
 use meshloom::wgpu::{Adapter, AdapterInfo};
 use serde_json::{Value, json};
 
@@ -32,6 +34,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match arguments.json {
         true => terminal::print_object(&json!({ "devices": objects }))?,
         false => terminal::print(&text)?,
+    }
+    if let Some(warning) = unused_hardware(&options.adapter) {
+        terminal::warn(&warning);
     }
     if !usable {
         let why = "every adapter is below what kernels need".into();

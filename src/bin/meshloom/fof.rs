@@ -270,10 +270,7 @@ fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Fai
             Ok::<_, Error>(to.write(first, bytemuck::cast_slice::<u64, i64>(&labels))?)
         })?);
     }
-    for file in sealed {
-        file.publish()?;
-    }
-    comm.barrier()?;
+    comm.together(|| Ok::<_, Error>(sealed.into_iter().try_for_each(|file| file.publish())?))?;
     phases.done("write");
     let mut cost = context.exchange.cost();
     cost += groups.cost();

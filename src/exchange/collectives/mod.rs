@@ -83,7 +83,7 @@ fn are_short(bytes: u64, ranks: usize) -> bool {
 ///     Ok::<_, ExchangeError>(context.recorder.download(&sum, 4, 1)?[0])
 /// })?;
 /// assert_eq!(sums, [6.0; 3]);
-/// # Ok::<(), meshloom::comm::RunError<ExchangeError>>(())
+/// # Ok::<(), meshloom::comm::RunError>(())
 /// ```
 pub struct Collectives {
     exchange: Exchange,

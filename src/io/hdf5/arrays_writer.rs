@@ -33,7 +33,7 @@ impl ArraysWriter {
     /// Creates the file with all arrays, none of their numbers, and these attributes.
     ///
     /// # Errors
-    /// [`IoError::Dtype`] for members that are not of f32, f64, i64 or u64; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
+    /// [`IoError::MemberType`] for members that are not of f32, f64, i64 or u64; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
     /// [`IoError::Create`], [`IoError::Exists`] if the token was used before, [`IoError::Shape`] if no file could hold the arrays. Nothing is left
     /// behind after an error.
     pub fn create(
@@ -99,8 +99,9 @@ fn specs(path: &Path, members: &[Member]) -> Result<Vec<DatasetSpec>, IoError> {
             "<i8" => NumberKind::I64,
             "<u8" => NumberKind::U64,
             found => {
+                let (path, member, found) = (path.into(), member.name.clone(), found.into());
                 let wanted = "float32, float64, int64 or uint64".to_string();
-                return Err(IoError::Dtype { path: path.join(&member.name), found: found.into(), wanted });
+                return Err(IoError::MemberType { path, member, found, wanted });
             }
         };
         Ok(DatasetSpec {

@@ -3,7 +3,7 @@
 use wgpu::naga::Span;
 
 /// A text that is no pointwise function, or one that cannot be differentiated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PointwiseError {
     /// It is not WGSL; what the compiler says, with the line.
@@ -26,6 +26,8 @@ pub enum PointwiseError {
     #[error("{0}")]
     Mismatch(String),
 }
+
+message_debug!(PointwiseError);
 
 impl PointwiseError {
     pub(super) fn at(source: &str, span: Span, why: impl Into<String>) -> Self {

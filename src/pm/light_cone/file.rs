@@ -19,7 +19,7 @@ impl ConeParticles {
     /// the run. The file has no name yet, which rank 0 gives it by [`Sealed::publish`]. All ranks call it.
     ///
     /// # Errors
-    /// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
+    /// [`IoError`](crate::io::IoError) of the first rank that failed, on all ranks.
     pub fn seal_hdf5(
         &self,
         comm: &Communicator,
@@ -37,6 +37,12 @@ impl ConeParticles {
             ConeWriter::offsets,
             |token, offsets| ConeWriter::open(path, &info, token, offsets),
         )?;
+        comm.together(|| self.write_rows(&writer))?;
+        comm.together(|| Ok(writer.seal()?))
+    }
+
+    /// Writes the rows of this rank.
+    fn write_rows(&self, writer: &ConeWriter) -> Result<(), SimulationError> {
         let (mut rows, mut first) = (self.iter(), self.first());
         while rows.len() > 0 {
             let piece = host_memory::collect("particles on the light cone", rows.by_ref().take(PIECE))?;
@@ -52,9 +58,7 @@ impl ConeParticles {
             )?;
             first += piece.len() as u64;
         }
-        let sealed = writer.seal()?;
-        comm.barrier()?;
-        Ok(sealed)
+        Ok(())
     }
 }
 

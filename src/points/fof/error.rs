@@ -9,7 +9,7 @@ use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
 
 /// An error of groups of points. Points are identified by their indices in the input of all ranks.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FofError {
     /// An array whose length does not fit the number of points.
@@ -121,6 +121,8 @@ pub enum FofError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(FofError);
 
 impl From<HostMemoryError> for FofError {
     fn from(error: HostMemoryError) -> Self {

@@ -89,10 +89,10 @@ impl Groups {
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
     pub fn find(context: &mut Context, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
-        linking.length(cloud.domain(), 1)?;
-        for (name, _) in ATTRIBUTES {
-            attribute(cloud, name)?;
-        }
+        context.comm.together::<_, FofError>(|| {
+            linking.length(cloud.domain(), 1)?;
+            ATTRIBUTES.iter().try_for_each(|(name, _)| attribute(cloud, name).map(drop))
+        })?;
         let points = Decomposition::new(context, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
         // All ranks find it, before any requests ghosts.

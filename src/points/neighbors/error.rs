@@ -8,7 +8,7 @@ use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
 /// A search that failed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeighborError {
     /// More neighbours than lists hold.
@@ -92,6 +92,8 @@ pub enum NeighborError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(NeighborError);
 
 impl From<HostMemoryError> for NeighborError {
     fn from(error: HostMemoryError) -> Self {

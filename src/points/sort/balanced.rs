@@ -195,7 +195,7 @@ fn merged<T: Pod>(received: &Parts<T>, key: impl Fn(&T) -> [u64; 2]) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::{Failure, run_threads};
+    use crate::comm::run_threads;
 
     /// Deals the keys out and compares with a sort of all of them.
     fn check(dealt: &[Vec<[u64; 2]>]) {
@@ -248,7 +248,7 @@ mod tests {
             let error =
                 run_threads(dealt.len(), |comm| balanced(&comm, dealt[comm.rank()].to_vec(), |&second| [1, second]))
                     .unwrap_err();
-            assert!(matches!(error.failure, Failure::Error(SortError::Repeated)), "{error}");
+            assert_eq!(error.downcast_ref(), Some(&SortError::Repeated), "{error}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::host_memory::HostMemoryError;
 use crate::points::ParticleError;
 
 /// An error of a sort over ranks.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SortError {
     /// Ranks do not sort the same kind of points; the same error on all ranks.
@@ -32,6 +32,8 @@ pub enum SortError {
     #[error(transparent)]
     Comm(#[from] CommError),
 }
+
+message_debug!(SortError);
 
 impl From<HostMemoryError> for SortError {
     fn from(error: HostMemoryError) -> Self {

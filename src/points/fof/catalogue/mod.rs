@@ -193,13 +193,14 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// ```
 ///
 /// # Errors
-/// On the rank whose points are wrong, before anything is sent: [`FofError::WrongLength`], [`Observer`](FofError::Observer),
-/// [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on all ranks [`Differ`](FofError::Differ) and, of the first
-/// point of all, [`Mass`](FofError::Mass) and [`NonFinite`](FofError::NonFinite). On some rank [`Label`](FofError::Label)
-/// and [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
+/// On all ranks, of the first rank whose points are wrong: [`FofError::WrongLength`],
+/// [`Observer`](FofError::Observer), [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on all ranks
+/// [`Differ`](FofError::Differ) and, of the first point of all, [`Mass`](FofError::Mass) and
+/// [`NonFinite`](FofError::NonFinite). On some rank [`Label`](FofError::Label) and
+/// [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
 /// [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
-    measured(comm, Local::new(members)?, selection, Bad::of(members))
+    catalogue_of_some(comm, members, selection, Bad::of(members))
 }
 
 /// Measures the groups of `members`, which may leave out those of groups that are surely too small; `bad` is the first bad value also of
@@ -210,7 +211,11 @@ pub(super) fn catalogue_of_some(
     selection: &Selection,
     bad: Bad,
 ) -> Result<Catalogue, FofError> {
-    measured(comm, Local::new(members)?, selection, bad)
+    let local = comm.together(|| match selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
+        Some(at) => Err(FofError::Observer { at }),
+        None => Local::new(members),
+    })?;
+    measured(comm, local, selection, bad)
 }
 
 fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) -> Result<Catalogue, FofError> {
@@ -270,9 +275,6 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
 
 /// The errors that all ranks find alike.
 fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad) -> Result<(), FofError> {
-    if let Some(at) = selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
-        return Err(FofError::Observer { at });
-    }
     let Bad([number, which, bits]) = bad;
     let all = comm.all_gather(&[kind(members, selection), number, which, bits])?;
     let (all, _) = all.as_chunks::<4>();
