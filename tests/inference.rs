@@ -6,10 +6,10 @@ mod host_models;
 use host_models::{Line, Noise, Problem, dot, linear};
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, CgStop, Convergence, Draw, Excitation, Excitations, Excited, Expansion, Fit, FitEnd, Host,
-    InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective, ObjectiveAt,
-    OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence_bound, newton_cg,
-    wiener_filter,
+    CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Expansion, Fit, FitEnd,
+    Host, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective,
+    ObjectiveAt, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence,
+    newton_cg, wiener_filter,
 };
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -616,17 +616,52 @@ fn the_evidence_of_a_linear_problem_is_known() {
 
     let excitations = Excitations::Seed(3);
     let samples = wiener_filter(&mut host, &problem, &groups, &start, (200, &excitations), &rules).unwrap().samples;
-    let found = evidence_bound(&mut host, &problem, &groups, &samples, 64, 1e-9).unwrap();
-    assert!((found.log_determinant - log).abs() < 1e-6, "{found:?} {log}");
+    let all = EvidenceOptions::default();
+    let found = evidence(&mut host, &problem, &groups, &samples, &all).unwrap();
+    assert!(found.log_determinant.iter().all(|bound| (bound - log).abs() < 1e-6), "{found:?} {log}");
     // The mean of H is known to its standard error; at the mean it is H + n / 2 exactly.
-    assert!((found.value + (form + log) / 2.0).abs() < 4.0 * found.error, "{found:?}, {}", -(form + log) / 2.0);
+    assert!((found.lower + (form + log) / 2.0).abs() < 4.0 * found.error, "{found:?}, {}", -(form + log) / 2.0);
     // Without samples it is Laplace's approximation, which is exact here.
     let place = Samples::none(samples.position.clone());
-    let exact = evidence_bound(&mut host, &problem, &groups, &place, 64, 1e-9).unwrap();
-    assert!((exact.value + (form + log) / 2.0).abs() < 1e-6 && exact.error == 0.0, "{exact:?}");
-    // Few directions find less, and say how much may be left.
-    let few = evidence_bound(&mut host, &problem, &groups, &place, 10, 1e-9).unwrap();
-    assert!(few.directions == 10 && few.log_determinant < log && few.log_determinant + few.rest > log, "{few:?}");
+    let exact = evidence(&mut host, &problem, &groups, &place, &all).unwrap();
+    let wanted = -(form + log) / 2.0;
+    assert!((exact.lower - wanted).abs() < 1e-6 && (exact.upper - wanted).abs() < 1e-6, "{exact:?}");
+    assert!(exact.error == 0.0 && exact.doubt().is_none());
+    // Few directions and steps leave bounds on both sides, and an error of chance.
+    for (directions, steps) in [(0, 3), (0, 30), (3, 2), (10, 1), (10, 20), (34, 1)] {
+        let few = EvidenceOptions { directions, steps, probes: 8 };
+        let found = evidence(&mut host, &problem, &groups, &place, &few).unwrap();
+        assert!(found.lower - 3.0 * found.error <= wanted + 1e-9, "{few:?}: {found:?} {wanted}");
+        assert!(found.upper + 3.0 * found.error >= wanted - 1e-9, "{few:?}: {found:?} {wanted}");
+        let apart = found.upper - found.lower;
+        assert!(apart >= 0.0 && (steps < 20 || apart < 0.1), "{few:?}: {found:?}");
+    }
+}
+
+/// Random matrices whose determinants are known: the error is that of the estimate, and quadrature is on the right sides.
+#[test]
+fn bounds_of_determinants_hold_within_their_error() {
+    let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
+    let (n, problems) = (40, 60);
+    for number in 0..problems {
+        // Curvatures over six decades, in all directions.
+        let scale = |j: usize| 10_f64.powf(3.0 * j as f64 / n as f64);
+        let noise = white(n * n, 100 + number);
+        let rows: Vec<Vec<f64>> =
+            noise.chunks(n).map(|row| (0..n).map(|j| row[j] * scale(j) / 6.0).collect()).collect();
+        let one =
+            |i: usize, j: usize| rows.iter().map(|row| row[i] * row[j]).sum::<f64>() + f64::from(u8::from(i == j));
+        let metric = (0..n).map(|i| (0..n).map(|j| one(i, j)).collect()).collect();
+        let [log, _] = determinant_and_form(metric, vec![0.0; n]);
+        let forward = Box::new(linear(rows.clone()));
+        let problem = Problem { noise: Noise::Gaussian { std: 1.0 }, data: vec![0.0; n], latent: n, forward };
+        let options = EvidenceOptions { directions: number % 3 * 5, probes: 8, steps: 200 };
+        let found = evidence(&mut host, &problem, &groups, &Samples::none(vec![0.0; n]), &options).unwrap();
+        let [low, high] = found.log_determinant;
+        assert!(low <= high && high - low < 0.1, "{number}: {found:?}");
+        // Ten standard errors: whether one is as large as the scatter is not tested here.
+        assert!(low - 20.0 * found.error < log && log < high + 20.0 * found.error, "{number}: {found:?} {log}");
+    }
 }
 
 #[test]
@@ -637,11 +672,11 @@ fn the_error_of_the_evidence_is_its_scatter_over_seeds() {
     let mut of = |pairs: usize, seed: u64| {
         let seed = Excitations::Seed(seed);
         let found = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (pairs, &seed), &rules).unwrap();
-        evidence_bound(&mut host, &problem, &groups, &found.samples, 4, 1e-9).unwrap()
+        evidence(&mut host, &problem, &groups, &found.samples, &EvidenceOptions::default()).unwrap()
     };
     let found: Vec<_> = (0..200).map(|seed| of(8, seed)).collect();
-    let mean = found.iter().map(|one| one.value).sum::<f64>() / 200.0;
-    let scatter = found.iter().map(|one| (one.value - mean).powi(2)).sum::<f64>() / 199.0;
+    let mean = found.iter().map(|one| one.lower).sum::<f64>() / 200.0;
+    let scatter = found.iter().map(|one| (one.lower - mean).powi(2)).sum::<f64>() / 199.0;
     let told = found.iter().map(|one| one.error.powi(2)).sum::<f64>() / 200.0;
     // A variance from 200 numbers is right to 10 %, and that of the other side to 4 %.
     assert!((told / scatter - 1.0).abs() < 0.35, "{told} {scatter}");
@@ -660,9 +695,9 @@ fn curvatures_that_several_directions_have_all_count_for_the_evidence() {
         let forward = Box::new(linear((0..6).map(row).collect()));
         let problem = Problem { noise: Noise::Gaussian { std: 1.0 }, data: vec![0.0; 6], latent: 6, forward };
         let log: f64 = weights.iter().map(|weight| (weight * weight).ln_1p()).sum();
-        let found = evidence_bound(&mut host, &problem, &groups, &place, 64, 1e-6).unwrap();
-        assert!((found.log_determinant - log).abs() < 1e-6 && found.rest < 1e-6, "{weights:?}: {found:?}, {log}");
-        assert!((found.value + log / 2.0).abs() < 1e-6, "{weights:?}: {found:?}");
+        let found = evidence(&mut host, &problem, &groups, &place, &EvidenceOptions::default()).unwrap();
+        assert!(found.log_determinant.iter().all(|bound| (bound - log).abs() < 1e-6), "{weights:?}: {found:?}, {log}");
+        assert!((found.lower + log / 2.0).abs() < 1e-6 && found.error == 0.0, "{weights:?}: {found:?}");
     }
 }
 

@@ -10,6 +10,7 @@ use correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI
 use meshloom::comm::Op;
 use meshloom::exchange::collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use meshloom::gpu::Options;
+use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Field, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
@@ -368,6 +369,21 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
             assert_eq!(*bits.get_or_insert(found.clone()), found, "{parts:?}");
         }
     }
+}
+
+#[test]
+fn wavenumbers_of_incommensurate_boxes_are_not_too_many() {
+    let size = [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1];
+    let grid = Grid::new([1, 1], 1).unwrap();
+    let of = |n: u64| Wavenumbers::unique(&RegularGrid { shape: [n; 3], size, grid, rank: 0 });
+    // 101^3 are below 2^20 = 1048576, 129^3 above.
+    assert!(of(200).is_ok());
+    let error = of(256).unwrap_err().to_string();
+    for what in ["1048576", "2146689", "logarithmic bins"] {
+        assert!(error.contains(what), "{error}");
+    }
+    // Cells of one size have a common measure.
+    assert!(Wavenumbers::unique(&RegularGrid { shape: [256; 3], size: [3.1; 3], grid, rank: 0 }).is_ok());
 }
 
 #[test]

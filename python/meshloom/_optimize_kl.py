@@ -17,7 +17,7 @@ def sample_groups(comm, count):
 
     Ranks are a grid of groups and space: each group, of ranks next to each other, holds whole fields, cut over its ranks, and draws samples of its own; sums over samples go
     between groups. A model and data that are made with ``comm=group`` are those of the group's ranks, and `optimize_kl`, `wiener_filter`, `Samples` and
-    `evidence_lower_bound` work with all groups, whose ranks call them together. Results are the same to the bit for every number of groups.
+    `evidence` work with all groups, whose ranks call them together. Results are the same to the bit for every number of groups.
 
     Parameters
     ----------
@@ -71,14 +71,18 @@ class IterationReport(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A bound of the logarithm of the evidence up to constants of the likelihood; `error` is the standard error of its mean over pairs of samples (infinite for one
-    pair, 0 without samples), `rest` what directions that were not looked at may add to the logarithm of the metric's determinant."""
+    """Bounds of the logarithm of the evidence, up to constants of the likelihood, if the samples are normal.
 
-    value: float
+    `error` is the standard error of both bounds: of the mean over pairs of samples (infinite for one pair, 0 without samples) and of
+    the mean over random vectors. `log_determinant` has the bounds of the logarithm of the metric's determinant, `products`
+    counts products with the metric.
+    """
+
+    lower: float
+    upper: float
     error: float
-    log_determinant: float
-    rest: float
-    directions: int
+    log_determinant: tuple[float, float]
+    products: int
 
 
 class Samples:
@@ -451,24 +455,44 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     return samples
 
 
-def evidence_lower_bound(likelihood, samples, *, directions=100, tolerance=0.1):
-    """A bound of how probable the data are under the model, from the samples of a fit: an `Evidence`. Of a fit without samples it is Laplace's approximation.
+def evidence(likelihood, samples, *, directions=64, probes=8, steps=20):
+    """Estimate how probable the data are under the model, from the samples of a fit, to compare models of the same data.
+
+    The bounds include the unknown part of the determinant of the metric (Gauss and Gauss-Radau quadrature). They hold up to
+    `error` if the samples are normal about their mean, as those of a linear model with Gaussian noise are. Otherwise both
+    are approximations: samples of geoVI are not normal. Without samples it is Laplace's approximation. Choose the larger model only
+    if its `lower` exceeds the `upper` of the other by several `error`.
 
     Parameters
     ----------
     likelihood : Likelihood
     samples : Samples
     directions : int
-        Directions of the metric that are looked at, at most; their vectors are kept.
-    tolerance : float
-        None is looked at after a new beginning that would add less than this for all that are left.
+        Directions whose part of the determinant is exact. As many vectors are kept.
+    probes : int
+        Random vectors for the rest; 2 or more tell their error.
+    steps : int
+        Products with the metric for each of them, at most.
+
+    Returns
+    -------
+    Evidence
+
+    Warns
+    -----
+    RuntimeWarning
+        Where the bounds are further apart than two of their errors.
     """
     comm = all_groups(_likelihood_of(likelihood)._comm)
 
     def check():
         if not isinstance(samples, Samples):
             raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
-        own = whole_number(directions, "directions"), real_number(tolerance, "tolerance")
-        return own, {"function": "evidence_lower_bound", "directions": own[0], "tolerance": own[1]}, None
+        own = whole_number(directions, "directions"), whole_number(probes, "probes", 1), whole_number(steps, "steps", 1)
+        return own, {"function": "evidence", "directions": own[0], "probes": own[1], "steps": own[2]}, None
 
-    return Evidence(*together(comm, check, lambda own, _: samples._native.evidence(likelihood._native, *own)))
+    *found, doubt = together(comm, check, lambda own, _: samples._native.evidence(likelihood._native, *own))
+    if doubt:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
+    lower, upper, error, determinant, products = found
+    return Evidence(lower, upper, error, tuple(determinant), products)

@@ -167,22 +167,31 @@ class CorrelatedFieldMaker:
         hyper = [("fluctuations", fluctuations), ("loglogavgslope", loglogavgslope), ("flexibility", flexibility), ("asperity", asperity)]
         self._add(shape, distances, prefix, non_parametric_kind, hyper)
 
-    def add_fluctuations_matern(self, shape, distances, scale, cutoff, loglogslope, prefix="", renormalize_amplitude=False):
-        """A group of axes along which the amplitude is ``scale * (1 + (k / cutoff)**2)**(loglogslope / 4)``.
+    def add_fluctuations_matern(
+        self, shape, distances, *, scale, cutoff_wavenumber=None, loglogslope, prefix="", renormalize_amplitude=False, cutoff=None
+    ):
+        """A group of axes along which the amplitude is ``scale * (1 + (k / cutoff_wavenumber)**2)**(loglogslope / 4)``.
 
         Parameters
         ----------
         shape, distances, prefix
             As in `add_fluctuations`.
-        scale, cutoff : pair of float
-            Log-normal. `cutoff` is a wavenumber, in 2 pi over a length; NIFTy's is in 1 over a length, and 2 pi times as small.
+        scale : pair of float
+            Log-normal.
+        cutoff_wavenumber : pair of float
+            Log-normal, in 2 pi over a length. The latent value is called ``cutoff``.
         loglogslope : pair of float
             Of the power spectrum at large wavenumbers: normal.
         renormalize_amplitude : bool
             Whether `scale` is the standard deviation of the field; else the amplitude at wavenumber 0.
+        cutoff
+            NIFTy's argument, in 1 over a length: a `TypeError`. Multiply both numbers by 2 pi and give `cutoff_wavenumber`.
         """
+        if cutoff is not None or cutoff_wavenumber is None:
+            found = "no cutoff" if cutoff is None else f"cutoff={cutoff!r}, which in NIFTy is 1 / length"
+            raise TypeError(f"cutoff_wavenumber: expected mean and deviation in 2 pi / length, got {found}; give cutoff_wavenumber, 2 pi times NIFTy's cutoff")
         kind = "matern" if renormalize_amplitude else "matern density"
-        self._add(shape, distances, prefix, kind, [("scale", scale), ("cutoff", cutoff), ("loglogslope", loglogslope)])
+        self._add(shape, distances, prefix, kind, [("scale", scale), ("cutoff_wavenumber", cutoff_wavenumber), ("loglogslope", loglogslope)])
 
     def _add(self, shape, distances, prefix, kind, hyper):
         grid = cells(shape)

@@ -10,7 +10,7 @@ Latent values are standard normal a priori; all prior knowledge is in the model.
 `VariableCovarianceGaussian`, `VariableCovarianceStudentT`
 `optimize_kl`                                                    a fit by MGVI or geoVI, or to the most probable place
 `sample_groups`                                                  groups of ranks that have samples of their own
-`wiener_filter`, `evidence_lower_bound`                          linear models in one call; how probable data are under a model
+`wiener_filter`, `evidence`                                      linear models in one call; how probable data are under a model
 ===============================================================  =================================================================================
 
 Examples
@@ -30,7 +30,7 @@ Examples
 """
 
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
-from ._optimize_kl import Evidence, IterationReport, Samples, evidence_lower_bound, optimize_kl, sample_groups, wiener_filter
+from ._optimize_kl import Evidence, IterationReport, Samples, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, UniformPrior
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
     "UniformPrior",
     "VariableCovarianceGaussian",
     "VariableCovarianceStudentT",
-    "evidence_lower_bound",
+    "evidence",
     "optimize_kl",
     "sample_groups",
     "wiener_filter",

@@ -28,11 +28,11 @@ class IterationReport(NamedTuple):
     gave_up: bool
 
 class Evidence(NamedTuple):
-    value: float
+    lower: float
+    upper: float
     error: float
-    log_determinant: float
-    rest: float
-    directions: int
+    log_determinant: tuple[float, float]
+    products: int
 
 class Likelihood:
     @property
@@ -90,11 +90,13 @@ class CorrelatedFieldMaker:
         self,
         shape: Union[int, Sequence[int]],
         distances: Union[float, Sequence[float]],
+        *,
         scale: _Pair,
-        cutoff: _Pair,
+        cutoff_wavenumber: Optional[_Pair] = None,
         loglogslope: _Pair,
         prefix: str = "",
         renormalize_amplitude: bool = False,
+        cutoff: None = None,
     ) -> None: ...
     def finalize(self, comm: _Comm = None) -> CorrelatedField: ...
 
@@ -137,4 +139,4 @@ def sample_groups(comm: _Comm, count: int) -> Comm: ...
 def wiener_filter(
     likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
 ) -> Samples: ...
-def evidence_lower_bound(likelihood: Likelihood, samples: Samples, *, directions: int = 100, tolerance: float = 0.1) -> Evidence: ...
+def evidence(likelihood: Likelihood, samples: Samples, *, directions: int = 64, probes: int = 8, steps: int = 20) -> Evidence: ...

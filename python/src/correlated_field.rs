@@ -28,8 +28,9 @@ fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, F
             asperity: hyper.get(3).copied().flatten(),
         })
     };
-    let matern =
-        |of: MaternScale| Ok(AmplitudePrior::Matern { of, scale: needed(0)?, cutoff: needed(1)?, slope: needed(2)? });
+    let matern = |of: MaternScale| {
+        Ok(AmplitudePrior::Matern { of, scale: needed(0)?, cutoff_wavenumber: needed(1)?, slope: needed(2)? })
+    };
     match kind {
         "power" => non_parametric(Spectrum::Power),
         "amplitude" => non_parametric(Spectrum::Amplitude),

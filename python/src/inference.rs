@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use meshloom::inference::{
-    CgOptions, Convergence, Draw, Excitations, Fit, FitEnd, InferenceError, IterationOptions, IterationReport,
-    Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress, SampleGroups, Samples, Sampling, Schedule,
-    VectorSpace, evidence_bound, wiener_filter,
+    CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Fit, FitEnd, InferenceError,
+    IterationOptions, IterationReport, Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress,
+    SampleGroups, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
 };
 use meshloom::operators::{Field, Worker};
 use pyo3::exceptions::PyValueError;
@@ -430,17 +430,21 @@ impl NativeFit {
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))
     }
 
-    /// A bound of the logarithm of the evidence: value, error, the logarithm of the determinant, what may be left of it, directions.
+    /// The logarithm of the evidence: its bounds, their error, bounds of the logarithm of the determinant, products, and
+    /// what is doubtful, if anything is.
     fn evidence(
         &self,
         py: Python<'_>,
         likelihood: &NativeLikelihood,
         directions: u64,
-        tolerance: f64,
-    ) -> PyResult<(f64, f64, f64, f64, u64)> {
+        probes: u64,
+        steps: u64,
+    ) -> PyResult<(f64, f64, f64, [f64; 2], u64, Option<String>)> {
+        let options = EvidenceOptions { directions, probes, steps };
         self.with(py, &likelihood.handle, move |worker, groups, samples, likelihood| {
-            let found = evidence_bound(worker, likelihood, groups, samples, directions, tolerance)?;
-            Ok((found.value, found.error, found.log_determinant, found.rest, found.directions))
+            let found = evidence(worker, likelihood, groups, samples, &options)?;
+            let Evidence { lower, upper, error, log_determinant, products } = found;
+            Ok((lower, upper, error, log_determinant, products, found.doubt()))
         })
     }
 }

@@ -1,16 +1,24 @@
-//! How probable the data are under a model: a bound, to compare models of the same data.
+//! How probable the data are under a model: an estimate with bounds, to compare models of the same data.
 //!
 //! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution with the metric `M`
 //! ```text
-//! ln p(data) >= n / 2 - mean H(x_s) - ln det(M) / 2          (up to the constants that E leaves out)
-//! ln p(data) ~          -     H(x)   - ln det(M) / 2          (Laplace's approximation, of the most probable place without samples)
+//! ln p(data) ~ n / 2 - mean H(x_s) - ln det(M) / 2          (up to the constants that E leaves out)
+//! ln p(data) ~       -      H(x)   - ln det(M) / 2          (Laplace's approximation at the most probable place without samples)
 //! ```
-//! Both are equalities for linear models with Gaussian noise: there samples have on average `n / 2` more energy than their mean.
+//! Both are equalities for linear models with Gaussian noise: samples have on average `n / 2` more energy than their mean.
+//! For other models they are approximations, since samples are not normal then (geoVI) and the position has moved.
 //!
-//! Lanczos' method makes an orthonormal basis `Q` of the directions that data say most of. By interlacing `ln det(1 + Q^T (M - 1) Q)` is `ln det(M)` or
-//! less, whatever the basis; it grows by the logarithm of one pivot a direction. From one vector the method finds each curvature once, however many
-//! directions have it (all modes of one wavenumber, all cells of one noise). Where it has no more to add it goes on from new noise, beside all directions that there
-//! are, and ends only if that adds nothing either.
+//! The determinant is that of `1 + K` for `K = L L^T` over the latent values or `K = L^T L` over the data, whichever are
+//! fewer. It has two factors. Lanczos' method makes an orthonormal basis `Q` of directions in which `K` is large, and
+//! `ln det(Q^T (1 + K) Q)` is a sum of logarithms of pivots. The other factor is the determinant of the Schur complement
+//! `S` of that block. Lanczos leaves one vector `r` that couples both, so with the last pivot `p`
+//! ```text
+//! S = 1 + P K P - r r^T / p,        P = 1 - Q Q^T,        tr ln S = d mean of z.ln(S) z
+//! ```
+//! over unit vectors `z` of random directions in the `d` dimensions that are left (stochastic Lanczos quadrature; Ubaru,
+//! Chen & Saad 2017). For each `z` quadrature has bounds on both sides (Golub & Meurant 1994): even derivatives of the
+//! logarithm are negative, so Gauss' rule is too large. Odd ones are positive, so Gauss and Radau's rule with a node at 1
+//! is too small, as no eigenvalue of `S` is below 1. What is left to chance is the mean over `z`.
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
@@ -18,37 +26,75 @@ use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
 use super::vector_space::{Reduction, Stream, VectorSpace};
 
-/// A bound of the logarithm of the evidence, `ln p(data)`, up to constants of the likelihood.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EvidenceBound {
-    /// The bound, with `ln det(M)` as far as it was found.
-    pub value: f64,
-    /// The standard error of its mean over pairs of samples: infinite for one pair, which knows of no spread, and 0 without samples.
-    pub error: f64,
-    /// `ln det(M)` as far as it was found.
-    pub log_determinant: f64,
-    /// What directions that were not looked at may add to `ln det(M)`, if none adds more than the last one: the bound may be lower by half of that.
-    pub rest: f64,
-    /// Directions that were looked at: an application of the metric each, and one more for each new beginning.
+/// How much work goes into a determinant. An entry is a product with the metric, or two square roots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvidenceOptions {
+    /// Directions whose part of the determinant is exact. Their vectors are kept.
     pub directions: u64,
+    /// Random vectors for the other directions; 2 or more tell their spread.
+    pub probes: u64,
+    /// Products for each of these, at most.
+    pub steps: u64,
 }
 
-/// A bound of the evidence from the samples of a fit and the metric at its position; of a fit without samples Laplace's approximation. At most `directions`
-/// directions are looked at, whose vectors are all kept, and none after a new beginning that adds less than `tolerance` for all that are left. All ranks of all
-/// groups call it.
+impl Default for EvidenceOptions {
+    fn default() -> Self {
+        EvidenceOptions { directions: 64, probes: 8, steps: 20 }
+    }
+}
+
+/// The logarithm of the evidence, `ln p(data)`, up to constants of the likelihood.
 ///
-/// Latent values that were point estimates of samples are taken as if these varied them: the value is too large then by half of their number.
+/// `lower` and `upper` bound it up to `error`, under the approximation that samples are normal: a linear model with
+/// Gaussian noise needs no approximation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// The estimate with the upper bound of the determinant.
+    pub lower: f64,
+    /// The estimate with the lower bound of the determinant.
+    pub upper: f64,
+    /// The standard error of both: of the mean over pairs of samples (infinite for one pair, 0 without samples), and of the
+    /// mean over random vectors (infinite for one).
+    pub error: f64,
+    /// Bounds of `ln det(M)`, whose standard error is in `error` by half.
+    pub log_determinant: [f64; 2],
+    /// Products with the metric that were computed.
+    pub products: u64,
+}
+
+impl Evidence {
+    /// Returns a sentence if the bounds are further apart than two standard errors and one unit.
+    pub fn doubt(&self) -> Option<String> {
+        let apart = self.upper - self.lower;
+        (apart > 1.0 && apart > 2.0 * self.error).then(|| {
+            format!(
+                "the bounds of the evidence, {:.1} and {:.1}, are further apart than their error of {:.1}; give more directions or steps",
+                self.lower, self.upper, self.error
+            )
+        })
+    }
+}
+
+/// Estimates the evidence from the samples of a fit and the metric at its position, with bounds of the determinant.
+///
+/// Without samples it is Laplace's approximation. Collective over all ranks of all groups; blocks. Latent values that were
+/// point estimates of samples count as if samples varied them: the values are too large then by half of their number.
 ///
 /// # Errors
-/// [`InferenceError::NotFinite`], [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
-pub fn evidence_bound<S: VectorSpace>(
+/// - [`InferenceError::Options`] if there are no random vectors or no steps for them.
+/// - [`InferenceError::NotFinite`] and [`InferenceError::NotPositive`] of the energy and the metric.
+/// - Those of the likelihood and the ranks.
+pub fn evidence<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,
     groups: &SampleGroups,
     samples: &Samples<S>,
-    directions: u64,
-    tolerance: f64,
-) -> Result<EvidenceBound, InferenceError> {
+    options: &EvidenceOptions,
+) -> Result<Evidence, InferenceError> {
+    if options.probes == 0 || options.steps == 0 {
+        let why = format!("{} of {} steps; expected 1 or more of both", options.probes, options.steps);
+        return Err(InferenceError::options("probes", why));
+    }
     let mut energies = Vec::new();
     for sample in groups.block(samples.terms()) {
         let place = samples.at(space, sample)?;
@@ -56,21 +102,63 @@ pub fn evidence_bound<S: VectorSpace>(
     }
     let energies = groups.gather(&energies)?;
     let mean = crate::map::tree::tree_sum(&energies) / energies.len() as f64;
-    // What samples have more than their mean.
+    // Samples have this much more energy than their mean.
     let above = if samples.count() > 0 { space.len(&samples.position) as f64 / 2.0 } else { 0.0 };
-    let found = log_determinant(space, likelihood, &samples.position, directions, tolerance)?;
-    let value = above - mean - found.log_determinant / 2.0;
-    Ok(EvidenceBound { value, error: if samples.count() > 0 { error_over_pairs(&energies) } else { 0.0 }, ..found })
+    let Determinant { bounds: [low, high], error, products } =
+        log_determinant(space, likelihood, &samples.position, options)?;
+    let of_samples = if samples.count() > 0 { error_over_pairs(&energies) } else { 0.0 };
+    Ok(Evidence {
+        lower: above - mean - high / 2.0,
+        upper: above - mean - low / 2.0,
+        error: of_samples.hypot(error / 2.0),
+        log_determinant: [low, high],
+        products,
+    })
 }
 
 /// The standard error of the mean of the energies of mirrored pairs. The two of a pair are one draw, however many they look: what is odd in the residual has
 /// opposite signs in them, and what is even is the same.
 fn error_over_pairs(energies: &[f64]) -> f64 {
     let pairs: Vec<f64> = energies.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
-    let count = pairs.len() as f64;
-    let mean = pairs.iter().sum::<f64>() / count;
-    let square: f64 = pairs.iter().map(|energy| (energy - mean).powi(2)).sum();
-    if pairs.len() > 1 { (square / (count - 1.0) / count).sqrt() } else { f64::INFINITY }
+    standard_error(&pairs)
+}
+
+/// The standard error of the mean of independent numbers; infinite for one.
+fn standard_error(numbers: &[f64]) -> f64 {
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    let square: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+    if numbers.len() > 1 { (square / (count - 1.0) / count).sqrt() } else { f64::INFINITY }
+}
+
+/// `K` at a position.
+struct Curvature<'a, S: VectorSpace> {
+    at: &'a dyn LogLikelihoodAt<S>,
+    /// A latent vector, if `K` is over the data.
+    latent: Option<S::Vector>,
+    products: u64,
+}
+
+impl<S: VectorSpace> Curvature<'_, S> {
+    /// `out = K x`.
+    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        self.products += 1;
+        match &mut self.latent {
+            None => self.at.metric(space, x, out),
+            Some(latent) => {
+                self.at.left_sqrt(space, x, latent)?;
+                self.at.right_sqrt(space, latent, out)
+            }
+        }
+    }
+}
+
+/// `ln det(1 + K)`.
+struct Determinant {
+    bounds: [f64; 2],
+    /// The standard error of both bounds.
+    error: f64,
+    products: u64,
 }
 
 /// `ln det(M)` at a position.
@@ -78,55 +166,218 @@ fn log_determinant<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,
     position: &S::Vector,
-    directions: u64,
-    tolerance: f64,
-) -> Result<EvidenceBound, InferenceError> {
+    options: &EvidenceOptions,
+) -> Result<Determinant, InferenceError> {
     let at = likelihood.at(space, position)?;
-    // More directions than the data are numbers of a model, or latent values, have no curvature but the prior's.
     let data = likelihood.data(space)?;
-    let most = space.len(&data).min(space.len(position));
-    let mut found = EvidenceBound { value: 0.0, error: 0.0, log_determinant: 0.0, rest: 0.0, directions: 0 };
+    let over_data = space.len(&data) < space.len(position);
+    let latent = if over_data { Some(space.like(position)?) } else { None };
+    let like = if over_data { &data } else { position };
+    let most = space.len(like);
+    let mut curvature = Curvature { at: &*at, latent, products: 0 };
     let (mut basis, mut pivots): (Vec<S::Vector>, _) = (Vec::new(), Pivots::default());
-    let (mut next, mut length) = beginning(space, &*at, position, &basis)?;
-    let (mut begins, mut scale) = (true, 0.0_f64);
-    while found.directions < directions.min(most) {
+    let (mut next, mut length) = beginning(space, &mut curvature, like, &basis)?;
+    let (mut begins, mut scale, mut exact) = (true, 0.0_f64, 0.0);
+    let mut pivot = 1.0;
+    while (basis.len() as u64) < options.directions.min(most) {
         if begins && length == 0.0 {
-            // New noise has no curvature: no direction is left that has any.
-            found.rest = 0.0;
-            break;
+            // New noise has no curvature, so no direction that is left has any.
+            return Ok(Determinant { bounds: [exact; 2], error: 0.0, products: curvature.products });
         }
-        if !begins && (length <= 16.0 * space.epsilon() * scale || found.rest < tolerance) {
-            (next, length) = beginning(space, &*at, position, &basis)?;
+        if !begins && length <= 16.0 * space.epsilon() * scale {
+            // Lanczos' method finds each curvature once from one vector. Others begin with new noise.
+            (next, length) = beginning(space, &mut curvature, like, &basis)?;
             begins = true;
             continue;
         }
         let mut direction = space.like(&next)?;
         space.axpby(1.0 / length, &next, 0.0, &mut direction)?;
-        at.metric(space, &direction, &mut next)?;
+        curvature.apply(space, &direction, &mut next)?;
         basis.push(direction);
-        // The metric between this direction and all others, and its own.
+        // The product of this direction with all others, and its own.
         let column;
         (column, length) = orthogonal(space, &basis, &mut next)?;
         scale = column.last().map_or(scale, |&own| scale.max(own));
-        let pivot = pivots.add(&column);
+        pivot = pivots.add(&column);
         if pivot <= 0.0 {
             return Err(InferenceError::NotPositive { what: "the metric, for the evidence".into(), curvature: pivot });
         }
-        found.directions += 1;
-        found.log_determinant += pivot.ln();
-        found.rest = pivot.ln().max(0.0) * most.saturating_sub(found.directions) as f64;
-        if begins && found.rest < tolerance {
-            break;
-        }
+        exact += pivot.ln();
         begins = false;
     }
-    Ok(found)
+    let left = most - basis.len() as u64;
+    // After a beginning `next` couples nothing to the basis.
+    let coupled = if begins || length <= 16.0 * space.epsilon() * scale { 0.0 } else { 1.0 / pivot };
+    let mut complement = Complement { curvature, basis: &basis, coupling: &next, coupled };
+    let (mut low, mut high) = (Vec::new(), Vec::new());
+    if left > 0 {
+        for probe in 0..options.probes {
+            let [below, above] = complement.quadrature(space, probe as u32, options.steps, scale, left as f64)?;
+            low.push(below * left as f64);
+            high.push(above * left as f64);
+        }
+    }
+    let mean = |numbers: &[f64]| if left > 0 { numbers.iter().sum::<f64>() / numbers.len() as f64 } else { 0.0 };
+    let error = match left {
+        // In one dimension there is one direction.
+        0 | 1 => 0.0,
+        _ => standard_error(&low).max(standard_error(&high)),
+    };
+    let bounds = [exact + mean(&low), exact + mean(&high)];
+    Ok(Determinant { bounds, error, products: complement.curvature.products })
 }
 
-/// The metric times new noise beside a basis, and its length: nothing of directions that are in it, or that the data say nothing of.
+/// `S - 1` in the directions beside a basis.
+struct Complement<'a, S: VectorSpace> {
+    curvature: Curvature<'a, S>,
+    basis: &'a [S::Vector],
+    /// The vector `r`, and one over the pivot; 0 if nothing is coupled.
+    coupling: &'a S::Vector,
+    coupled: f64,
+}
+
+impl<S: VectorSpace> Complement<'_, S> {
+    /// `out = (S - 1) x`, of an `x` beside the basis.
+    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        self.curvature.apply(space, x, out)?;
+        remove(space, self.basis, out)?;
+        if self.coupled > 0.0 {
+            let product = space.dot(self.coupling, x)?;
+            space.axpby(-self.coupled * product, self.coupling, 1.0, out)?;
+        }
+        Ok(())
+    }
+
+    /// Bounds of `z.ln(S) z` for a random unit vector: products end once `left` times their distance is small.
+    fn quadrature(
+        &mut self,
+        space: &mut S,
+        probe: u32,
+        steps: u64,
+        scale: f64,
+        left: f64,
+    ) -> Result<[f64; 2], InferenceError> {
+        let (mut noise, mut next) = (space.like(self.coupling)?, space.like(self.coupling)?);
+        space.white_noise(Stream::new(0, u32::MAX, probe, 2), &mut noise)?;
+        let (_, mut length) = orthogonal(space, self.basis, &mut noise)?;
+        let (mut before, mut x) = (space.like(&noise)?, space.like(&noise)?);
+        let mut jacobi = Jacobi::default();
+        let mut scale = scale;
+        let mut bounds = [0.0; 2];
+        for step in 0..steps {
+            if length == 0.0 {
+                break;
+            }
+            std::mem::swap(&mut before, &mut x);
+            space.axpby(1.0 / length, &noise, 0.0, &mut x)?;
+            self.apply(space, &x, &mut next)?;
+            let own = space.dot(&x, &next)?;
+            space.axpby(-own, &x, 1.0, &mut next)?;
+            if step > 0 {
+                space.axpby(-length, &before, 1.0, &mut next)?;
+            }
+            scale = scale.max(own);
+            let coupling = space.dot(&next, &next)?.sqrt();
+            length = if coupling <= 16.0 * space.epsilon() * scale { 0.0 } else { coupling };
+            std::mem::swap(&mut noise, &mut next);
+            jacobi.add(own, length);
+            bounds = jacobi.bounds_of_ln(space.epsilon() * scale);
+            if left * (bounds[1] - bounds[0]) < 0.02 {
+                break;
+            }
+        }
+        InferenceError::finite("the curvature of the metric, for the evidence,", bounds[0] + bounds[1])?;
+        Ok(bounds)
+    }
+}
+
+/// The matrix of Lanczos' method for `S - 1`: its diagonal, and what is beside that.
+#[derive(Default)]
+struct Jacobi {
+    diagonal: Vec<f64>,
+    beside: Vec<f64>,
+    /// The last pivot of its elimination.
+    pivot: f64,
+}
+
+impl Jacobi {
+    fn add(&mut self, own: f64, length: f64) {
+        let before = self.beside.last().map_or(0.0, |length| length * length / self.pivot);
+        // A pivot below rounding is one of a curvature of 0.
+        self.pivot = (own - before).max(f64::MIN_POSITIVE);
+        self.diagonal.push(own);
+        self.beside.push(length);
+    }
+
+    /// The rules of Gauss and Radau (with a node at 0), and of Gauss, for `ln(1 + x)`.
+    fn bounds_of_ln(&self, rounding: f64) -> [f64; 2] {
+        let count = self.diagonal.len();
+        let gauss = sum_of_ln(self.diagonal.clone(), &self.beside[..count - 1]);
+        let length = self.beside[count - 1];
+        if length == 0.0 {
+            return [gauss; 2];
+        }
+        let mut diagonal = self.diagonal.clone();
+        diagonal.push(length * length / self.pivot.max(rounding));
+        let radau = sum_of_ln(diagonal, &self.beside);
+        [radau.min(gauss), gauss]
+    }
+}
+
+/// `e.ln(1 + T) e` for the first unit vector and a symmetric tridiagonal matrix without negative eigenvalues: the method of
+/// Golub and Welsch (1969), implicit QL steps on the matrix and the first row of its eigenvectors.
+fn sum_of_ln(mut diagonal: Vec<f64>, beside: &[f64]) -> f64 {
+    let count = diagonal.len();
+    let mut beside: Vec<f64> = beside.iter().copied().chain([0.0]).collect();
+    let mut row = vec![0.0; count];
+    row[0] = 1.0;
+    for l in 0..count {
+        // Two or three steps for each eigenvalue.
+        for _ in 0..60 {
+            let is_small = |m: usize| beside[m].abs() <= f64::EPSILON * (diagonal[m].abs() + diagonal[m + 1].abs());
+            let m = (l..count - 1).find(|&m| is_small(m)).unwrap_or(count - 1);
+            if m == l {
+                break;
+            }
+            let half = (diagonal[l + 1] - diagonal[l]) / (2.0 * beside[l]);
+            let root = half.hypot(1.0).copysign(half);
+            let mut g = diagonal[m] - diagonal[l] + beside[l] / (half + root);
+            let (mut sine, mut cosine, mut shift) = (1.0, 1.0, 0.0);
+            let mut ended = false;
+            for i in (l..m).rev() {
+                let (f, b) = (sine * beside[i], cosine * beside[i]);
+                let r = f.hypot(g);
+                beside[i + 1] = r;
+                if r == 0.0 {
+                    diagonal[i + 1] -= shift;
+                    beside[m] = 0.0;
+                    ended = true;
+                    break;
+                }
+                (sine, cosine) = (f / r, g / r);
+                g = diagonal[i + 1] - shift;
+                let r = (diagonal[i] - g) * sine + 2.0 * cosine * b;
+                shift = sine * r;
+                diagonal[i + 1] = g + shift;
+                g = cosine * r - b;
+                let f = row[i + 1];
+                row[i + 1] = sine * row[i] + cosine * f;
+                row[i] = cosine * row[i] - sine * f;
+            }
+            if !ended {
+                diagonal[l] -= shift;
+                beside[l] = g;
+                beside[m] = 0.0;
+            }
+        }
+    }
+    diagonal.iter().zip(&row).map(|(value, weight)| weight * weight * value.max(0.0).ln_1p()).sum()
+}
+
+/// Returns `K` times new noise beside a basis, and its length: 0 if no direction beside it has curvature.
 fn beginning<S: VectorSpace>(
     space: &mut S,
-    at: &dyn LogLikelihoodAt<S>,
+    curvature: &mut Curvature<'_, S>,
     like: &S::Vector,
     basis: &[S::Vector],
 ) -> Result<(S::Vector, f64), InferenceError> {
@@ -134,7 +385,7 @@ fn beginning<S: VectorSpace>(
     // Other noise for each number of directions.
     space.white_noise(Stream::new(0, u32::MAX, basis.len() as u32, 0), &mut noise)?;
     orthogonal(space, basis, &mut noise)?;
-    at.metric(space, &noise, &mut next)?;
+    curvature.apply(space, &noise, &mut next)?;
     let (_, length) = orthogonal(space, basis, &mut next)?;
     Ok((next, length))
 }
@@ -184,6 +435,25 @@ impl Pivots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quadrature_bounds_the_logarithm_and_becomes_exact() {
+        // A tridiagonal matrix of eigenvalues 0.5 (1 - cos(j pi / 13)) times 200, of the unit vector e: in closed form.
+        let count = 12;
+        let angle = |j: usize| std::f64::consts::PI * j as f64 / (count + 1) as f64;
+        let of =
+            |j: usize| 2.0 / (count + 1) as f64 * angle(j).sin().powi(2) * (100.0 * (1.0 - angle(j).cos())).ln_1p();
+        let exact: f64 = (1..=count).map(of).sum();
+        let (mut jacobi, mut apart) = (Jacobi::default(), f64::INFINITY);
+        for step in 1..=count {
+            jacobi.add(100.0, if step < count { 50.0 } else { 0.0 });
+            let [low, high] = jacobi.bounds_of_ln(0.0);
+            assert!(low <= exact + 1e-12 && exact <= high + 1e-12, "{step}: {low} {exact} {high}");
+            assert!(high - low < apart, "{step}");
+            apart = high - low;
+        }
+        assert!(apart == 0.0 && (jacobi.bounds_of_ln(0.0)[0] - exact).abs() < 1e-12);
+    }
 
     #[test]
     fn pivots_multiply_to_the_determinant() {

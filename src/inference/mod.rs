@@ -11,7 +11,7 @@
 //! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`], [`WienerFilter`] | linear models with Gaussian noise, in one call |
-//! | [`evidence_bound`] | how probable the data are under a model |
+//! | [`evidence`] | how probable the data are under a model, with bounds |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
 //! | [`Convergence`] | whether samples are solved well enough |
@@ -54,7 +54,7 @@ pub use convergence::Convergence;
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
-pub use evidence::{EvidenceBound, evidence_bound};
+pub use evidence::{Evidence, EvidenceOptions, evidence};
 pub use excitation::{Excitation, Excitations, Excited};
 pub use footprint::Footprint;
 pub use groups::SampleGroups;

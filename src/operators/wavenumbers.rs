@@ -44,8 +44,9 @@ pub struct Wavenumbers {
 
 /// Sums of squares at most, for [`Wavenumbers::unique`].
 const MOST_SUMS: u64 = 1 << 30;
-/// Different wavenumbers at most, of sides without a common measure.
-const MOST_COMBINATIONS: usize = 1 << 24;
+/// Different wavenumbers at most, of sides without a common measure. One workgroup of 256 invocations computes their
+/// amplitudes in each product of a fit: 4096 for each invocation, in six passes.
+const MOST_COMBINATIONS: usize = 1 << 20;
 
 impl Wavenumbers {
     /// One bin for each wavenumber that a mode of the grid has, from 0 on.
@@ -90,10 +91,10 @@ impl Wavenumbers {
     /// of 31 bits of the greatest square are one.
     fn unique_rounded(regular: &RegularGrid) -> Result<Self, OperatorError> {
         let (squares, unit) = rounded(regular);
-        let combinations: usize = squares.iter().map(Vec::len).product();
+        let combinations = squares.iter().fold(1_usize, |product, of| product.saturating_mul(of.len()));
         if combinations > MOST_COMBINATIONS {
             let why = format!(
-                "{combinations} different wavenumbers, since the squares of the sides {:?} are in no ratio of small numbers; give edges of bins",
+                "expected {MOST_COMBINATIONS} different wavenumbers at most, got {combinations}, since the squares of the sides {:?} have no ratio of small integers; give logarithmic bins (`Wavenumbers::edges`), or sides in such a ratio",
                 regular.size
             );
             return Err(OperatorError::invalid("wavenumbers", why));

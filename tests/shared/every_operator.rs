@@ -285,7 +285,7 @@ fn correlated_fields(worker: &mut Worker<'_>) -> Models {
         AmplitudePrior::Matern {
             of: MaternScale::Deviation,
             scale: [0.5, 0.1],
-            cutoff: [5.0, 2.0],
+            cutoff_wavenumber: [5.0, 2.0],
             slope: [-4.0, 0.1],
         },
         AmplitudePrior::NonParametric {

@@ -61,14 +61,14 @@ pub enum AmplitudePrior {
         /// How rough these deviations are: log-normal. None for smooth ones.
         asperity: Option<[f64; 2]>,
     },
-    /// `scale (1 + (k / cutoff)^2)^(slope / 4)`: the square root of a Matérn power spectrum.
+    /// `scale (1 + (k / cutoff_wavenumber)^2)^(slope / 4)`: the square root of a Matérn power spectrum.
     Matern {
         /// What `scale` is.
         of: MaternScale,
         /// The scale: log-normal.
         scale: [f64; 2],
-        /// The wavenumber (2 pi over a length) at which it bends: log-normal.
-        cutoff: [f64; 2],
+        /// Wavenumber (2 pi over a length) at which the spectrum bends: log-normal, the latent value `cutoff`.
+        cutoff_wavenumber: [f64; 2],
         /// The slope of the power spectrum at large wavenumbers: normal.
         slope: [f64; 2],
     },
@@ -87,8 +87,8 @@ impl AmplitudePrior {
                 all.extend([("fluctuations", *fluctuations, true), ("slope", *slope, false)]);
                 all
             }
-            AmplitudePrior::Matern { scale, cutoff, slope, .. } => {
-                vec![("cutoff", *cutoff, true), ("scale", *scale, true), ("slope", *slope, false)]
+            AmplitudePrior::Matern { scale, cutoff_wavenumber, slope, .. } => {
+                vec![("cutoff", *cutoff_wavenumber, true), ("scale", *scale, true), ("slope", *slope, false)]
             }
         }
     }
