@@ -5,12 +5,12 @@
 mod launcher;
 use launcher::launcher;
 
-use std::fmt::{Debug, Display};
+use std::error::Error;
 use std::process::{self, ExitCode};
 use std::time::Duration;
 use std::{env, thread};
 
-use meshloom::comm::{CommError, Communicator, run_mpi};
+use meshloom::comm::{Communicator, run_mpi};
 
 const INNER: &str = "MESHLOOM_TEST_MPI_RANK";
 
@@ -23,7 +23,7 @@ pub fn run<E>(
     body: fn(&Communicator) -> Result<(), E>,
 ) -> ExitCode
 where
-    E: Debug + Display + Send + From<CommError>,
+    E: Into<Box<dyn Error + Send + Sync>>,
 {
     if env::var(INNER).is_ok() {
         // A rank that hangs must end, and all others with it.
