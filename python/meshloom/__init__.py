@@ -34,7 +34,7 @@ from ._optimize_kl import optimize_kl
 from ._pairs import pair_counts
 from ._sort import sort
 from ._cosmology import Cosmology, halo_mass_function, linear_power, nonlinear_power
-from ._power import power_spectrum
+from ._power import PowerSpectrum, power_spectrum
 from ._simulation import Simulation, simulate, white_noise
 
 __version__ = _native.version
@@ -46,6 +46,7 @@ __all__ = [
     "Error",
     "Groups",
     "KDTree",
+    "PowerSpectrum",
     "Simulation",
     "asarray",
     "devices",

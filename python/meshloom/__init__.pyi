@@ -53,6 +53,7 @@ class Array:
     def size(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+    __hash__: None  # type: ignore[assignment]
     def __len__(self) -> int: ...
     def __array__(self, dtype: Optional[DTypeLike] = None, copy: Optional[bool] = None) -> ndarray: ...
     def __dlpack__(self, **options: Any) -> Any: ...
@@ -197,7 +198,7 @@ class Cosmology:
     omega_b: float
     h: float
     n_s: float
-    A_s: float
+    A_s: Optional[float]
     sigma8: Optional[float]
     t_cmb: float
     w0: float
@@ -209,7 +210,7 @@ class Cosmology:
         omega_b: float = ...,
         h: float = ...,
         n_s: float = ...,
-        A_s: float = ...,
+        A_s: Optional[float] = ...,
         sigma8: Optional[float] = None,
         t_cmb: float = ...,
         w0: float = ...,

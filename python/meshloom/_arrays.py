@@ -3,6 +3,7 @@
 import numpy as np
 
 from ._device_array import Array
+from ._plain import plain
 
 _SINGLE = np.dtype(np.float32)
 _DOUBLE = np.dtype(np.float64)
@@ -10,7 +11,7 @@ _DOUBLE = np.dtype(np.float64)
 
 def real_array(values, name):
     """`values` as a contiguous array of float32 if it is one, of float64 otherwise; copied only where it must be."""
-    array = np.asarray(values)
+    array = np.asarray(plain(values, name))
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold real numbers, not complex data")
     if array.dtype.kind not in "fiub":

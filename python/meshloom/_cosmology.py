@@ -25,10 +25,10 @@ class Cosmology:
         Hubble constant in 100 km/s/Mpc.
     n_s : float
         Spectral index of the primordial fluctuations.
-    A_s : float
-        Their amplitude at 0.05/Mpc.
+    A_s : float, optional
+        Their amplitude at 0.05/Mpc; None if `sigma8` is given.
     sigma8 : float, optional
-        In place of `A_s`: the rms contrast in spheres of 8 Mpc/h today.
+        The rms contrast in spheres of 8 Mpc/h today, in place of `A_s`.
     t_cmb : float
         Temperature of the microwave background in kelvin.
     w0, wa : float
@@ -47,12 +47,20 @@ class Cosmology:
     omega_b: float = _OMEGA_B
     h: float = _H
     n_s: float = _N_S
-    A_s: float = _A_S
+    A_s: Optional[float] = None
     sigma8: Optional[float] = None
     t_cmb: float = _T_CMB
     w0: float = _W0
     wa: float = _WA
     radiation: Optional[float] = _RADIATION
+
+    def __post_init__(self):
+        if self.A_s is not None and self.sigma8 is not None:
+            raise TypeError("A_s and sigma8 are two amplitudes of one spectrum; give one of them (and None for the other)")
+        if self.A_s is None and self.sigma8 is None:
+            object.__setattr__(self, "A_s", _A_S)
+        # The library says which number is none.
+        _native.particle_mass(1.0, 1, parameters(self))
 
     def particle_mass(self, box, particles):
         """The mass in Msun/h of each of ``particles**3`` particles in a box of this side in Mpc/h."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from . import _native
 from ._comm import resolve
+from ._plain import plain
 
 _TYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -35,8 +36,8 @@ class Array:
     16.0
     """
 
-    # NumPy's operators leave it to this class, which has none.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc, *_, **__):
+        raise TypeError(f"numpy.{ufunc.__name__} does not work on a meshloom.Array; use numpy.asarray(a)")
 
     def __init__(self, native):
         self._native = native
@@ -69,6 +70,15 @@ class Array:
         if not self.shape:
             raise TypeError("len() of an array without axes")
         return self.shape[0]
+
+    # Python's own comparisons would be of identity, and its truth value always True.
+    __hash__ = None
+
+    def _no_comparison(self, *_):
+        raise TypeError("a meshloom.Array has no comparisons, no truth value and no iteration; use numpy.asarray(a)")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_comparison
+    __bool__ = __contains__ = __iter__ = _no_comparison
 
     def __repr__(self):
         return f"<meshloom.Array: {self.shape} of {self.dtype}>"
@@ -123,7 +133,7 @@ def asarray(values, dtype=None, comm=None):
         if dtype is not None and np.dtype(dtype) != values.dtype:
             raise TypeError(f"the array holds {values.dtype}; its type cannot be changed on the device")
         return values
-    array = np.asarray(values)
+    array = np.asarray(plain(values, "values"))
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{array.dtype} cannot be on a device; give real or complex numbers")
     if dtype is not None:

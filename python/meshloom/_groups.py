@@ -52,7 +52,7 @@ class Groups:
         return len(self.label)
 
     def __repr__(self):
-        return f"<meshloom.Groups: {self.total} of points up to {self.length:g} apart>"
+        return f"<meshloom.Groups: {self.total} groups, linking length {self.length:g}>"
 
 
 def _masses(values, shape, first):

@@ -29,12 +29,18 @@ def _below(bound):
     return nearest if np.float64(nearest) < bound else np.nextafter(nearest, np.float32(-np.inf))
 
 
+def _full_name(kind):
+    """The name of a type with that of its public module."""
+    module = [part for part in kind.__module__.split(".") if not part.startswith("_")]
+    return ".".join([*module, kind.__qualname__])
+
+
 def _points(comm, data):
     """Points as rows, a copy of those that were given, or an array on the device, which does not change."""
     data = real_array_for(comm, data, "data")
     data = data if isinstance(data, Array) else data.copy()
     if data.ndim != 2:
-        raise ValueError(f"data must be 2 dimensions, one row per point; it has the shape {data.shape}")
+        raise ValueError(f"data must have 2 dimensions, one row per point; it has the shape {data.shape}")
     if not 1 <= data.shape[1] <= 3:
         raise ValueError(f"points of {data.shape[1]} axes; devices search among points of 1, 2 or 3")
     if not isinstance(data, Array):
@@ -200,7 +206,7 @@ class KDTree:
 
     def _same_kind(self, other):
         if not isinstance(other, KDTree):
-            raise TypeError(f"other must be a meshloom.KDTree, not {type(other).__name__}")
+            raise TypeError(f"other must be a meshloom.KDTree, not {_full_name(type(other))}")
         if other.m != self.m:
             raise ValueError(f"points of {other.m} axes and of {self.m} cannot be compared")
         mine, theirs = (np.zeros(self.m) if tree.boxsize is None else tree.boxsize for tree in (self, other))
@@ -208,7 +214,10 @@ class KDTree:
             raise ValueError("the trees lie in different boxes")
 
     @staticmethod
-    def _euclidean(p, eps):
+    def _euclidean(p, eps, workers=1):
+        """Refuses arguments of SciPy's that have no effect here, where SciPy would refuse them or give something else."""
+        if whole_number(workers, "workers", -1) == 0:
+            raise ValueError("workers is 0; it must be -1 or a positive number")
         if not p == 2:
             raise ValueError(f"p is {p}; distances are Euclidean, p=2")
         if not eps >= 0:
@@ -227,7 +236,7 @@ class KDTree:
         k : int or sequence of int
             How many of the nearest, or which of them (1 is the nearest).
         eps, p, workers
-            For compatibility; see the notes of the class.
+            For compatibility, and checked as SciPy does; see the notes of the class.
         distance_upper_bound : float
             Points must be nearer than this.
 
@@ -241,7 +250,7 @@ class KDTree:
         def check():
             if k is None:
                 raise ValueError("k must be an integer or a sequence of integers")
-            self._euclidean(p, eps)
+            self._euclidean(p, eps, workers)
             numbers = [whole_number(one, "k", 1) for one in k] if np.ndim(k) > 0 else whole_number(k, "k", 1)
             if numbers == []:
                 raise ValueError("k must be an integer or a sequence of integers, at least one")
@@ -251,7 +260,7 @@ class KDTree:
                 raise ValueError(f"{most} neighbours were asked for, at most {_MOST} can be; use query_ball_point for more")
             bound = real_number(distance_upper_bound, "distance_upper_bound")
             if np.isnan(bound):
-                raise ValueError("distance_upper_bound is no number")
+                raise ValueError("distance_upper_bound is not a number")
             rows = self._vectors(x)
             alike = {"function": "KDTree.query", "k": numbers, "distance_upper_bound": bound}
             return (rows, numbers, int(most), bound), alike, self._is_own(rows)
@@ -356,7 +365,7 @@ class KDTree:
         """
 
         def check():
-            self._euclidean(p, eps)
+            self._euclidean(p, eps, workers)
             rows = self._vectors(x)
             own = rows, _radii(r, rows.shape[:-1]), bool(return_length)
             return own, {"function": "KDTree.query_ball_point", "return_length": own[2]}, self._is_own(rows)

@@ -19,7 +19,7 @@ class DataReport(NamedTuple):
     name: str
     reduced_chi_squared: float
     mean: float
-    count: int
+    n_data: int
 
 
 class Likelihood:
@@ -182,6 +182,10 @@ class _OfData(_Unplaced):
             agreed(resolve(comm), self._take, *given)
 
     def _take(self, data, options, name, mask, name_of_each, each):
+        if np.ma.is_masked(data):
+            counts = ~np.ma.getmaskarray(data)
+            mask = counts if mask is None else counts & np.asarray(mask)
+            data = data.filled(0)
         self._data = real_array(data, "data").astype(np.float64)
         if not isinstance(name, str):
             raise TypeError(f"name must be text, not {type(name).__name__}")
@@ -196,6 +200,28 @@ class _OfData(_Unplaced):
         # What must be the same on all ranks.
         self._alike = {"kind of likelihood": self._kind, "name": name, "mask": given_or_not(mask), **options}
         self._take_each(name_of_each, each)
+        # Ranks that were not given here check together, where the model is.
+        if self._given_comm is not None:
+            self._check_values(name_of_each)
+
+    def _check_values(self, name_of_each):
+        """Refuses what no likelihood of this kind takes, before a model is at hand."""
+        counts = self._options.get("mask", True)
+        data = self._data.ravel()
+        wrong = ~np.isfinite(data)
+        rule = "finite numbers"
+        if self._kind == "poisson":
+            wrong |= (data < 0) | (data != np.floor(data))
+            rule = "counts, whole numbers that are not negative"
+        if (wrong & counts).any():
+            at = np.unravel_index(np.argmax(wrong & counts), self._data.shape)
+            raise ValueError(f"data must be {rule}; element {tuple(int(i) for i in at)} is {self._data[at]:g}")
+        noise = np.atleast_1d(self._options.get("noise", self._options.get("each", 1.0)))
+        bad = ~(noise >= 0 if self._kind == "poisson" else noise > 0) | ~np.isfinite(noise)
+        bad &= counts if noise.size == data.size else True
+        if bad.any():
+            rule = "not negative" if self._kind == "poisson" else "positive"
+            raise ValueError(f"{name_of_each} must be {rule} and finite, got {noise[np.argmax(bad)]:g}")
 
     def _take_each(self, name, values):
         """An option of one number, or of one for each datum."""

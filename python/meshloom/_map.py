@@ -71,7 +71,7 @@ def _chunks(function, rows_of, begin, end, chunk):
         rows = [row.copy() for row in rows]
         if not rows or any(row.ndim == 0 or len(row) != last - first for row in rows):
             shapes = [row.shape for row in rows]
-            raise ValueError(f"the function gives arrays of the shapes {shapes} for {last - first} items; each has a row for each item")
+            raise ValueError(f"the function gives arrays of the shapes {shapes} for {last - first} items; return one row for each item")
         if first > begin and structure != before:
             raise ValueError(f"the function gives {_in_words(structure)} for item {first}, and {_in_words(before)} before")
         before = structure

@@ -30,6 +30,7 @@ from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from . import _native
 from ._comm import check_parts, resolve, together
 from ._device_array import Array, asarray
+from ._plain import plain
 from ._scipy_backend import numpys_arguments
 
 __all__ = [
@@ -93,10 +94,11 @@ def _array(a, real=False):
     """`a` as an array of one of the types that are transformed."""
     if isinstance(a, Array):
         if (a.dtype.kind == "f") != real:
-            wanted = "float32 or float64" if real else "complex64 or complex128"
-            raise TypeError(f"{a.dtype} on a device; this transform takes {wanted} there")
+            if real:
+                raise TypeError(f"a transform of real numbers was given an array of {a.dtype} on a device; use fft or fftn")
+            raise TypeError(f"this transform takes complex numbers, not {a.dtype}, on a device; use rfft or rfftn, or asarray(.., dtype=complex)")
         return a
-    a = np.asarray(a)
+    a = np.asarray(plain(a, "a"))
     kind = a.dtype.kind
     if kind == "c" and real:
         raise TypeError(f"a transform of real numbers was given {a.dtype}; give its real part, or use fft or fftn")

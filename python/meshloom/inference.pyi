@@ -12,7 +12,7 @@ class DataReport(NamedTuple):
     name: str
     reduced_chi_squared: float
     mean: float
-    count: int
+    n_data: int
 
 class IterationReport(NamedTuple):
     iteration: int

@@ -92,6 +92,8 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     comm = resolve(comm)
 
     def check():
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str of WGSL, not {type(text).__name__}")
         own = space_of(space)
         names = sorted(constants or {})
         main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))

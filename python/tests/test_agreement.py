@@ -48,7 +48,7 @@ def of_points(comm, one):
         "rank {}: k must be a whole number, not 'two'": lambda: tree.query(own, k="two" if one else 2),
         "k differs: 2 on rank 0, [1, 2] on rank {}": lambda: tree.query(own, k=[1, 2] if one else 2),
         "rank {}: p is 1": lambda: tree.query(own, p=2 - one),
-        "rank {}: distance_upper_bound is no number": lambda: tree.query(own, distance_upper_bound=np.nan if one else 1.0),
+        "rank {}: distance_upper_bound is not a number": lambda: tree.query(own, distance_upper_bound=np.nan if one else 1.0),
         "distance_upper_bound differs: inf on rank 0, -1.0 on rank {}": lambda: tree.query(own, distance_upper_bound=-1.0 if one else np.inf),
         "rank {}: eps is -1": lambda: tree.query_ball_point(own, 0.1, eps=-one),
         "return_length differs: False on rank 0, True on rank {}": lambda: tree.query_ball_point(own, 0.1, return_length=one),

@@ -74,14 +74,13 @@ def test_errors_of_callbacks_and_parameters_come_through():
     with pytest.raises(KeyError, match="from the callback"):
         meshloom.simulate(8, box=32.0, steps=2, progress=fail)
     for options in [dict(particles=0), dict(particles=8, mesh=4), dict(box=-1.0), dict(steps=0), dict(a_end=2.0), dict(scheme="euler"),
-                    dict(window="box"), dict(lpt=3), dict(seed=-1), dict(cosmology=meshloom.Cosmology(omega_m=31.0)),
+                    dict(window="box"), dict(lpt=3), dict(seed=-1),
                     dict(noise=np.zeros((4, 4, 4))), dict(noise_by="row"), dict(seed=2**64), dict(particles=2**70), dict(steps=2**70), dict(lpt=2**70),
                     dict(noise=np.full((8, 8, 8), 1e300))]:
         with pytest.raises(ValueError):
             meshloom.simulate(**{"particles": 8, **options})
     for options in [dict(particles=8.9), dict(particles="8"), dict(mesh=16.0), dict(steps=2.9), dict(seed=1.9), dict(lpt=1.5), dict(box="32"),
-                    dict(box=[32.0]), dict(a_end=None), dict(snapshots=0.5), dict(snapshots=["0.5"]), dict(cosmology="planck"),
-                    dict(cosmology=meshloom.Cosmology(h="0.7"))]:
+                    dict(box=[32.0]), dict(a_end=None), dict(snapshots=0.5), dict(snapshots=["0.5"]), dict(cosmology="planck")]:
         with pytest.raises(TypeError, match=next(iter(options)) if "cosmology" not in options else "cosmology|h must be"):
             meshloom.simulate(**{"particles": 8, **options})
     with pytest.raises(ValueError):
@@ -295,3 +294,15 @@ def test_weights_of_points_are_those_of_repeated_points():
             meshloom.power_spectrum(points, 10.0, mesh=16, weights=wrong)
     with pytest.raises(ValueError, match="weights are for points"):
         meshloom.power_spectrum(np.ones((4, 4, 4)), 1.0, weights=np.ones(4))
+
+
+def test_a_cosmology_has_one_amplitude_and_possible_numbers():
+    with pytest.raises(TypeError, match="A_s and sigma8"):
+        meshloom.Cosmology(sigma8=0.8, A_s=2e-9)
+    assert meshloom.Cosmology(sigma8=0.8).A_s is None and meshloom.Cosmology().A_s > 1e-9
+    assert meshloom.Cosmology(A_s=2e-9).sigma(8.0) == pytest.approx(0.8109, abs=2e-4)
+    with pytest.raises(ValueError):
+        meshloom.Cosmology(omega_m=-1)
+    with pytest.raises(TypeError):
+        meshloom.Cosmology(h="0.7")
+    assert meshloom.PowerSpectrum._fields == ("k", "power", "modes")

@@ -138,7 +138,7 @@ def test_likelihoods_of_models_are_added():
     at_zero = likelihood({"a": np.zeros(4), "b": np.zeros(4)}) - (4 + np.sum(y[mask] ** 2) / 0.5)
     assert likelihood({"a": a, "b": b}) - at_zero == pytest.approx(want, rel=1e-5)
     report = {one.name: one for one in likelihood.report({"a": a, "b": b})}
-    assert report["y"].count == 3
+    assert report["y"].n_data == 3
     assert report["y"].reduced_chi_squared == pytest.approx(np.mean(((a * b - y)[mask] / 0.5) ** 2), rel=1e-4)
 
 
@@ -723,3 +723,18 @@ def test_wrong_inferences():
     ]:
         with pytest.raises(error):
             wrong()
+
+
+def test_data_are_checked_where_they_are_given():
+    counts = np.ma.masked_array([5, 9, -1], mask=[False, True, True])
+    assert mi.Poissonian(counts).degrees_of_freedom == 1
+    assert mi.Poissonian(counts, mask=np.array([True, False, False])).degrees_of_freedom == 1
+    values = np.ma.masked_array([1.0, np.nan], mask=[False, True])
+    assert mi.Gaussian(values, noise_std=0.5).degrees_of_freedom == 1
+    own = [lambda comm: mi.Poissonian([-1], comm=comm), lambda comm: mi.Poissonian([1.5], comm=comm), lambda comm: mi.Gaussian([np.nan], comm=comm),
+           lambda comm: mi.Gaussian([1.0], noise_std=0.0, comm=comm), lambda comm: mi.Gaussian([1.0, 2.0], noise_std=[1.0, -1.0], comm=comm)]
+    for make in own:
+        with pytest.raises(ValueError):
+            meshloom.ranks(1, make)
+    with pytest.raises(TypeError, match="str of WGSL, not ufunc"):
+        op.pointwise(np.exp, "exp", op.Space(x=op.cells(3)), "y")

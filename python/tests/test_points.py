@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.spatial
 
 import meshloom
 
@@ -307,3 +308,55 @@ def test_arrays_on_the_device():
     ]:
         with pytest.raises(error):
             wrong()
+
+
+def test_arrays_of_a_device_are_neither_compared_nor_true():
+    one, other = (meshloom.asarray(np.arange(4.0)) for _ in range(2))
+    for use in [lambda: one == other, lambda: one != other, lambda: one in [other], lambda: one < 1, lambda: bool(one), lambda: np.arange(4.0) == one,
+                lambda: 1.0 in one, lambda: list(one), lambda: hash(one), lambda: np.sqrt(one), lambda: one is other or one == one]:
+        with pytest.raises(TypeError):
+            use()
+    with pytest.raises(TypeError, match="numpy.asarray"):
+        np.sqrt(one)
+
+
+def test_masks_and_units_are_not_lost():
+    points = np.ma.masked_array(np.random.default_rng(1).random((100, 3)))
+    for use in [lambda: meshloom.pair_counts(points, [0, 0.5]), lambda: meshloom.KDTree(points), lambda: meshloom.fof(points, 0.1),
+                lambda: meshloom.power_spectrum(points, 1.0, mesh=8), lambda: meshloom.fft.fft(points), lambda: meshloom.asarray(points)]:
+        use()  # Nothing is masked.
+    points[50:] = np.ma.masked
+    for use in [lambda: meshloom.pair_counts(points, [0, 0.5]), lambda: meshloom.KDTree(points), lambda: meshloom.fof(points, 0.1),
+                lambda: meshloom.power_spectrum(points, 1.0, mesh=8), lambda: meshloom.fft.fft(points), lambda: meshloom.asarray(points)]:
+        with pytest.raises(TypeError, match="compressed"):
+            use()
+
+    class Quantity(np.ndarray):
+        unit = "kpc"
+
+        def to_value(self, unit):
+            return np.asarray(self)
+
+    with pytest.raises(TypeError, match="has the unit kpc"):
+        meshloom.KDTree(np.random.default_rng(1).random((9, 3)).view(Quantity))
+
+
+def test_arguments_of_trees_are_read():
+    tree = meshloom.KDTree(np.random.default_rng(1).random((20, 3)))
+    x = np.zeros(3)
+    for call in [tree.query, lambda x, workers: tree.query_ball_point(x, 0.1, workers=workers)]:
+        call(x, workers=-1)
+        for workers, error in [(0, ValueError), (-2, ValueError), ("many", TypeError), (1.5, TypeError)]:
+            with pytest.raises(error, match="workers"):
+                call(x, workers=workers)
+    with pytest.raises(TypeError, match="not scipy.spatial.KDTree"):
+        tree.count_neighbors(scipy.spatial.KDTree(tree.data), 0.1)
+    with pytest.raises(ValueError, match="must have 2 dimensions"):
+        meshloom.KDTree([1.0, 2.0])
+    with pytest.raises(ValueError, match="not a number"):
+        tree.query(x, distance_upper_bound=np.nan)
+    assert "linking length 0.4" in repr(meshloom.fof(tree.data, 0.4))
+    with pytest.raises(ValueError, match="one row for each item"):
+        meshloom.map(lambda x: 1.0, 3)
+    with pytest.raises(TypeError, match="use rfft or rfftn"):
+        meshloom.fft.fft(meshloom.asarray(np.ones(4)))

@@ -5,7 +5,7 @@ use super::error::CommError;
 /// Returns `true` if a launcher (`mpirun`, `srun`) started this process as one of several.
 ///
 /// Reads the environment only. The processes may still be unable to find each other:
-/// [`run_mpi`](super::run_mpi) checks that.
+/// `run_mpi` checks that.
 pub fn mpi_launched() -> bool {
     mpi_ranks().is_some()
 }

@@ -10,7 +10,9 @@ mod interrupt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+#[cfg(feature = "cli")]
+use std::sync::TryLockError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "hdf5")]
 use super::IoError;

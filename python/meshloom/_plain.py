@@ -1,0 +1,21 @@
+"""Arrays that NumPy would strip of what they mean."""
+
+import numpy as np
+
+
+def plain(values, name):
+    """Return `values`, unless a plain array of them would lose a mask or a unit.
+
+    Raises
+    ------
+    TypeError
+        If elements are masked, or `values` is an astropy quantity with a unit.
+    """
+    if np.ma.is_masked(values):
+        raise TypeError(
+            f"{name} has masked elements, which would count; give the others alone ({name}.compressed(), or rows of {name}.data) "
+            f"or fill them ({name}.filled(..))"
+        )
+    if hasattr(values, "to_value") and str(getattr(values, "unit", "")):
+        raise TypeError(f"{name} has the unit {values.unit}, which would be lost; give numbers, {name}.to_value(unit)")
+    return values
