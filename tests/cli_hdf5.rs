@@ -305,6 +305,35 @@ mod with_hdf5 {
         assert_eq!((&report["input"]["particle_type"], &report["points"]), (&4.into(), &120.into()));
     }
 
+    /// Coordinates of types that nobody asked for may be anything, and neutrinos are type 6.
+    #[test]
+    fn other_types_do_not_prevent_reading() {
+        let scratch = Scratch::new();
+        let rows = points(60);
+        // Its handles are closed before it is read.
+        let write = |path: &Path| {
+            let file = hdf5_metno::File::create(path).unwrap();
+            let header = file.create_group("Header").unwrap();
+            header.new_attr::<f64>().create("BoxSize").unwrap().write_scalar(&f64::from(SIDE)).unwrap();
+            for kind in [1, 6] {
+                let group = file.create_group(&format!("PartType{kind}")).unwrap();
+                let dataset = group.new_dataset::<f32>().shape([60, 3]).create("Coordinates").unwrap();
+                dataset.write_raw(rows.as_flattened()).unwrap();
+            }
+            // Integers, and one axis too many.
+            let group = file.create_group("PartType0").unwrap();
+            group.new_dataset::<i32>().shape([5, 4]).create("Coordinates").unwrap();
+        };
+        write(&scratch.join("types.hdf5"));
+        let input = scratch.word("types.hdf5");
+        let sorted = |kind: &str| call(&scratch, &input, &["sort", "--particle-type", kind], Ranks::Threads(2));
+        assert_eq!(sorted("6"), sorted("1"));
+        let out = scratch.word("out.npy");
+        let wrong = Call::new(&["sort", &input, "--particle-type", "0", "-o", &out]);
+        wrong.run().is_error("integers", 1, &["PartType0/Coordinates"]);
+        Call::new(&["sort", &input, "--particle-type", "16", "-o", &out]).run().is_error("no type", 2, &["0..=15"]);
+    }
+
     /// Masses count where they are asked for. Where they are not and differ, a warning says so.
     #[test]
     fn power_weights_particles_by_their_masses() {
@@ -348,7 +377,7 @@ mod with_hdf5 {
             (sort(&[&one, "--particle-type", "5"]), 1, "no particles of type 5"),
             (sort(&[&parts, "--particle-type", "5"]).on(Ranks::Threads(2)), 1, "types 0 and 4 do"),
             (fof(&[&gas, "-o", &scratch.word("o.npz"), "--masses", &one]), 1, "--particle-type N"),
-            (sort(&[&one, "--particle-type", "6"]), 2, "--particle-type"),
+            (sort(&[&one, "--particle-type", "16"]), 2, "--particle-type"),
             (sort(&[&one, "--particle-type", "gas"]), 2, "--particle-type"),
             (sort(&[&gas, "--particle-type", "0"]), 2, "no input is one"),
             (sort(&[&scratch.word("missing.hdf5"), "--particle-type", "0"]), 1, "no such file"),

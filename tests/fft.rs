@@ -105,7 +105,8 @@ fn a_device_without_double_precision_says_so() {
     assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
     let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<[f64; 2]>::new(&gpu, &complex([4, 4, 4]), &comms, &TransformTuning::of(&gpu), &callback, 1);
+    let spec = complex([4, 4, 4]).precision(Precision::Double);
+    let filter = Filter::<[f64; 2]>::new(&gpu, &spec, &comms, &TransformTuning::of(&gpu), &callback, 1);
     assert!(matches!(filter, Err(FftError::NoDouble { .. })));
 }
 

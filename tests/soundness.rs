@@ -302,7 +302,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
     }
     let shape = Profile::Gpu.workgroup_shape();
     let variant = Variant::plain(&[1], 1024, shape);
-    misused(KernelSource::new("test::none", "").wgsl(&variant), "windows");
+    misused(KernelSource::new("test::none", "#each_workgroup").wgsl(&variant), "windows");
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// The particle types of a snapshot: `PartType0` to `PartType15`. Gadget has 6 of them, SWIFT 8.
+pub const PARTICLE_TYPES: usize = 16;
+
 /// The first bytes of an HDF5 file without a user block.
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 

@@ -87,7 +87,7 @@ pub use csv::{Column, csv_text, write_csv};
 pub use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
 pub use error::IoError;
-pub use hdf5_name::{is_hdf5, is_hdf5_name};
+pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};
 #[cfg(feature = "cli")]
 pub use image::{density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};

@@ -7,16 +7,16 @@ use clap::Args;
 use meshloom::io::IoError;
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::Snapshot;
-use meshloom::io::is_hdf5;
+use meshloom::io::{PARTICLE_TYPES, is_hdf5};
 
 use crate::failure::Failure;
 
 /// The type of the particles that are read of all snapshots of a call.
 #[derive(Args, Clone, Copy, Default)]
 pub struct ParticleType {
-    /// Take the particles of PartTypeN of a snapshot (Gadget: 0 gas, 1 dark matter, 4 stars, 5 black holes) [default: 1, else the
-    /// only type that is there]
-    #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=5))]
+    /// Take the particles of PartTypeN of a snapshot, 0 to 15 (Gadget: 0 gas, 1 dark matter, 4 stars, 5 black holes; SWIFT: 6
+    /// neutrinos) [default: 1, else the only type that is there]
+    #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=PARTICLE_TYPES as i64 - 1))]
     number: Option<u8>,
 }
 

@@ -9,10 +9,7 @@ use super::shared_datasets::lock_remedy;
 use super::{element_type, queries, storage};
 use crate::host_memory;
 use crate::io::input::Input;
-use crate::io::{Dtype, IoError};
-
-/// The most particle types of a file.
-const TYPES: usize = 16;
+use crate::io::{Dtype, IoError, PARTICLE_TYPES};
 
 /// The header of a file, about itself and the whole snapshot.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,13 +26,13 @@ pub(super) struct Header {
     pub redshift: Option<f64>,
 }
 
-/// A file whose header and coordinates have been checked.
+/// A file whose header has been checked.
 #[derive(Clone, Debug)]
 pub(super) struct PartFile {
     pub path: PathBuf,
     pub header: Header,
-    /// The coordinates of each particle type that has them.
-    pub coordinates: Vec<Coordinates>,
+    /// The particle types that have coordinates, in order.
+    pub types: Vec<usize>,
 }
 
 /// The shape and element type of a particle type's coordinates.
@@ -86,6 +83,18 @@ impl Opened {
         find().map_err(|e| broken(self.path(), &e))
     }
 
+    /// Returns `true` if a group has a link of this name.
+    fn has_dataset(&self, group: &str, name: &str) -> Result<bool, IoError> {
+        let find = || {
+            if !queries::has_link(&self.hdf5, group)? {
+                return Ok(false);
+            }
+            let group = self.hdf5.group(group)?;
+            queries::has_link(&group, name)
+        };
+        find().map_err(|e| broken(self.path(), &e))
+    }
+
     /// Checks that the numbers of a dataset, with its whole name, can be in the file, and be read by this library.
     pub fn check(&self, dataset: &Dataset, name: &str) -> Result<(), IoError> {
         let found = storage::check(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
@@ -116,26 +125,28 @@ pub(super) fn group_name(particle_type: usize) -> String {
 }
 
 impl PartFile {
-    /// Reads the header and checks the coordinates.
+    /// Reads the header, and which particle types there are.
     pub fn read(path: &Path) -> Result<Self, IoError> {
         let file = Opened::new(path)?;
         let header = header(&file.hdf5).map_err(|reason| wrong(path, reason))?;
-        let mut coordinates = Vec::new();
-        for particle_type in 0..TYPES {
-            let group = group_name(particle_type);
-            if let Some(dataset) = file.dataset(&group, "Coordinates")? {
-                let found = read_coordinates(path, &dataset, particle_type)?;
-                check(path, &header, &found)?;
-                file.check(&dataset, &format!("{group}/Coordinates"))?;
-                coordinates.push(found);
+        let mut types = Vec::new();
+        for particle_type in 0..PARTICLE_TYPES {
+            if file.has_dataset(&group_name(particle_type), "Coordinates")? {
+                types.push(particle_type);
             }
         }
-        Ok(Self { path: path.to_path_buf(), header, coordinates })
+        Ok(Self { path: path.to_path_buf(), header, types })
     }
 
-    /// The coordinates of a type; a file without such particles may leave them out.
-    pub fn of(&self, particle_type: usize) -> Option<&Coordinates> {
-        self.coordinates.iter().find(|found| found.particle_type == particle_type)
+    /// Reads and checks the coordinates of a type; `None` for a file without such particles. What other types hold does not
+    /// matter.
+    pub fn coordinates(&self, particle_type: usize) -> Result<Option<Coordinates>, IoError> {
+        let (file, group) = (Opened::new(&self.path)?, group_name(particle_type));
+        let Some(dataset) = file.dataset(&group, "Coordinates")? else { return Ok(None) };
+        let found = read_coordinates(&self.path, &dataset, particle_type)?;
+        check(&self.path, &self.header, &found)?;
+        file.check(&dataset, &format!("{group}/Coordinates"))?;
+        Ok(Some(found))
     }
 }
 

@@ -64,7 +64,7 @@ impl Snapshot {
         let (mut parts, mut end) = (Vec::new(), 0u64);
         for file in files {
             let start = end;
-            if let Some(found) = file.of(particle_type) {
+            if let Some(found) = file.coordinates(particle_type)? {
                 end = end.checked_add(found.count).ok_or_else(|| wrong(path, "it has more particles than can be"))?;
                 let dims = *dims.get_or_insert(found.dims);
                 if dims != found.dims {
@@ -423,8 +423,7 @@ impl Snapshot {
 
 /// The particle type that is read: the one that is wanted, else 1, or the only one with coordinates.
 fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Result<usize, IoError> {
-    let mut found: Vec<usize> =
-        files.iter().flat_map(|file| &file.coordinates).map(|found| found.particle_type).collect();
+    let mut found: Vec<usize> = files.iter().flat_map(|file| file.types.clone()).collect();
     found.sort_unstable();
     found.dedup();
     let is_empty = files[0].header.total.as_ref().is_some_and(|total| total.iter().all(|&n| n == 0));

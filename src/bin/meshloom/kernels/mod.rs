@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn three() -> Vec<Named> {
-        let source = |label: &str, order: u32| KernelSource::new(label, "").constant("ORDER", order);
+        let source = |label: &str, order: u32| KernelSource::new(label, "#each_workgroup").constant("ORDER", order);
         let [cic, tsc, density] = [source("mesh::paint", 2), source("mesh::paint", 3), source("mesh::density", 2)];
         named(vec![cic, density.clone(), tsc, density]).ok().unwrap()
     }

@@ -33,10 +33,10 @@ pub struct Arguments {
     #[arg(long, value_name = "both|first|other", num_args = 0..=1, require_equals = true, default_missing_value = "both")]
     pub contrast: Option<Contrast>,
     /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
-    #[arg(long, visible_alias = "weights", value_name = "M.npy|SNAPSHOT.hdf5")]
+    #[arg(long, visible_alias = "weights", value_name = "M.npy")]
     pub masses: Option<PathBuf>,
     /// The same of the points of --cross
-    #[arg(long, visible_alias = "cross-weights", value_name = "M.npy|SNAPSHOT.hdf5", requires = "cross")]
+    #[arg(long, visible_alias = "cross-weights", value_name = "M.npy", requires = "cross")]
     pub cross_masses: Option<PathBuf>,
     /// Paint points a second time half a cell away, against the strongest aliases
     #[arg(long)]
