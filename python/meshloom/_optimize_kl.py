@@ -358,7 +358,7 @@ def optimize_kl(
             "curve": lambda value: _newton(value, "nonlinearly_update_kwargs"),
             "position": lambda value: _newton(value, "kl_kwargs"),
         }
-        # What is None is as the library's schedule has it.
+        # Options that are None follow the schedule of the library.
         now = {name: _at(value, iteration) for name, value in asked.items()}
         given = {name: checks.get(name, lambda value: value)(value) for name, value in now.items() if value is not None}
         return given | {

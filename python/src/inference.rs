@@ -431,7 +431,7 @@ impl NativeFit {
     }
 
     /// The logarithm of the evidence: its bounds, their error, bounds of the logarithm of the determinant, products, and
-    /// what is doubtful, if anything is.
+    /// a sentence about a doubtful result, or `None`.
     fn evidence(
         &self,
         py: Python<'_>,

@@ -107,7 +107,7 @@ fn point_modes(
 
 /// The modes of the density contrast of points.
 struct PointModes {
-    /// The modes, and those of the points half a cell away.
+    /// Modes of the points, and of the points moved by half a cell.
     modes: (ModeArray, Option<ModeArray>),
     /// The number of points of equal weight that have the same shot noise.
     effective_count: f64,

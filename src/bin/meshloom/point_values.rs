@@ -192,7 +192,8 @@ impl PointValues {
 }
 
 /// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call that was not given masses
-/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; all ranks call it. Masses that cannot be read are no reason to warn.
+/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; all ranks call it. Masses that
+/// cannot be read cause no warning.
 ///
 /// # Errors
 /// Those of the ranks.

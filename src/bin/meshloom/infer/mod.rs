@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// What an iteration does: as the schedule has it, but for what is given.
+/// Returns the options of an iteration: those of the schedule, replaced by those that were given.
 fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> IterationOptions {
     let mut options = schedule.options(iteration);
     options.linear.maxiter = Some(parameters.sample_steps);
@@ -145,7 +145,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
     let unsettled = Schedule::unsettled(&fit.history, problem.likelihood.degrees_of_freedom());
     report["settled"] = unsettled.is_none().into();
-    // Who asks for fewer iterations than it takes to settle knows.
+    // A fit with fewer iterations than settling takes was asked for; it needs no warning.
     if let Some(why) = unsettled.filter(|_| fit.history.len() >= Schedule::LEAST) {
         warnings.push(format!("{why}; go on with --resume --iterations {}", 2 * parameters.iterations));
     }

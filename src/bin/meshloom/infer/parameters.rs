@@ -221,7 +221,7 @@ pub struct RunParameters {
     pub distances: Option<Vec<f64>>,
     /// Length of the field's grid over that of the data; 1 for a periodic field.
     pub pad: f64,
-    /// None: those of the schedule.
+    /// `None` follows the schedule.
     pub pairs: Option<usize>,
     /// At most.
     pub iterations: u32,
