@@ -455,7 +455,7 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     return samples
 
 
-def evidence(likelihood, samples, *, directions=64, probes=8, steps=20):
+def evidence(likelihood, samples, *, directions=64, probes=8, steps=20, seed=0):
     """Estimate how probable the data are under the model, from the samples of a fit, to compare models of the same data.
 
     The bounds include the unknown part of the determinant of the metric (Gauss and Gauss-Radau quadrature). They hold up to
@@ -473,6 +473,8 @@ def evidence(likelihood, samples, *, directions=64, probes=8, steps=20):
         Random vectors for the rest; 2 or more tell their error.
     steps : int
         Products with the metric for each of them, at most.
+    seed : int
+        Seed of the random vectors. Models of the same data that are compared with the same seed share much of the error.
 
     Returns
     -------
@@ -488,8 +490,13 @@ def evidence(likelihood, samples, *, directions=64, probes=8, steps=20):
     def check():
         if not isinstance(samples, Samples):
             raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
-        own = whole_number(directions, "directions"), whole_number(probes, "probes", 1), whole_number(steps, "steps", 1)
-        return own, {"function": "evidence", "directions": own[0], "probes": own[1], "steps": own[2]}, None
+        own = (
+            whole_number(directions, "directions"),
+            whole_number(probes, "probes", 1),
+            whole_number(steps, "steps", 1),
+            whole_number(seed, "seed"),
+        )
+        return own, {"function": "evidence", **dict(zip(("directions", "probes", "steps", "seed"), own))}, None
 
     *found, doubt = together(comm, check, lambda own, _: samples._native.evidence(likelihood._native, *own))
     if doubt:

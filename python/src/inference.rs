@@ -439,8 +439,9 @@ impl NativeFit {
         directions: u64,
         probes: u64,
         steps: u64,
+        seed: u64,
     ) -> PyResult<(f64, f64, f64, [f64; 2], u64, Option<String>)> {
-        let options = EvidenceOptions { directions, probes, steps };
+        let options = EvidenceOptions { directions, probes, steps, seed };
         self.with(py, &likelihood.handle, move |worker, groups, samples, likelihood| {
             let found = evidence(worker, likelihood, groups, samples, &options)?;
             let Evidence { lower, upper, error, log_determinant, products } = found;

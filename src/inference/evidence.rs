@@ -35,11 +35,13 @@ pub struct EvidenceOptions {
     pub probes: u64,
     /// Products for each of these, at most.
     pub steps: u64,
+    /// The seed of the random vectors. Models of the same data with the same seed share much of the error.
+    pub seed: u64,
 }
 
 impl Default for EvidenceOptions {
     fn default() -> Self {
-        EvidenceOptions { directions: 64, probes: 8, steps: 20 }
+        EvidenceOptions { directions: 64, probes: 8, steps: 20, seed: 0 }
     }
 }
 
@@ -212,7 +214,7 @@ fn log_determinant<S: VectorSpace>(
     let (mut low, mut high) = (Vec::new(), Vec::new());
     if left > 0 {
         for probe in 0..options.probes {
-            let [below, above] = complement.quadrature(space, probe as u32, options.steps, scale, left as f64)?;
+            let [below, above] = complement.quadrature(space, probe as u32, options, scale, left as f64)?;
             low.push(below * left as f64);
             high.push(above * left as f64);
         }
@@ -253,18 +255,18 @@ impl<S: VectorSpace> Complement<'_, S> {
         &mut self,
         space: &mut S,
         probe: u32,
-        steps: u64,
+        options: &EvidenceOptions,
         scale: f64,
         left: f64,
     ) -> Result<[f64; 2], InferenceError> {
         let (mut noise, mut next) = (space.like(self.coupling)?, space.like(self.coupling)?);
-        space.white_noise(Stream::new(0, u32::MAX, probe, 2), &mut noise)?;
+        space.white_noise(Stream::new(options.seed, u32::MAX, probe, 2), &mut noise)?;
         let (_, mut length) = orthogonal(space, self.basis, &mut noise)?;
         let (mut before, mut x) = (space.like(&noise)?, space.like(&noise)?);
         let mut jacobi = Jacobi::default();
         let mut scale = scale;
         let mut bounds = [0.0; 2];
-        for step in 0..steps {
+        for step in 0..options.steps {
             if length == 0.0 {
                 break;
             }
