@@ -222,10 +222,10 @@ fn pairs_are_counted_by_distance() {
     let (points, queries) = (lattice(257, 3, 9), lattice(40, 3, 10));
     let (input, places) = (save(&s, "p.npy", 3, &points), save(&s, "q.npy", 3, &queries));
     let edges =
-        s.file("edges.txt", "# r\n0\n0.25\n\n1.25e0\n2 # distances of just this much are in the next bin\n30\n");
+        s.file("edges.txt", "# r\n0\n0.25\n\n1.25e0\n2 # distances of just this much are in the next bin\n2.5\n");
     let table = |lists: &[Vec<(f32, i64)>]| {
         let mut text = "r_low,r_high,count\n".to_string();
-        for pair in [0.0f32, 0.25, 1.25, 2.0, 30.0].windows(2) {
+        for pair in [0.0f32, 0.25, 1.25, 2.0, 2.5].windows(2) {
             let within = |d: &&(f32, i64)| pair[0] * pair[0] <= d.0 && d.0 < pair[1] * pair[1];
             text += &format!("{:?},{:?},{}\n", pair[0], pair[1], lists.iter().flatten().filter(within).count());
         }
@@ -333,6 +333,22 @@ fn wrong_words_and_bad_edges_of_pairs_are_errors_that_leave_nothing() {
     if has_mpi() {
         s.all_fail([(pairs(&[&good, "--bins", &wrong[2]]).on(Ranks::Mpi(2)), 1, "line 4")]);
     }
+}
+
+#[test]
+fn bins_beyond_half_a_side_and_transposed_points_are_told_of() {
+    let s = Scratch::new();
+    let (input, edges) = (save(&s, "p.npy", 3, &lattice(60, 3, 2)), s.file("edges.txt", "0\n1\n3\n"));
+    let warns = |sides: &str| {
+        let outcome = Call::new(&["pairs", &input, "--bins", &edges, "--box", sides, "-o", &s.word("o.csv")]);
+        let outcome = outcome.on(Ranks::Threads(2)).run();
+        assert!(outcome.status.success(), "{outcome:#?}");
+        outcome.stderr.matches("meshloom: warning: bins reach to 3, beyond 2.5, half of the shortest").count()
+    };
+    assert_eq!((warns("8,5,open"), warns("8,6,open")), (1, 0));
+    let wide = save(&s, "wide.npy", 60, &lattice(60, 3, 2));
+    let call = Call::new(&["pairs", &wide, "--bins", &edges, "-o", &s.word("wide.csv")]);
+    s.all_fail([(call, 1, "has shape (3, 60), but (N, 3) or (N, 2) is needed; it looks transposed: save array.T")]);
 }
 
 /// A box in another unit than the points is the usual slip, and wraps them many times over.

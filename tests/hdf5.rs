@@ -618,7 +618,9 @@ fn particles_of_any_type_can_be_chosen() {
         for (kind, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let (count, first) = (*count as usize, if part == 1 && kind == 0 { 2 } else { 0 });
             let rows: Vec<f32> = (first..first + count).flat_map(|row| place(kind, row)).collect();
-            let masses: Vec<f32> = (first..first + count).map(|row| (10 * kind + row) as f32).collect();
+            // Masses of the table may stand with the particles, too.
+            let mass = |row: usize| if kind == 1 { 7.0 } else { (10 * kind + row) as f32 };
+            let masses: Vec<f32> = (first..first + count).map(mass).collect();
             foreign.data(&format!("PartType{kind}/Coordinates"), &[count, 3], &rows);
             foreign.data(&format!("PartType{kind}/Masses"), &[count], &masses);
         }
@@ -642,6 +644,57 @@ fn particles_of_any_type_can_be_chosen() {
     let path = scratch.file("empty.hdf5");
     Foreign::new(&path, &[0; 6], &[0; 6], 1);
     assert_eq!(Snapshot::open_type(&path, 4).unwrap().count(), 0);
+}
+
+#[test]
+fn masses_of_two_sources_must_agree() {
+    let scratch = Scratch::new();
+    let path = scratch.file("both.hdf5");
+    Foreign::new(&path, &[0, 3], &[0, 3], 1)
+        .list("MassTable", &[0.0f64, 0.25])
+        .data("PartType1/Coordinates", &[3, 3], &[0.5f32; 9])
+        .data("PartType1/Masses", &[3], &[0.25f32, 0.25, 0.5]);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [0.25; 2]);
+    let error = snapshot.masses_f32(0..3).unwrap_err().to_string();
+    assert!(
+        error.contains("MassTable gives 2.5e-1 for type 1, but PartType1/Masses has 5e-1 for particle 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_of_eagle_are_understood() {
+    let scratch = Scratch::new();
+    let path = scratch.file("eagle.hdf5");
+    let foreign = Foreign::new(&path, &[0, 2], &[0, 2], 1);
+    foreign
+        .scalar("Redshift", 3.0f64)
+        .scalar("HubbleParam", 0.5f64)
+        .data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6])
+        .data("PartType1/Velocity", &[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+        .data("PartType1/Mass", &[2], &[1.5f32, 2.5])
+        .data("PartType1/GroupNumber", &[2], &[1i32, 2]);
+    let attribute = |dataset: &str, name: &str, value: f64| {
+        let dataset = foreign.file.dataset(dataset).unwrap();
+        dataset.new_attr::<f64>().create(name).unwrap().write_scalar(&value).unwrap();
+    };
+    attribute("PartType1/Coordinates", "CGSConversionFactor", 3e24);
+    attribute("PartType1/Coordinates", "h-scale-exponent", -1.0);
+    attribute("PartType1/Coordinates", "aexp-scale-exponent", 1.0);
+    attribute("PartType1/Velocity", "CGSConversionFactor", 1e5);
+    attribute("PartType1/Velocity", "aexp-scale-exponent", 0.5);
+    drop(foreign);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [1.5, 2.5]);
+    assert_eq!(snapshot.velocities_f32(1..2).unwrap(), [4.0, 5.0, 6.0]);
+    // A scale factor of 1/4, whose root is 1/2; a length of 3e24 cm/h with h of 1/2.
+    let unit = snapshot.velocity_unit().unwrap().unwrap();
+    assert_eq!((unit.factor, unit.km_s), (0.5, true));
+    assert_eq!(snapshot.length_unit().unwrap(), Some(6e24));
+    // All members are named where one is missing.
+    let error = snapshot.ids(0..1).unwrap_err().to_string();
+    assert!(error.contains("Coordinates, GroupNumber, Mass, Velocity"), "{error}");
 }
 
 #[test]

@@ -32,11 +32,17 @@ def real_array_for(comm, values, name):
     return values
 
 
+def transposed(array):
+    """A remedy for an array of one column for each point."""
+    looks_so = array.ndim == 2 and array.shape[0] in (2, 3) and array.shape[1] > 3
+    return "; it looks transposed: pass its transpose (.T)" if looks_so else ""
+
+
 def points_array(comm, values, name="points"):
     """Rows of coordinates, an array of shape ``(N, 2)`` or ``(N, 3)``: one of NumPy's, or one on the device of a rank."""
     array = real_array_for(comm, values, name)
     if array.ndim != 2 or array.shape[1] not in (2, 3):
-        raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point")
+        raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point{transposed(array)}")
     return array
 
 
@@ -54,12 +60,13 @@ def column(values, shape, name, first=0):
     if array.shape != shape:
         raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}, one value for each point")
     rounded = single(array)
-    too_large = np.isinf(rounded) & np.isfinite(array)
-    if too_large.any():
-        at = tuple(np.argwhere(too_large)[0])
-        raise ValueError(
-            f"{name} has {array[at]:g} for point {first + at[0]}, beyond the range of float32 (3.4e38); scale the data to other units"
-        )
+    wrong = ~np.isfinite(rounded)
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        value = f"{name} has {array[at]:g} for point {first + at[0]}"
+        if np.isfinite(array[at]):
+            raise ValueError(f"{value}, beyond the range of float32 (3.4e38); scale the data to other units")
+        raise ValueError(f"{value}; every value must be finite")
     return rounded
 
 

@@ -1,5 +1,7 @@
 """Pairs of points by distance."""
 
+import warnings
+
 import numpy as np
 
 from . import _native
@@ -51,14 +53,22 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     other : array_like, optional
         Other points that pairs are made with; with `comm` this rank's part of them, on all ranks or on none.
     box : float or sequence of float, optional
-        Sides of the periodic box; 0 or None leaves an axis open. A pair counts once, by its nearest images.
+        Sides of the periodic box; 0 or None leaves an axis open. A pair counts
+        once, at the distance of its nearest images.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part of the points each. All ranks call it, and all get the counts of all points.
 
     Returns
     -------
     ndarray of int, shape (bins,)
-        Exact numbers of ordered pairs: among the points themselves each pair of two counts twice and a point is no pair with itself.
+        Exact numbers of ordered pairs: among the points themselves each pair of
+        two counts twice and a point is no pair with itself.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a bin reaches beyond half of the shortest periodic side: it holds fewer
+        pairs than an infinite periodic space has.
 
     Examples
     --------
@@ -79,6 +89,10 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
         sides = arguments["box"]
         origin = common_origin(comm, points, sides)
         search = _native.Search(comm, native(from_origin(points, origin)), sides)
-        return search.pairs(None if queries is None else native(from_origin(queries, origin)), arguments["edges"])
+        counts = search.pairs(None if queries is None else native(from_origin(queries, origin)), arguments["edges"])
+        return counts, search.doubt_of_pairs(arguments["edges"])
 
-    return together(comm, check, count)
+    counts, doubt = together(comm, check, count)
+    if doubt:
+        warnings.warn(doubt, RuntimeWarning, stacklevel=2)
+    return counts

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import _native
 from ._arguments import real_number, whole_number
-from ._arrays import native, real_array_for
+from ._arrays import native, real_array_for, transposed
 from ._comm import check_parts, resolve, together
 
 PowerSpectrum = namedtuple("PowerSpectrum", ["k", "power", "modes"])
@@ -127,7 +127,7 @@ def power_spectrum(
     def check():
         own = real_array_for(comm, data, "data")
         if own.ndim != 3 and (own.ndim != 2 or own.shape[1] != 3):
-            raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field")
+            raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field{transposed(own)}")
         if own.ndim == 3 and (mesh is not None or interlace or shot_noise or (window is not None and not deconvolve)):
             raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
         if own.ndim == 2 and contrast:

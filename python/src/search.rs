@@ -108,6 +108,11 @@ impl Search {
         Ok((indices(py, offset), indices(py, index), to_numpy(py, distance)))
     }
 
+    /// Returns a warning if a bin reaches beyond half of the shortest periodic side.
+    fn doubt_of_pairs(&self, edges: Vec<f64>) -> PyResult<Option<String>> {
+        Ok(Bins::new(&edges).map_err(Failure::from)?.doubt(&self.domain))
+    }
+
     /// How many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i + 1]`.
     fn pairs<'py>(
         &self,

@@ -83,6 +83,21 @@ def test_counts_and_pairs():
     off = same[~np.eye(200, dtype=bool)]
     assert meshloom.pair_counts(a, edges, box=1.0).tolist() == np.histogram(off, edges)[0].tolist()
     assert meshloom.pair_counts(a, edges, other=b, box=1.0).tolist() == np.histogram(truth, edges)[0].tolist()
+    with pytest.warns(RuntimeWarning, match="beyond 0.5, half of the shortest periodic side"):
+        meshloom.pair_counts(a, [0.0, 0.6], box=[1.0, 2.0, 0.0])
+    wrong = {
+        "velocities has nan for point 3": lambda: meshloom.fof(a[:5], 0.1, velocities=np.where(np.arange(5)[:, None] == 3, np.nan, a[:5])),
+        "masses has inf for point 0": lambda: meshloom.fof(a[:5], 0.1, masses=np.full(5, np.inf)),
+        "expected 2 to 4097 edges, finite, non-negative": lambda: meshloom.pair_counts(a, [0, np.inf]),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            call()
+    for call in (meshloom.fof, meshloom.pair_counts):
+        with pytest.raises(ValueError, match="transpose"):
+            call(a.T, [0.0, 0.1])
+    with pytest.raises(ValueError, match="transpose"):
+        meshloom.power_spectrum(a.T, 1.0)
 
 
 def test_groups_are_those_of_a_graph():

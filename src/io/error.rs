@@ -200,7 +200,7 @@ pub enum IoError {
     },
 
     /// The array has the wrong shape.
-    #[error("{}: has shape {}, but {wanted} is needed", printable_path(.path), tuple(.found))]
+    #[error("{}: has shape {}, but {wanted} is needed{}", printable_path(.path), tuple(.found), transposed(.found, .wanted))]
     Shape {
         /// The file.
         path: PathBuf,
@@ -495,6 +495,14 @@ pub(crate) fn tuple(numbers: &[u64]) -> String {
     match numbers {
         [one] => format!("({one},)"),
         many => format!("({})", many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Returns a remedy for an array of one column for each point where one row for each is wanted.
+fn transposed(found: &[u64], wanted: &str) -> &'static str {
+    match found {
+        [2 | 3, count] if *count > 3 && wanted.contains("(N, 3)") => "; it looks transposed: save array.T",
+        _ => "",
     }
 }
 

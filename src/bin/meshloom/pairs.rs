@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output_name::TABLE;
 use crate::search::{RankSearch, SearchCommand, SearchOptions};
+use crate::terminal;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -86,7 +87,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let RankSearch { context, search, queries, .. } = work;
+    let RankSearch { context, search, queries, inputs, .. } = work;
+    if context.comm.rank() == 0
+        && let Some(doubt) = edges.bins.doubt(&inputs.domain)
+    {
+        terminal::warn(&doubt);
+    }
     let counts = search.pairs(context, queries.as_ref(), &edges.bins)?;
     let comm = &context.comm;
     work.phases.done("search");

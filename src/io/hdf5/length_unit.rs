@@ -7,8 +7,10 @@ use super::part_file::{Opened, wrong};
 use super::queries;
 use crate::io::IoError;
 
-/// Centimetres of a comoving length of 1, h included: as the dataset says in the convention of SWIFT or of Gadget-4, else the file in that of
-/// Gadget-4, AREPO or GIZMO. None where nothing does; some codes write 0 where they know no unit.
+/// Returns the centimeters of a comoving length of 1, h included: as the dataset says in the convention of SWIFT, Gadget-4 or
+/// EAGLE, else as the file says in that of Gadget-4, AREPO or GIZMO.
+///
+/// `None` where nothing says it; some codes write 0 where they know no unit.
 pub(super) fn read(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
     Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
 }
@@ -20,9 +22,11 @@ fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError
         return Ok(Some(unit));
     }
     let h = hubble(file)?;
-    if let Some(unit) = positive(of_dataset("to_cgs")?) {
-        let power = of_dataset("h_scaling")?.unwrap_or(0.0);
-        return Ok(if power == 0.0 { Some(unit) } else { h.map(|h| unit * h.powf(power)) });
+    for (unit, power) in [("to_cgs", "h_scaling"), ("CGSConversionFactor", "h-scale-exponent")] {
+        if let Some(unit) = positive(of_dataset(unit)?) {
+            let power = of_dataset(power)?.unwrap_or(0.0);
+            return Ok(if power == 0.0 { Some(unit) } else { h.map(|h| unit * h.powf(power)) });
+        }
     }
     for (group, name) in
         [("Parameters", "UnitLength_in_cm"), ("Header", "UnitLength_in_cm"), ("Header", "UnitLength_In_CGS")]

@@ -50,6 +50,9 @@ pub(super) struct Opened {
     input: Input,
 }
 
+/// Names of datasets in Gadget's files and SWIFT's, and in those of OWLS and EAGLE.
+const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velocity")];
+
 impl Opened {
     /// Opens a file.
     pub fn new(path: &Path) -> Result<Self, IoError> {
@@ -68,7 +71,9 @@ impl Opened {
         self.input.expect(self.input.len())
     }
 
-    /// A dataset of a group, or of the file's root where that has no name; `None` where it is missing.
+    /// Returns a dataset of a group, or of the file's root where that has no name; `None` where it is missing.
+    ///
+    /// Masses and velocities may have the names that OWLS and EAGLE give them.
     pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
         let find = || {
             if group.is_empty() {
@@ -78,7 +83,22 @@ impl Opened {
                 return Ok(None);
             }
             let group = self.hdf5.group(group)?;
-            if queries::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
+            let other = OTHER_NAMES.iter().find(|(usual, _)| *usual == name).map(|(_, other)| *other);
+            for name in [Some(name), other].into_iter().flatten() {
+                if queries::has_link(&group, name)? {
+                    return group.dataset(name).map(Some);
+                }
+            }
+            Ok(None)
+        };
+        find().map_err(|e| broken(self.path(), &e))
+    }
+
+    /// Returns the names of all members of a group; none where the group is missing.
+    pub fn members(&self, group: &str) -> Result<Vec<String>, IoError> {
+        let find = || {
+            let is_there = queries::has_link(&self.hdf5, group)?;
+            if is_there { self.hdf5.group(group)?.member_names() } else { Ok(Vec::new()) }
         };
         find().map_err(|e| broken(self.path(), &e))
     }

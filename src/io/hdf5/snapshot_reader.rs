@@ -8,9 +8,12 @@ use hdf5_metno::{Dataset, H5Type};
 use super::background::Background;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong};
 use super::velocity_unit::VelocityUnit;
-use super::{element_type, length_unit, parts, queries, storage};
+use super::{element_type, length_unit, parts, storage};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
+
+/// How far a mass may be from the one in `Header/MassTable`, as a part of it: what rounding to f32 reaches, and no more.
+const MASS_ROUNDING: f32 = 1e-6;
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
 ///
@@ -218,10 +221,12 @@ impl Snapshot {
         self.floats_f32("ScaleFactors", 1, rows)
     }
 
-    /// How [`velocities_f32`](Self::velocities_f32) become peculiar ones: by the power of the scale factor that the dataset says (`a_scaling` of
-    /// Gadget-4, `a-scale exponent` of SWIFT) and, where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
-    /// including cosmological corrections)`, `Parameters/UnitVelocity_in_cm_per_s`), in km/s. None where it or the header says nothing of the
-    /// power.
+    /// Returns what makes peculiar velocities of [`velocities_f32`](Self::velocities_f32), or `None` where neither the dataset
+    /// nor the header says how velocities depend on the scale factor.
+    ///
+    /// The power of the scale factor is that of the dataset's attribute `a_scaling` (Gadget-4), `a-scale exponent` (SWIFT) or
+    /// `aexp-scale-exponent` (EAGLE). Where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
+    /// including cosmological corrections)`, `CGSConversionFactor`, `Parameters/UnitVelocity_in_cm_per_s`), they are in km/s.
     ///
     /// # Errors
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
@@ -231,31 +236,65 @@ impl Snapshot {
         VelocityUnit::read(path, self.particle_type, a)
     }
 
-    /// Masses of particles: from `Masses`, or the type's entry in `Header/MassTable`. They are not negative.
+    /// Returns masses of particles: from the type's entry in `Header/MassTable` where it is not 0, else from `Masses`.
+    ///
+    /// They are not negative. Where the snapshot has both they must agree.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, and
-    /// [`IoError::NonFinite`] and [`IoError::NotHdf5`] for masses that are none.
+    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, [`IoError::NonFinite`]
+    /// and [`IoError::NotHdf5`] for masses that are none, and [`IoError::NotHdf5`] for two that contradict each other.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
-            let first = rows.start;
-            let masses = self.floats_f32("Masses", 1, rows)?;
-            return match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
-                None => Ok(masses),
-                Some(at) => Err(self.wrong_mass(first + at as u64, masses[at])),
-            };
+            return self.own_masses(rows);
         };
         self.check_range(&rows)?;
+        let (kind, path) = (self.particle_type, &self.parts[0].0);
         let narrow = mass as f32;
         if narrow == 0.0 || !narrow.is_finite() {
-            let (entry, path) = (self.particle_type, &self.parts[0].0);
             let reason =
-                format!("Header/MassTable: {mass:e} for type {entry} is beyond the range of f32; use other units");
+                format!("Header/MassTable: {mass:e} for type {kind} is beyond the range of f32; use other units");
             return Err(wrong(path, reason));
+        }
+        if self.has_masses(&rows)? {
+            let (first, masses) = (rows.start, self.own_masses(rows)?);
+            let differs = |own: f32| (own - narrow).abs() > MASS_ROUNDING * narrow;
+            return match masses.iter().position(|&own| differs(own)) {
+                None => Ok(masses),
+                Some(at) => {
+                    let (row, own) = (first + at as u64, masses[at]);
+                    let name = self.name("Masses");
+                    let reason = format!(
+                        "Header/MassTable gives {mass:e} for type {kind}, but {name} has {own:e} for particle {row}; \
+                         keep one of them"
+                    );
+                    Err(wrong(&self.path, reason))
+                }
+            };
         }
         let mut masses = self.allocate(&rows, 1)?;
         masses.resize((rows.end - rows.start) as usize, narrow);
         Ok(masses)
+    }
+
+    /// Returns `true` if a file with one of `rows` has masses of its own.
+    fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
+        let group = group_name(self.particle_type);
+        for (path, _) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
+            if Opened::new(path)?.dataset(&group, "Masses")?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns masses of the dataset.
+    fn own_masses(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+        let first = rows.start;
+        let masses = self.floats_f32("Masses", 1, rows)?;
+        match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
+            None => Ok(masses),
+            Some(at) => Err(self.wrong_mass(first + at as u64, masses[at])),
+        }
     }
 
     /// The error of a mass that is negative or not finite.
@@ -403,13 +442,12 @@ impl Snapshot {
             .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })
     }
 
-    /// The error of a dataset that is missing, with those that are there.
+    /// Returns the error of a dataset that is missing, with the members that are there.
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
-        let group = file.hdf5.group(&group_name(self.particle_type));
-        let there = |name: &&str| group.as_ref().is_ok_and(|group| queries::has_link(group, name).unwrap_or(false));
-        let found: Vec<_> =
-            ["Coordinates", "Masses", "ParticleIDs", "ScaleFactors", "Velocities"].into_iter().filter(there).collect();
-        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
+        match file.members(&group_name(self.particle_type)) {
+            Ok(found) => IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") },
+            Err(error) => error,
+        }
     }
 
     fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {

@@ -32,8 +32,10 @@ impl VelocityUnit {
         let first_of = |names: &[&str]| -> Result<Option<f64>, IoError> {
             names.iter().try_fold(None, |found, name| if found.is_some() { Ok(found) } else { number(&dataset, name) })
         };
-        let Some(power) = first_of(&["a_scaling", "a-scale exponent"])? else { return Ok(None) };
-        let own = first_of(&["to_cgs", "Conversion factor to CGS (not including cosmological corrections)"])?;
+        let Some(power) = first_of(&["a_scaling", "a-scale exponent", "aexp-scale-exponent"])? else { return Ok(None) };
+        let units =
+            ["to_cgs", "Conversion factor to CGS (not including cosmological corrections)", "CGSConversionFactor"];
+        let own = first_of(&units)?;
         // Some codes write 0 where they know no unit.
         let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
             (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),

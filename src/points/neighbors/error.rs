@@ -49,7 +49,7 @@ pub enum NeighborError {
     },
     /// Invalid edges of bins.
     #[error(
-        "edge {index} of the bins is {value}: edges must be numbers from 0 on, each above the one before, 2 to 4097 of them"
+        "edge {index} of the bins is {value}: expected 2 to 4097 edges, finite, non-negative and strictly ascending"
     )]
     Edges {
         /// The first wrong one.

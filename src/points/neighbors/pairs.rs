@@ -9,6 +9,7 @@ use super::tally::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::targets::Queries;
 use super::visit::{Visit, within_kernel};
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
+use crate::points::domain::Domain;
 use crate::points::tree::Tree;
 
 /// The least edge above 0 in units of the last one.
@@ -60,6 +61,21 @@ impl Bins {
     /// False: there is at least one bin.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Returns a warning if a bin reaches beyond half of the shortest periodic side of `domain`.
+    ///
+    /// A pair counts once, at the distance of its nearest images. Beyond half a side fewer pairs have that distance than an
+    /// infinite periodic space has, so that the usual normalization by random points is wrong.
+    pub fn doubt(&self, domain: &Domain) -> Option<String> {
+        let half = (0..domain.dims()).filter_map(|axis| domain.side(axis)).fold(f32::INFINITY, f32::min) / 2.0;
+        let last = self.0[self.len()];
+        (last > half).then(|| {
+            format!(
+                "bins reach to {last}, beyond {half}, half of the shortest periodic side: each pair counts once, at the distance of \
+                 its nearest images, so bins beyond that hold fewer pairs than an infinite periodic space has"
+            )
+        })
     }
 }
 
@@ -129,6 +145,16 @@ pub fn join_u64(words: &[u32]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bins_beyond_half_a_side_are_doubtful() {
+        let bins = Bins::new(&[0.0, 1.0, 5.0]).unwrap();
+        let doubt = |sides: &[f64]| bins.doubt(&Domain::new(sides).unwrap());
+        for sides in [&[10.0, 10.0][..], &[0.0, 0.0, 0.0], &[0.0, 10.0, 0.0]] {
+            assert_eq!(doubt(sides), None, "{sides:?}");
+        }
+        assert!(doubt(&[0.0, 20.0, 9.5]).unwrap().contains("beyond 4.75, half of the shortest periodic side"));
+    }
 
     #[test]
     fn edges_ascend() {

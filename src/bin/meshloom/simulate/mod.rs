@@ -98,7 +98,9 @@ fn simulate(
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
     let directory = outputs::states(&parameters.out).take_directory(&context.comm)?;
-    let noise = parameters.white_noise.as_ref().map(|path| white_noise(context, &config, path)).transpose()?;
+    let noise =
+        parameters.white_noise.as_ref().map(|path| context.comm.together(|| white_noise(context, &config, path)));
+    let noise = noise.transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
     context.recorder.wait()?;
@@ -309,7 +311,7 @@ fn white_noise(context: &Context, config: &Config, path: &Path) -> Result<Vec<f3
     let rows: Vec<u64> = config.rows(context.comm.size(), context.comm.rank())?.collect();
     let mut values = host_memory::reserve("white noise", rows.len() * n as usize)?;
     for row in rows {
-        values.extend(file.read_f32(row..row + n)?);
+        values.extend(file.read_finite_f32(row..row + n)?);
     }
     Ok(values)
 }
