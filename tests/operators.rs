@@ -354,12 +354,24 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                 Model::new(Hartley::new(worker, &pairs)?),
                 Model::new(FourierFilter::new(worker, &space, &multiplier)?),
                 Model::new(FourierFilter::padded(worker, &complex, &multiplier, Some([8, 10, 12]))?),
+                Model::new(Fourier::new(worker, &space, Norm::Backward)?.inverse()),
+                Model::new(Fourier::new(worker, &complex, Norm::Ortho)?.inverse()),
+                Model::new(Adjoint(Fourier::new(worker, &pairs, Norm::Forward)?.inverse())),
             ];
             for model in &models {
                 let x = random_field(worker, model.domain(), 9)?;
                 check_adjoint(worker, model, &x)?;
                 assert!(model.cost().apply.passes >= 3);
                 assert_eq!(model.cost().apply.messages > 0, parts != [1, 1], "{model:?}");
+            }
+            // The inverse gives the field back.
+            for norm in [Norm::Backward, Norm::Ortho] {
+                let fourier = || Fourier::new(worker, &space, norm);
+                let both = Model::new(fourier()?).then(&Model::new(fourier()?.inverse()))?;
+                let again = both.value(worker, &field)?;
+                for (again, x) in host(worker, &again)?["x"].iter().zip(&own_cells) {
+                    assert!((again - x).abs() < 1e-6, "{again} {x}");
+                }
             }
             // There and back is the number of cells.
             let hartley = Hartley::new(worker, &space)?;

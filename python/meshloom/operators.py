@@ -44,6 +44,7 @@ __all__ = [
     "fourier",
     "gather",
     "half_spectrum",
+    "inverse_fourier",
     "hartley",
     "lines_of_sight",
     "modes",
@@ -131,15 +132,62 @@ def _nothing_else(comm, name, leaf):
 
 
 def fourier(space, adjoint=False, comm=None):
-    """The Fourier transform of the only leaf of `space`, real cells, to a half spectrum; or its adjoint, from modes to those cells.
+    """Fourier transform of the only leaf of `space`, cells, to its modes.
 
-    The adjoint, and `vjp`, are by the inner product of real and imaginary parts as real numbers: ``Re sum conj(y) F x``; JAX's `vjp` has `y` in place of its conjugate.
+    Real cells give a half spectrum, as `numpy.fft.rfftn`, and complex cells all
+    modes, as `numpy.fft.fftn`.
+
+    Parameters
+    ----------
+    space : Space
+        Space of one leaf of cells.
+    adjoint : bool
+        Return the adjoint, from modes to cells. It is not the inverse: it lacks the
+        factor ``1 / N``, and of real cells it weighs modes that stand for two by a
+        half. Use `inverse_fourier` to go back.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each.
+
+    Notes
+    -----
+    The adjoint, and `vjp`, are by the inner product of real and imaginary parts as
+    real numbers: ``Re sum conj(y) F x``; JAX's `vjp` has `y` in place of its
+    conjugate.
     """
     return _linear("fourier", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, False, bool(adjoint)))
 
 
+def inverse_fourier(space, comm=None):
+    """Inverse of ``fourier(space)``, from the modes of the only leaf of `space` to its cells.
+
+    Half spectra give real cells, as `numpy.fft.irfftn`: imaginary parts of modes that
+    are real for every real field count for nothing.
+
+    Parameters
+    ----------
+    space : Space
+        Space of the cells: one leaf, real or complex.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> space = op.Space(x=op.cells(8))
+    >>> again = op.fourier(space).then(op.inverse_fourier(space))
+    >>> np.allclose(again(np.arange(8.0)), np.arange(8.0), atol=1e-5)
+    True
+    """
+    return _linear("inverse_fourier", space, "a transform", False, comm, _nothing_else, _native.inverse_fourier)
+
+
 def hartley(space, adjoint=False, comm=None):
-    """The Hartley transform of the only leaf of `space`, real cells, to as many real modes; or its adjoint, from modes to those cells."""
+    """Hartley transform of the only leaf of `space`, real cells, to as many real modes.
+
+    With `adjoint` it goes from modes to cells; that is the inverse times the number of
+    cells.
+    """
     return _linear("hartley", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, True, bool(adjoint)))
 
 

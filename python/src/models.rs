@@ -86,6 +86,12 @@ pub fn fourier(
     })
 }
 
+/// The inverse Fourier transform, from the modes of cells to these.
+#[pyfunction]
+pub fn inverse_fourier(comm: &Bound<'_, Comm>, leaves: Vec<LeafTuple>) -> PyResult<NativeModel> {
+    made(comm, leaves, |worker, domain| Ok(Model::new(Fourier::new(worker, domain, Norm::Backward)?.inverse())))
+}
+
 /// Multiplication by the values of a field, of which there is one at each place.
 #[pyfunction]
 pub fn diagonal(

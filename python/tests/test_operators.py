@@ -68,6 +68,25 @@ def test_factors_and_kernels_count_for_all_components():
     assert np.abs(np.asarray(op.diagonal(modes, phase)(y)) - phase * y).max() < 1e-5
 
 
+@pytest.mark.parametrize("shape", [(7,), (8,), (5, 6), (6, 7), (4, 5, 6), (3, 4, 9)])
+def test_an_inverse_transform_solves_the_equation_of_poisson(shape):
+    space = op.Space(x=op.cells(shape))
+    forward, inverse = op.fourier(space), op.inverse_fourier(space)
+    modes = np.fft.rfftn(RNG.standard_normal(shape)) * (1 + 0.3j)
+    assert np.abs(np.asarray(inverse(modes)) - np.fft.irfftn(modes, s=shape, axes=range(len(shape)))).max() < 1e-5
+    squares = [np.fft.fftfreq(n, 1 / n) ** 2 for n in shape[:-1]] + [np.fft.rfftfreq(shape[-1], 1 / shape[-1]) ** 2]
+    laplacian = -sum(np.meshgrid(*squares, indexing="ij"))
+    laplacian.flat[0] = np.inf
+    source = RNG.standard_normal(shape).astype(np.float32)
+    found = forward.then(op.diagonal(forward.target, 1 / laplacian)).then(inverse)(source)
+    wanted = np.fft.irfftn(np.fft.rfftn(source) / laplacian, s=shape, axes=range(len(shape)))
+    assert np.abs(np.asarray(found) - wanted).max() < 1e-5
+    # The adjoint by its definition, with real and imaginary parts as real numbers.
+    dx, at = RNG.standard_normal(shape).astype(np.float32), inverse.at(modes)
+    cotangent = np.asarray(at.vjp(dx))
+    assert np.vdot(np.asarray(at.value), dx) == pytest.approx(np.vdot(modes, cotangent).real, abs=1e-4)
+
+
 def pairs(model, adjoint):
     """Both sides of the definition of an adjoint, for random fields."""
     x, y = np.asarray(model.random(1)), np.asarray(adjoint.random(2))

@@ -16,12 +16,12 @@ use crate::grid::Cost;
 /// Bytes of a message, for reports.
 const CHUNK: u64 = 2 << 20;
 
-/// The Fourier transform from cells to modes, `exp(-2 pi i j k / n)`: of real fields to half spectra, of complex ones to all modes. Its
-/// [`Adjoint`](super::Adjoint) goes from modes to cells, without the factor `1/N` unless `norm` puts it there.
+/// The Fourier transform from cells to modes, `exp(-2 pi i j k / n)`: of real fields to half spectra, of complex ones to all modes.
 ///
-/// The inner product of half spectra is the sum over the modes that are stored, so their adjoint weighs those that stand for two by a half:
-/// where only the way there and back counts, use a [`FourierFilter`](super::FourierFilter), which needs no such weights. Cost: that of
-/// [`Transform`].
+/// Its [`Adjoint`](super::Adjoint) goes from modes to cells, and is not the inverse of real fields: the inner product of half
+/// spectra is the sum over the modes that are stored, so the adjoint weighs modes that stand for two by a half, and lacks the
+/// factor `1/N` unless `norm` puts it there. [`inverse`](Self::inverse) goes back. A product of modes with factors in between is a
+/// [`FourierFilter`](super::FourierFilter), in fewer passes. Cost: that of [`Transform`].
 pub struct Fourier {
     transform: AnyTransform,
     norm: Norm,
@@ -100,6 +100,13 @@ impl Fourier {
         Ok(Fourier { transform, norm, domain: domain.clone(), target })
     }
 
+    /// Returns the inverse, from modes to cells: `inverse(forward(x))` is `x` for [`Norm::Backward`] and [`Norm::Ortho`].
+    ///
+    /// Imaginary parts of modes that are real for every real field count for nothing.
+    pub fn inverse(self) -> InverseFourier {
+        InverseFourier(self)
+    }
+
     fn plan(&self) -> &crate::fft::Plan {
         match &self.transform {
             AnyTransform::Real(transform) => transform.plan(),
@@ -157,5 +164,59 @@ impl Linear for Fourier {
     fn costs(&self) -> [CallCost; 2] {
         let plan = self.plan();
         [&plan.forward, &plan.inverse].map(route_cost)
+    }
+}
+
+/// The inverse of a [`Fourier`] transform, from modes to cells ([`Fourier::inverse`]).
+pub struct InverseFourier(Fourier);
+
+impl Linear for InverseFourier {
+    fn name(&self) -> String {
+        "inverse Fourier transform".into()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.0.target
+    }
+
+    fn target(&self) -> &Space {
+        &self.0.domain
+    }
+
+    fn forward(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let modes: Array<[f32; 2]> = y.single()?.cast()?;
+        match &self.0.transform {
+            AnyTransform::Real(transform) => {
+                transform.inverse(recorder, comms, &modes, None, x.single()?, &transform.field_layout())?;
+            }
+            AnyTransform::Complex(transform) => {
+                transform.inverse(recorder, comms, &modes, None, &x.single()?.cast()?, &transform.field_layout())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn adjoint(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+        let (recorder, comms) = worker.parts();
+        let modes: Array<[f32; 2]> = y.single()?.cast()?;
+        match &self.0.transform {
+            AnyTransform::Real(transform) => {
+                transform.inverse_adjoint(recorder, comms, x.single()?, &transform.field_layout(), &modes)?;
+            }
+            AnyTransform::Complex(transform) => {
+                transform.inverse_adjoint(recorder, comms, &x.single()?.cast()?, &transform.field_layout(), &modes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Linear::constants(&self.0, worker, out)
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        let [forward, inverse] = self.0.costs();
+        [inverse, forward]
     }
 }

@@ -52,7 +52,7 @@ pub use diagonal::Diagonal;
 pub use error::OperatorError;
 pub use field::{Contents, Field};
 pub use fingerprint::Fingerprint;
-pub use fourier::Fourier;
+pub use fourier::{Fourier, InverseFourier};
 pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;

@@ -47,6 +47,7 @@ const fn curved(name: &'static str, make: fn(&mut Worker<'_>) -> Models) -> Case
 /// All.
 pub const CASES: &[Case] = &[
     linear("Fourier", fourier),
+    linear("InverseFourier", inverse_fourier),
     linear("Hartley", |worker| one(Hartley::new(worker, &pairs(worker)?)?)),
     linear("FourierFilter", filters),
     linear("Convolution", convolution),
@@ -145,6 +146,12 @@ fn fourier(worker: &mut Worker<'_>) -> Models {
     let spaces = [pairs(worker)?, complex(worker)?];
     let norms = [Norm::Backward, Norm::Ortho];
     spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(worker, space, norm)?))).collect()
+}
+
+fn inverse_fourier(worker: &mut Worker<'_>) -> Models {
+    let spaces = [pairs(worker)?, complex(worker)?];
+    let norms = [Norm::Backward, Norm::Ortho];
+    spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(worker, space, norm)?.inverse()))).collect()
 }
 
 fn filters(worker: &mut Worker<'_>) -> Models {
