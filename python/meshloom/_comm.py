@@ -4,6 +4,7 @@ import functools
 import os
 import pickle
 import sys
+import threading
 import warnings
 import zlib
 
@@ -378,10 +379,34 @@ def ranks(count, body=None):
     """
     count = whole_number(count, "count", 1)
     if body is None:
-        return lambda body: _native.run_ranks(count, body)
+        return lambda body: _run_ranks(count, body)
+    return _run_ranks(count, body)
+
+
+_THREAD = threading.local()
+
+
+def _run_ranks(count, body):
+    """Run `body` on threads that know that they are ranks."""
     if not callable(body):
         raise TypeError(f"body must be a function of a rank, not {type(body).__name__}")
-    return _native.run_ranks(count, body)
+
+    def on_rank(comm):
+        _THREAD.is_rank = True
+        try:
+            return body(comm)
+        except Exception as error:
+            # Errors of calls that ranks make together are the same on all of them.
+            if count > 1 and not hasattr(error, "_not_to_be_told") and hasattr(error, "add_note"):
+                error.add_note(f"raised on rank {comm.rank} of {count}")
+            raise
+
+    return _native.run_ranks(count, on_rank)
+
+
+def is_alone():
+    """Whether no other rank can wait for a call of this thread: it is no rank of several, and no launcher started the process."""
+    return not getattr(_THREAD, "is_rank", False) and _native.launched_ranks() is None
 
 
 def devices():

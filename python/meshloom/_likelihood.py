@@ -7,7 +7,7 @@ import numpy as np
 from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
-from ._comm import agreed, check_parts, gathered, given_or_not, resolve, together
+from ._comm import agreed, check_parts, gathered, given_or_not, is_alone, resolve, together
 from ._model import Model, long_axes, of_given, random, result, same_shape
 from ._space import Fields, Leaf
 
@@ -201,7 +201,7 @@ class _OfData(_Unplaced):
         self._alike = {"kind of likelihood": self._kind, "name": name, "mask": given_or_not(mask), **options}
         self._take_each(name_of_each, each)
         # Ranks that were not given here check together, where the model is.
-        if self._given_comm is not None:
+        if self._given_comm is not None or is_alone():
             self._check_values(name_of_each)
 
     def _check_values(self, name_of_each):
@@ -213,9 +213,16 @@ class _OfData(_Unplaced):
         if self._kind == "poisson":
             wrong |= (data < 0) | (data != np.floor(data))
             rule = "counts, whole numbers that are not negative"
+        elif self._kind == "categorical":
+            classes = self._options["number"]
+            wrong |= (data < 0) | (data >= classes) | (data != np.floor(data))
+            rule = f"classes, whole numbers below {classes}"
         if (wrong & counts).any():
             at = np.unravel_index(np.argmax(wrong & counts), self._data.shape)
             raise ValueError(f"data must be {rule}; element {tuple(int(i) for i in at)} is {self._data[at]:g}")
+        dof = self._options.get("number", 1)
+        if self._kind.startswith("student_t") and not 0 < dof < np.inf:
+            raise ValueError(f"dof must be positive and finite, got {dof:g}")
         noise = np.atleast_1d(self._options.get("noise", self._options.get("each", 1.0)))
         bad = ~(noise >= 0 if self._kind == "poisson" else noise > 0) | ~np.isfinite(noise)
         bad &= counts if noise.size == data.size else True

@@ -103,3 +103,9 @@ def test_errors_that_others_cannot_raise_come_as_errors_of_the_package():
         raise Unusual(3, "odd")
 
     assert told(2, lambda comm: meshloom.map(fails, 1, comm=comm)) == (meshloom.Error, "rank 0: Unusual: (3, 'odd')")
+
+
+def test_an_error_of_one_rank_says_which():
+    with pytest.raises(ZeroDivisionError) as caught:
+        meshloom.ranks(3, lambda comm: 1 / (comm.rank - 1))
+    assert caught.value.__notes__ == ["raised on rank 1 of 3"]

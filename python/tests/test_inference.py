@@ -21,6 +21,32 @@ def dense(matrix):
     return spread.then(op.diagonal(both, matrix)).then(op.gather(out, both, np.repeat(np.arange(rows), columns).reshape(rows, columns), adjoint=True))
 
 
+WRONG_DATA = {
+    r"data must be counts, whole numbers that are not negative; element \(1,\) is -1": lambda: mi.Poissonian([2, -1]),
+    r"element \(0,\) is nan": lambda: mi.Poissonian([np.nan]),
+    r"element \(0, 1\) is 1.5": lambda: mi.Poissonian([[1.0, 1.5]]),
+    "exposure must be not negative and finite, got -1": lambda: mi.Poissonian([1], exposure=[-1.0]),
+    "noise_std must be positive and finite, got 0": lambda: mi.Gaussian([1.0], noise_std=0),
+    "noise_std must be positive and finite, got inf": lambda: mi.Gaussian([1.0, 2.0], noise_std=[1.0, np.inf]),
+    "data must be finite numbers": lambda: mi.VariableCovarianceGaussian([np.inf]),
+    "dof must be positive and finite, got -1": lambda: mi.StudentT([1.0], dof=-1),
+    "dof must be positive and finite, got 0": lambda: mi.VariableCovarianceStudentT([1.0], dof=0),
+    r"classes, whole numbers below 3; element \(0,\) is 3": lambda: mi.Categorical([3], classes=3),
+}
+
+
+@pytest.mark.parametrize("words", WRONG_DATA)
+def test_wrong_data_are_refused_at_once(words):
+    with pytest.raises(ValueError, match=words):
+        WRONG_DATA[words]()
+
+
+def test_masked_data_may_be_anything():
+    mask = np.array([True, False])
+    assert mi.Poissonian([2.0, np.nan], mask=mask).degrees_of_freedom == 1
+    assert mi.Gaussian([2.0, 1.0], noise_std=[1.0, -1.0], mask=mask).degrees_of_freedom == 1
+
+
 def test_a_linear_model_has_the_posterior_of_the_closed_form():
     data, sigma = RNG.standard_normal(8), 0.5 + RNG.random(8)
     model = dense(MATRIX)
