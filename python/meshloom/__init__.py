@@ -12,7 +12,7 @@ renderer. The first call opens the device: the best one there is, or the one tha
 `asarray`, `Array`                   arrays that stay on the device between calls
 `meshloom.operators`                 models of fields with their derivatives, of operators and functions in WGSL
 `meshloom.inference`, `optimize_kl`  what data say of a model's latent values: likelihoods, priors, samples of the posterior
-`map`, `map_reduce`                  functions of many items, dealt to ranks
+`map_items`, `map_reduce`            functions of many items, dealt to ranks
 `ranks`, `Comm`, ``comm=``           the same over threads or the processes of an MPI program
 ===================================  ==================================================================
 
@@ -29,7 +29,7 @@ from ._native import Error
 from . import fft, inference, operators
 from ._groups import Groups, fof
 from ._kdtree import KDTree
-from ._map import map, map_reduce
+from ._map import map_items, map_reduce
 from ._optimize_kl import optimize_kl
 from ._pairs import pair_counts
 from ._sort import sort
@@ -38,7 +38,6 @@ from ._power import PowerSpectrum, power_spectrum
 from ._simulation import Simulation, simulate, white_noise
 
 __version__ = _native.version
-# Without `map`: a star must not replace Python's own.
 __all__ = [
     "Array",
     "Comm",
@@ -55,6 +54,7 @@ __all__ = [
     "halo_mass_function",
     "inference",
     "linear_power",
+    "map_items",
     "map_reduce",
     "memory",
     "nonlinear_power",

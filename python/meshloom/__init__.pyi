@@ -71,7 +71,7 @@ def ranks(count: int, body: None = None) -> Callable[[Callable[[Comm], _T]], lis
 
 _Items = Union[int, ArrayLike, tuple[ArrayLike, ...], dict[str, ArrayLike]]
 
-def map(
+def map_items(
     function: Union[Callable[[Any], Any], operators.Model], items: _Items, *, chunk: int = 64, gather: bool = True, comm: _Comm = None
 ) -> Any: ...
 def map_reduce(

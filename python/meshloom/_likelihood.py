@@ -209,7 +209,7 @@ class _OfData(_Unplaced):
         counts = self._options.get("mask", True)
         data = self._data.ravel()
         wrong = ~np.isfinite(data)
-        rule = "finite numbers"
+        rule = "finite numbers within the range of float32"
         if self._kind == "poisson":
             wrong |= (data < 0) | (data != np.floor(data))
             rule = "counts, whole numbers that are not negative"
@@ -217,9 +217,10 @@ class _OfData(_Unplaced):
             classes = self._options["number"]
             wrong |= (data < 0) | (data >= classes) | (data != np.floor(data))
             rule = f"classes, whole numbers below {classes}"
+        wrong |= np.abs(data) > np.finfo(np.float32).max
         if (wrong & counts).any():
             at = np.unravel_index(np.argmax(wrong & counts), self._data.shape)
-            raise ValueError(f"data must be {rule}; element {tuple(int(i) for i in at)} is {self._data[at]:g}")
+            raise ValueError(f"data must be {rule}; element {tuple(int(i) for i in at)} is {self._data[at]:g}; repair it, or give a mask that is False there")
         dof = self._options.get("number", 1)
         if self._kind.startswith("student_t") and not 0 < dof < np.inf:
             raise ValueError(f"dof must be positive and finite, got {dof:g}")

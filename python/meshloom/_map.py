@@ -98,7 +98,7 @@ def _of_ranks(parts):
     return found[first][0] if found else None, [rows for _, rows in found.values()]
 
 
-def map(function, items, *, chunk=64, gather=True, comm=None):
+def map_items(function, items, *, chunk=64, gather=True, comm=None):
     """A function of many items: dealt to ranks, in chunks, its results in the order of the items.
 
     Parameters
@@ -125,11 +125,11 @@ def map(function, items, *, chunk=64, gather=True, comm=None):
     Examples
     --------
     >>> import meshloom
-    >>> meshloom.map(lambda n: n * n, 6, chunk=4).tolist()
+    >>> meshloom.map_items(lambda n: n * n, 6, chunk=4).tolist()
     [0, 1, 4, 9, 16, 25]
     """
     comm = resolve(comm)
-    chunks, _ = gathered(comm, _work, comm, function, items, chunk, {"function": "map", "gather": bool(gather)})
+    chunks, _ = gathered(comm, _work, comm, function, items, chunk, {"function": "map_items", "gather": bool(gather)})
 
     def work():
         found, structure = [], None
@@ -157,14 +157,14 @@ def _added(nodes, combine):
 
 
 def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
-    """A function of many items, as `map` has it, whose rows become one: the same bits for any chunk and on any number of ranks.
+    """A function of many items, as `map_items` has it, whose rows become one: the same bits for any chunk and on any number of ranks.
 
     Rows are joined along one binary tree over the items' numbers, 0 with 1, 2 with 3, then pairs of pairs.
 
     Parameters
     ----------
     function, items, chunk, comm
-        As for `map`.
+        As for `map_items`.
     reduction : {"sum", "min", "max"} or callable
         How two rows become one: of lower and of higher items. Truth values and whole numbers are added with 64 bits, as `numpy.sum` does.
 

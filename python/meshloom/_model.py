@@ -46,7 +46,10 @@ def _given_one(native, shape, value, comm):
     else:
         array = asarray(value, np.complex64 if is_complex else np.float32, comm)
     if not same_shape(array.shape, shape):
-        raise ValueError(f"`{name}` has the shape {array.shape}; it must be {long_axes(shape)}")
+        # Optimizers work with flat vectors.
+        if array.ndim != 1 or array.size != np.prod(shape):
+            raise ValueError(f"`{name}` has the shape {array.shape}; it must be {long_axes(shape)}, or a flat vector of {np.prod(shape)} numbers")
+        array = array.reshape(tuple(int(n) for n in shape))
     return array.ravel() if kind == "parameters" else array._native
 
 

@@ -62,7 +62,7 @@ def LogNormalPrior(mean, std, space, result=None, comm=None):
 
 
 def UniformPrior(a_min, a_max, space, result=None, comm=None):
-    """Numbers of an interval, all alike. See `NormalPrior`."""
+    """Uniform numbers between `a_min` and `a_max`. See `NormalPrior`."""
     return _prior("uniform", {"a_min": a_min, "a_max": a_max}, space, result, comm)
 
 
@@ -100,12 +100,27 @@ class CorrelatedField(Model):
         return together(self._comm, check, lambda own, _: self._field.amplitude(*own))
 
 
-def _pair(value, name):
-    """Mean and standard deviation; a number alone is fixed."""
+def _pair(value, name, log_normal):
+    """Mean and standard deviation of a normal or log-normal number; a number alone is fixed."""
     pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
     if len(pair) != 2 or value is None:
         raise ValueError(f"{name} must be a number or a pair of mean and standard deviation, not {value!r}")
-    return [real_number(number, name) for number in pair]
+    mean, std = [real_number(number, name) for number in pair]
+    if not (np.isfinite(mean) and np.isfinite(std) and std >= 0):
+        raise ValueError(f"{name} must be a finite mean and a standard deviation of 0 or more, got {mean:g} and {std:g}")
+    if log_normal and not mean > 0:
+        raise ValueError(f"{name} is log-normal and must have a positive mean, got {mean:g}")
+    return [mean, std]
+
+
+def _text(value, name):
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, not {type(value).__name__}")
+    return value
+
+
+# Hyper-parameters that are normal numbers; the others are log-normal.
+_NORMAL = ("loglogavgslope", "loglogslope")
 
 
 class CorrelatedFieldMaker:
@@ -130,11 +145,17 @@ class CorrelatedFieldMaker:
     """
 
     def __init__(self, prefix=""):
-        self._prefix, self._offset, self._groups = prefix, None, []
+        self._prefix, self._offset, self._groups = _text(prefix, "prefix"), None, []
+
+    def __repr__(self):
+        return f"<meshloom.inference.CorrelatedFieldMaker {self._prefix!r}: groups of cells {[group[1] for group in self._groups]}>"
 
     def set_amplitude_total_offset(self, offset_mean, offset_std):
         """The field is around `offset_mean`; `offset_std` is the standard deviation of its mean, a log-normal number."""
-        self._offset = (real_number(offset_mean, "offset_mean"), _pair(offset_std, "offset_std"))
+        mean = real_number(offset_mean, "offset_mean")
+        if not np.isfinite(mean):
+            raise ValueError(f"offset_mean must be finite, got {mean:g}")
+        self._offset = (mean, _pair(offset_std, "offset_std", True))
 
     def add_fluctuations(
         self, shape, distances, fluctuations, loglogavgslope, flexibility=None, asperity=None, prefix="", non_parametric_kind="power"
@@ -200,7 +221,11 @@ class CorrelatedFieldMaker:
         if len(sides) != axes:
             raise ValueError(f"distances has {len(sides)} numbers for a group of {axes} axes; give one, or one for each axis")
         sides = np.array([real_number(side, "distances") for side in sides])
-        hyper = [None if value is None else _pair(value, name) for name, value in hyper]
+        for side in sides:
+            if not 0 < side < np.inf:
+                raise ValueError(f"distances must be positive and finite, got {side:g}")
+        hyper = [None if value is None else _pair(value, name, name not in _NORMAL) for name, value in hyper]
+        _text(prefix, "prefix")
         self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
 
     def finalize(self, comm=None):

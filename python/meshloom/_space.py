@@ -1,10 +1,8 @@
 """Spaces: named leaves, each a field on a grid, at points, or a few numbers."""
 
-import numbers
-
 import numpy as np
 
-from ._arguments import whole_number
+from ._arguments import real_number, whole_number
 
 _GRIDS = ("cells", "modes", "half_spectrum")
 # Where the axes of a grid are among the library's three, by their number.
@@ -54,7 +52,7 @@ class Leaf:
 
 
 def _grid(kind, shape, size, complex=False, components=1):
-    shape = [shape] if isinstance(shape, numbers.Integral) else list(shape)
+    shape = list(shape) if np.ndim(shape) else [shape]
     shape = tuple(whole_number(n, "shape", 1) for n in shape)
     if not 1 <= len(shape) <= 3:
         raise ValueError(f"a grid has one to three axes, not {len(shape)}")
@@ -62,7 +60,11 @@ def _grid(kind, shape, size, complex=False, components=1):
     size = (size,) * len(shape) if np.ndim(size) == 0 else tuple(size)
     if len(size) != len(shape):
         raise ValueError(f"size has {len(size)} lengths for a grid of {len(shape)} axes")
-    return Leaf(kind, shape, [float(length) for length in size], bool(complex), whole_number(components, "components", 1))
+    size = [real_number(length, "size") for length in size]
+    for length in size:
+        if not 0 < length < np.inf:
+            raise ValueError(f"size must be positive and finite, got {length:g}")
+    return Leaf(kind, shape, size, bool(complex), whole_number(components, "components", 1))
 
 
 def cells(shape, size=None, complex=False, components=1):

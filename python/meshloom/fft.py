@@ -520,3 +520,7 @@ def __ua_function__(method, args, kwargs):
     if not (_is_single(arguments[0].dtype) or isinstance(arguments[0], Array) or resolve(None).has_f64):
         return NotImplemented
     return globals()[name](*arguments)
+
+
+def __dir__():
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

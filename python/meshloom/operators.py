@@ -95,6 +95,9 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     def check():
         if not isinstance(text, str):
             raise TypeError(f"text must be a str of WGSL, not {type(text).__name__}")
+        for value, what in ((function, "function"), (result, "result")):
+            if not isinstance(value, str):
+                raise TypeError(f"{what} must be a name, a str, not {type(value).__name__}")
         own = space_of(space)
         names = sorted(constants or {})
         main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))
@@ -509,3 +512,7 @@ def simulation(
     model = Model(native, comm, 3)
     model.own_cosmology = own
     return model
+
+
+def __dir__():
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

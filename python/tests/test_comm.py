@@ -83,7 +83,7 @@ def test_a_barrier_waits_for_all():
         (TypeError, "root must be a whole number", lambda comm: comm.bcast(1, root=0.5)),
         (Exception, "rank 0: ", lambda comm: comm.bcast(lambda: 0)),
         (ValueError, "function differs: allreduce on rank 0, bcast on rank 1", lambda comm: comm.bcast(1) if comm.rank == 1 else comm.allreduce(1)),
-        (ValueError, "function differs: barrier on rank 0, map on rank 2", lambda comm: meshloom.map(lambda n: n, 2, comm=comm) if comm.rank == 2 else comm.barrier()),
+        (ValueError, "function differs: barrier on rank 0, map_items on rank 2", lambda comm: meshloom.map_items(lambda n: n, 2, comm=comm) if comm.rank == 2 else comm.barrier()),
     ],
 )
 def test_what_one_rank_does_otherwise_is_the_same_error_of_all(error, text, call):
@@ -102,7 +102,7 @@ def test_errors_that_others_cannot_raise_come_as_errors_of_the_package():
     def fails(n):
         raise Unusual(3, "odd")
 
-    assert told(2, lambda comm: meshloom.map(fails, 1, comm=comm)) == (meshloom.Error, "rank 0: Unusual: (3, 'odd')")
+    assert told(2, lambda comm: meshloom.map_items(fails, 1, comm=comm)) == (meshloom.Error, "rank 0: Unusual: (3, 'odd')")
 
 
 def test_an_error_of_one_rank_says_which():

@@ -28,6 +28,7 @@ WRONG_DATA = {
     "exposure must be not negative and finite, got -1": lambda: mi.Poissonian([1], exposure=[-1.0]),
     "noise_std must be positive and finite, got 0": lambda: mi.Gaussian([1.0], noise_std=0),
     "noise_std must be positive and finite, got inf": lambda: mi.Gaussian([1.0, 2.0], noise_std=[1.0, np.inf]),
+    "data must be finite numbers within the range of float32; .* is 1e[+]39; repair it, or give a mask": lambda: mi.Gaussian([1e39]),
     "data must be finite numbers": lambda: mi.VariableCovarianceGaussian([np.inf]),
     "dof must be positive and finite, got -1": lambda: mi.StudentT([1.0], dof=-1),
     "dof must be positive and finite, got 0": lambda: mi.VariableCovarianceStudentT([1.0], dof=0),
@@ -764,3 +765,55 @@ def test_data_are_checked_where_they_are_given():
             meshloom.ranks(1, make)
     with pytest.raises(TypeError, match="str of WGSL, not ufunc"):
         op.pointwise(np.exp, "exp", op.Space(x=op.cells(3)), "y")
+
+
+FOUR, PAIR = op.Space(x=op.cells(4)), (1.0, 0.1)
+
+
+@pytest.mark.parametrize("wrong, text", [
+    (lambda: mi.VariableCovarianceGaussian([np.nan]), "data must be finite"),
+    (lambda: mi.VariableCovarianceStudentT([1.0], -1), "dof must be positive"),
+    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(np.inf, PAIR), "offset_mean must be finite"),
+    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(0.0, (-1.0, 0.1)), "offset_std is log-normal"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, (0.0, 0.1), PAIR), "fluctuations is log-normal"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, PAIR, (np.nan, 0.1)), "loglogavgslope must be a finite mean"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, (1.0, -0.1), PAIR), "standard deviation of 0 or more"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, -1.0, PAIR, PAIR), "distances must be positive"),
+    (lambda: op.cells(8, size=-1.0), "size must be positive"),
+    (lambda: op.cells((8, 8), size=(1.0, np.nan)), "size must be positive"),
+])
+def test_constructors_refuse_impossible_numbers(wrong, text):
+    with pytest.raises(ValueError, match=text):
+        wrong()
+
+
+def test_constructors_refuse_values_of_other_types():
+    for text, wrong in {
+        "prefix must be text": lambda: mi.CorrelatedFieldMaker(3),
+        "size must be a number": lambda: op.cells(8, size="x"),
+        "shape must be a whole number": lambda: op.cells(2.5),
+        "function must be a name": lambda: op.pointwise("fn f(x: f32) -> f32 { return x; }", np.exp, FOUR, "y"),
+    }.items():
+        with pytest.raises(TypeError, match=text):
+            wrong()
+
+
+def test_the_maker_shows_its_groups():
+    maker = mi.CorrelatedFieldMaker("sky")
+    maker.add_fluctuations((8, 4), 1.0, PAIR, PAIR)
+    assert repr(maker) == "<meshloom.inference.CorrelatedFieldMaker 'sky': groups of cells [(8, 4)]>"
+
+
+def test_flat_vectors_of_the_right_size_are_fields():
+    space = op.Space(x=op.cells((4, 3, 2)))
+    model = op.stencil(space, {(0, 0, 0): 1.0, (0, 1, 0): 2.0})
+    x = np.random.default_rng(5).normal(size=(4, 3, 2)).astype(np.float32)
+    at, flat = model.at(x), model.at(x.ravel())
+    assert np.array_equal(flat.value, at.value) and flat.value.shape == (4, 3, 2)
+    assert np.array_equal(flat.vjp(x.ravel()), at.vjp(x)) and np.array_equal(model(meshloom.asarray(x.ravel())), at.value)
+    likelihood = mi.Gaussian(np.zeros((4, 3, 2))).amend(model)
+    energy, gradient = likelihood.value_and_grad(x.ravel())
+    assert (energy, gradient.shape) == (likelihood(x), (4, 3, 2))
+    for wrong in (np.zeros(23), np.zeros((6, 4))):
+        with pytest.raises(ValueError, match="or a flat vector of 24 numbers"):
+            model(wrong)

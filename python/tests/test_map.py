@@ -28,8 +28,8 @@ def test_maps_do_not_depend_on_chunks_and_ranks(ranks, chunk):
             seen.append(len(rows))
             return {"row": rows * 2, "sum": rows.sum(axis=1)}
 
-        gathered = meshloom.map(function, VALUES, chunk=chunk, comm=comm)
-        own = meshloom.map(function, VALUES, chunk=chunk, comm=comm, gather=False)
+        gathered = meshloom.map_items(function, VALUES, chunk=chunk, comm=comm)
+        own = meshloom.map_items(function, VALUES, chunk=chunk, comm=comm, gather=False)
         assert max(seen) <= chunk
         sums, least = meshloom.map_reduce(lambda rows: (rows, rows[:, 0]), VALUES, chunk=chunk, comm=comm), None
         least = meshloom.map_reduce(lambda n: VALUES[n, 1], 13, "min", chunk=chunk, comm=comm)
@@ -47,8 +47,8 @@ def test_maps_do_not_depend_on_chunks_and_ranks(ranks, chunk):
 
 
 def test_fewer_items_than_ranks_and_none():
-    assert [found.tolist() for found in meshloom.ranks(3, lambda comm: meshloom.map(lambda n: n + 1.0, 1, comm=comm))] == [[1.0]] * 3
-    assert meshloom.map(lambda n: n, 0).tolist() == []
+    assert [found.tolist() for found in meshloom.ranks(3, lambda comm: meshloom.map_items(lambda n: n + 1.0, 1, comm=comm))] == [[1.0]] * 3
+    assert meshloom.map_items(lambda n: n, 0).tolist() == []
     with pytest.raises(ValueError, match="no items"):
         meshloom.map_reduce(lambda n: n, 0)
 
@@ -59,8 +59,8 @@ def test_ranks_without_items_have_the_same_structure(items, structure):
     def function(n):
         return structure(np.stack([n, n * n], axis=1), (n % 2 == 0).astype(np.float32))
 
-    alone = meshloom.map(function, items)
-    parts = meshloom.ranks(4, lambda comm: meshloom.map(function, items, gather=False, comm=comm))
+    alone = meshloom.map_items(function, items)
+    parts = meshloom.ranks(4, lambda comm: meshloom.map_items(function, items, gather=False, comm=comm))
     leaves = {type(alone): lambda value: [value], tuple: list, dict: lambda value: list(value.values())}[type(alone)]
     assert {type(part) for part in parts} == {type(alone)}
     for columns, whole in zip(zip(*map(leaves, parts)), leaves(alone)):
@@ -74,9 +74,9 @@ def test_types_of_rows_are_those_of_all_items():
     def function(n):
         return n if n[0] < 4 else n / 2
 
-    alone = meshloom.map(function, 5, chunk=1)
+    alone = meshloom.map_items(function, 5, chunk=1)
     for gather in (True, False):
-        parts = meshloom.ranks(3, lambda comm: meshloom.map(function, 5, chunk=1, gather=gather, comm=comm))
+        parts = meshloom.ranks(3, lambda comm: meshloom.map_items(function, 5, chunk=1, gather=gather, comm=comm))
         assert {part.dtype for part in parts} == {alone.dtype} == {np.dtype(np.float64)}
         assert np.array_equal(parts[0] if gather else np.concatenate(parts), alone)
 
@@ -94,11 +94,11 @@ def test_sums_have_the_digits_of_numpys(dtype, ranks):
 
 
 def test_a_list_is_an_array():
-    assert meshloom.map(lambda n: [[k, -k] for k in n], 3).tolist() == [[0, 0], [1, -1], [2, -2]]
+    assert meshloom.map_items(lambda n: [[k, -k] for k in n], 3).tolist() == [[0, 0], [1, -1], [2, -2]]
     # Two rows of two are not two arrays.
-    assert meshloom.map(lambda n: [[1, 2], [3, 4]], 2).tolist() == [[1, 2], [3, 4]]
-    assert meshloom.map(lambda rows: rows.sum(axis=1), [[1, 2], [3, 4], [5, 6]]).tolist() == [3, 7, 11]
-    first, second = meshloom.map(lambda pair: (pair[0] + pair[1], pair[1]), ([1, 2, 3], [10, 20, 30]), chunk=2)
+    assert meshloom.map_items(lambda n: [[1, 2], [3, 4]], 2).tolist() == [[1, 2], [3, 4]]
+    assert meshloom.map_items(lambda rows: rows.sum(axis=1), [[1, 2], [3, 4], [5, 6]]).tolist() == [3, 7, 11]
+    first, second = meshloom.map_items(lambda pair: (pair[0] + pair[1], pair[1]), ([1, 2, 3], [10, 20, 30]), chunk=2)
     assert first.tolist() == [11, 22, 33] and second.tolist() == [10, 20, 30]
     assert meshloom.map_reduce(lambda n: [[k, 1] for k in n], 4).tolist() == [6, 4]
 
@@ -106,20 +106,20 @@ def test_a_list_is_an_array():
 @pytest.mark.parametrize(
     "error, text, call",
     [
-        (ZeroDivisionError, "rank 1: division by zero", lambda one, comm: meshloom.map(lambda n: 1 / 0 if one else n, 3, comm=comm)),
+        (ZeroDivisionError, "rank 1: division by zero", lambda one, comm: meshloom.map_items(lambda n: 1 / 0 if one else n, 3, comm=comm)),
         (ZeroDivisionError, "rank 1: division by zero", lambda one, comm: meshloom.map_reduce(lambda n: 1 / 0 if one else n, 3, comm=comm)),
-        (ValueError, "rank 1: the function gives arrays of the shapes [(0,)] for 1 items", lambda one, comm: meshloom.map(lambda n: n[one:], 3, comm=comm)),
-        (ValueError, "rank 1: chunk is 0", lambda one, comm: meshloom.map(lambda n: n, 3, chunk=1 - one, comm=comm)),
-        (TypeError, "rank 1: function must be callable", lambda one, comm: meshloom.map(3 if one else abs, 3, comm=comm)),
-        (ValueError, "rank 1: items must be a number", lambda one, comm: meshloom.map(abs, 2.5 if one else 3, comm=comm)),
+        (ValueError, "rank 1: the function gives arrays of the shapes [(0,)] for 1 items", lambda one, comm: meshloom.map_items(lambda n: n[one:], 3, comm=comm)),
+        (ValueError, "rank 1: chunk is 0", lambda one, comm: meshloom.map_items(lambda n: n, 3, chunk=1 - one, comm=comm)),
+        (TypeError, "rank 1: function must be callable", lambda one, comm: meshloom.map_items(3 if one else abs, 3, comm=comm)),
+        (ValueError, "rank 1: items must be a number", lambda one, comm: meshloom.map_items(abs, 2.5 if one else 3, comm=comm)),
         (ValueError, "rank 1: reduction is 'mean'", lambda one, comm: meshloom.map_reduce(abs, 3, "mean" if one else "sum", comm=comm)),
         (ValueError, "reduction differs: sum on rank 0, max on rank 1", lambda one, comm: meshloom.map_reduce(abs, 3, "max" if one else "sum", comm=comm)),
-        (ValueError, "the number of items differs: 3 on rank 0, 4 on rank 1", lambda one, comm: meshloom.map(abs, 3 + one, comm=comm)),
-        (ValueError, "gather differs: True on rank 0, False on rank 1", lambda one, comm: meshloom.map(abs, 3, gather=not one, comm=comm)),
-        (ValueError, "function differs: map on rank 0, map_reduce on rank 1", lambda one, comm: (meshloom.map_reduce if one else meshloom.map)(abs, 3, comm=comm)),
-        (ValueError, "an array on rank 0, and a tuple of 2 on rank 1", lambda one, comm: meshloom.map(lambda n: (n, n) if one else n, 3, comm=comm)),
-        (ValueError, "a tuple of 1 on rank 0, and a dictionary of ['a'] on rank 1", lambda one, comm: meshloom.map(lambda n: {"a": n} if one else (n,), 3, gather=False, comm=comm)),
-        (ValueError, "must match exactly", lambda one, comm: meshloom.map(lambda n: np.zeros((len(n), 2 + one)), 3, gather=False, comm=comm)),
+        (ValueError, "the number of items differs: 3 on rank 0, 4 on rank 1", lambda one, comm: meshloom.map_items(abs, 3 + one, comm=comm)),
+        (ValueError, "gather differs: True on rank 0, False on rank 1", lambda one, comm: meshloom.map_items(abs, 3, gather=not one, comm=comm)),
+        (ValueError, "function differs: map_items on rank 0, map_reduce on rank 1", lambda one, comm: (meshloom.map_reduce if one else meshloom.map_items)(abs, 3, comm=comm)),
+        (ValueError, "an array on rank 0, and a tuple of 2 on rank 1", lambda one, comm: meshloom.map_items(lambda n: (n, n) if one else n, 3, comm=comm)),
+        (ValueError, "a tuple of 1 on rank 0, and a dictionary of ['a'] on rank 1", lambda one, comm: meshloom.map_items(lambda n: {"a": n} if one else (n,), 3, gather=False, comm=comm)),
+        (ValueError, "must match exactly", lambda one, comm: meshloom.map_items(lambda n: np.zeros((len(n), 2 + one)), 3, gather=False, comm=comm)),
         (ValueError, "there are no items", lambda one, comm: meshloom.map_reduce(abs, 0, comm=comm)),
     ],
 )
@@ -133,15 +133,15 @@ def test_a_model_is_a_function_of_items():
     model = op.pointwise("fn f(x: f32) -> f32 { return exp(x); }", "f", line, "x").then(op.hartley(line))
     items = np.random.default_rng(3).standard_normal((9, 2, 4)).astype(np.float32)
     want = np.stack([np.asarray(model(item)) for item in items])
-    assert np.array_equal(meshloom.map(model, items, chunk=4), want)
+    assert np.array_equal(meshloom.map_items(model, items, chunk=4), want)
     assert np.array_equal(meshloom.map_reduce(model, items, chunk=2), tree(want))
-    found = meshloom.ranks(2, lambda comm: meshloom.map(model, items, comm=comm))
+    found = meshloom.ranks(2, lambda comm: meshloom.map_items(model, items, comm=comm))
     assert all(np.array_equal(one, want) for one in found)
 
 
 def test_a_function_may_give_the_same_array_again():
     own = np.empty(4)
-    assert meshloom.map(lambda n: np.multiply(n, n, out=own), 8, chunk=4).tolist() == [n * n for n in range(8)]
+    assert meshloom.map_items(lambda n: np.multiply(n, n, out=own), 8, chunk=4).tolist() == [n * n for n in range(8)]
     assert meshloom.map_reduce(lambda n: np.multiply(n, 1.0, out=own), 8, chunk=4) == 28.0
 
 
@@ -149,19 +149,19 @@ def test_wrong_maps():
     two = op.pointwise("fn f(a: f32, b: f32) -> f32 { return a + b; }", "f", op.Space(a=op.cells(4), b=op.cells(4)), "x")
     one = op.pointwise("fn f(a: f32) -> f32 { return a; }", "f", op.Space(a=op.cells(4)), "x")
     for error, wrong in [
-        (TypeError, lambda: meshloom.map(3, VALUES)),
-        (ValueError, lambda: meshloom.map(lambda rows: 3, VALUES)),
-        (ValueError, lambda: meshloom.map(lambda rows: rows[:1], VALUES)),
-        (ValueError, lambda: meshloom.map(lambda rows: (), VALUES)),
-        (ValueError, lambda: meshloom.map(lambda n: n if n[0] < 2 else (n, n), 4, chunk=2)),
-        (ValueError, lambda: meshloom.map(lambda n: {"a": n, "b": n} if n[0] < 2 else {"b": n, "a": n}, 4, chunk=2)),
-        (ValueError, lambda: meshloom.map(len, VALUES, chunk=0)),
-        (ValueError, lambda: meshloom.map(lambda a: a[0], (VALUES, VALUES[:2]))),
-        (ValueError, lambda: meshloom.map(two, VALUES)),
-        (ValueError, lambda: meshloom.map(one, VALUES)),
-        (ValueError, lambda: meshloom.map(op.hartley(op.Space(x=op.cells((4, 6)))), np.ones((3, 6, 4)))),
+        (TypeError, lambda: meshloom.map_items(3, VALUES)),
+        (ValueError, lambda: meshloom.map_items(lambda rows: 3, VALUES)),
+        (ValueError, lambda: meshloom.map_items(lambda rows: rows[:1], VALUES)),
+        (ValueError, lambda: meshloom.map_items(lambda rows: (), VALUES)),
+        (ValueError, lambda: meshloom.map_items(lambda n: n if n[0] < 2 else (n, n), 4, chunk=2)),
+        (ValueError, lambda: meshloom.map_items(lambda n: {"a": n, "b": n} if n[0] < 2 else {"b": n, "a": n}, 4, chunk=2)),
+        (ValueError, lambda: meshloom.map_items(len, VALUES, chunk=0)),
+        (ValueError, lambda: meshloom.map_items(lambda a: a[0], (VALUES, VALUES[:2]))),
+        (ValueError, lambda: meshloom.map_items(two, VALUES)),
+        (ValueError, lambda: meshloom.map_items(one, VALUES)),
+        (ValueError, lambda: meshloom.map_items(op.hartley(op.Space(x=op.cells((4, 6)))), np.ones((3, 6, 4)))),
         (ValueError, lambda: meshloom.map_reduce(lambda n: n, 3, "mean")),
-        (ZeroDivisionError, lambda: meshloom.ranks(2, lambda comm: meshloom.map(lambda n: 1 / 0, 3, comm=comm))),
+        (ZeroDivisionError, lambda: meshloom.ranks(2, lambda comm: meshloom.map_items(lambda n: 1 / 0, 3, comm=comm))),
     ]:
         with pytest.raises(error):
             wrong()

@@ -93,7 +93,7 @@ def test_ranks_may_have_no_rows():
         assert np.array_equal(together(getattr(fft, name)(own, comm=COMM)), getattr(fft, name)(field))
     line = field[0, 0] if COMM.rank == 0 else np.zeros(0)
     assert np.array_equal(together(fft.fftn(line, comm=COMM)), fft.fftn(field[0, 0]))
-    squares, names = meshloom.map(lambda n: (n * n, n.astype("U")), COMM.size - 1, gather=False, comm=COMM)
+    squares, names = meshloom.map_items(lambda n: (n * n, n.astype("U")), COMM.size - 1, gather=False, comm=COMM)
     assert together(squares).tolist() == [n * n for n in range(COMM.size - 1)] and names.dtype.kind == "U"
 
 
@@ -107,7 +107,7 @@ def test_what_one_rank_does_otherwise_is_the_same_error_of_all():
         (f"rank {last}: over several ranks all axes", lambda: fft.irfftn(own[None] if one else own, comm=COMM)),
         (f"type differs: float32 on rank 0, float64 on rank {last}", lambda: fft.rfftn(own.astype("f8") if one else own, comm=COMM)),
         (f"function differs: fftn on rank 0, ifftn on rank {last}", lambda: (fft.ifftn if one else fft.fftn)(own, comm=COMM)),
-        (f"rank {last}: division by zero", lambda: meshloom.map(lambda n: 1 / 0 if one else n, 9, comm=COMM)),
+        (f"rank {last}: division by zero", lambda: meshloom.map_items(lambda n: 1 / 0 if one else n, 9, comm=COMM)),
         (f"rank {last}: chunk is 0", lambda: meshloom.map_reduce(abs, 9, chunk=1 - one, comm=COMM)),
         (f"shape differs: .2,. on rank 0, .3,. on rank {last}", lambda: own_comm.allreduce(np.zeros(2 + one))),
     ]:
@@ -120,7 +120,7 @@ def test_what_one_rank_does_otherwise_is_the_same_error_of_all():
 
 
 def test_maps_and_fits_equal_those_of_one_rank():
-    assert np.array_equal(meshloom.map(lambda rows: 2 * rows, POINTS, chunk=50, comm=COMM), 2 * POINTS)
+    assert np.array_equal(meshloom.map_items(lambda rows: 2 * rows, POINTS, chunk=50, comm=COMM), 2 * POINTS)
     sums = [meshloom.map_reduce(lambda rows: rows, POINTS, comm=comm) for comm in (COMM, None)]
     assert np.array_equal(*sums)
     means = []

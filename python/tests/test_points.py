@@ -372,6 +372,6 @@ def test_arguments_of_trees_are_read():
         tree.query(x, distance_upper_bound=np.nan)
     assert "linking length 0.4" in repr(meshloom.fof(tree.data, 0.4))
     with pytest.raises(ValueError, match="one row for each item"):
-        meshloom.map(lambda x: 1.0, 3)
+        meshloom.map_items(lambda x: 1.0, 3)
     with pytest.raises(TypeError, match="use rfft or rfftn"):
         meshloom.fft.fft(meshloom.asarray(np.ones(4)))

@@ -1,8 +1,10 @@
 """What the stubs say is what there is."""
 
 import ast
+import builtins
 import inspect
 import pathlib
+import pydoc
 
 import pytest
 
@@ -52,3 +54,12 @@ def test_modules_import_each_other_in_no_ring():
         free = {name for name, needed in uses.items() if not needed & set(uses)}
         assert free, f"a ring is among {sorted(uses)}"
         uses = {name: needed for name, needed in uses.items() if name not in free}
+
+
+def test_help_lists_public_names_only():
+    for module in (fft, operators):
+        public = [name for name in dir(module) if not name.startswith("__")]
+        assert sorted(public) == sorted(module.__all__)
+    # A star import takes all of them, and replaces nothing of Python's.
+    listed = pydoc.plain(pydoc.render_doc(meshloom))
+    assert all(f"{name}(" in listed for name in ("map_items", "map_reduce")) and not set(meshloom.__all__) & set(dir(builtins))
