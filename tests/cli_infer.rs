@@ -153,7 +153,8 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
     assert_eq!(head("power_spectrum.csv"), "k,mean,low,high");
     assert_eq!(
         head("iterations.csv"),
-        "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds,sample_cg_steps,unconverged_samples,gave_up"
+        "iteration,energy,reduced_chi_squared,cg_steps,newton_steps,seconds,sample_cg_steps,unconverged_samples,gave_up,\
+         sample_error_ratio,failed_samples,limited_samples"
     );
     assert!(out.join("state").is_dir());
 }
@@ -214,7 +215,11 @@ fn samples_that_have_not_converged_are_told_of() {
     let report = report(&scratch.join("cut"));
     assert_eq!((&report["sample_cg_steps"], &report["unconverged_samples"]), (&2.into(), &2.into()));
     let iterations = fs::read_to_string(scratch.join("cut/iterations.csv")).unwrap();
-    assert!(iterations.lines().nth(1).unwrap().ends_with(",2,2,0"), "{iterations}");
+    let ratio = report["sample_error_ratio"].as_f64().unwrap();
+    assert!(ratio > 1.0 && outcome.stderr.contains(&format!("up to {ratio:.1e} times the target")), "{outcome:#?}");
+    let row = iterations.lines().nth(1).unwrap();
+    assert!(row.contains(",2,2,0,") && row.ends_with(",0,0"), "{iterations}");
+    assert_eq!(column_of(&scratch.join("cut/iterations.csv"), 9).next().unwrap(), ratio);
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn likelihoods_are_those_of_the_goldens() {
             let chi: f64 = wanted.iter().map(|r| r * r).sum::<f64>() / 6.0;
             assert!((report[0].reduced_chi_squared - chi).abs() < 1e-5 * chi && report[0].count == 6, "{report:?}");
             assert!((report[0].mean - wanted.iter().sum::<f64>() / 6.0).abs() < 1e-6, "{report:?}");
-            check_metric(worker, &likelihood, &x)?;
+            check_metric(worker, &likelihood, &x, 21)?;
             Ok(())
         });
     }
@@ -545,7 +545,7 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
                     }
                 }
                 if parts == [1, 1] {
-                    check_metric(worker, &likelihood, &x)?;
+                    check_metric(worker, &likelihood, &x, 21)?;
                     let report = likelihood.report(worker, &x)?;
                     assert!(report[0].reduced_chi_squared > 0.1 && report[0].count == 12, "{report:?}");
                 }
@@ -914,7 +914,7 @@ fn all_of(
     let gradient = flat(worker, &out)?.into_iter().map(|(_, value)| value).collect();
     at.metric(worker, &v, &mut out)?;
     let metric = flat(worker, &out)?.into_iter().map(|(_, value)| value).collect();
-    check_metric(worker, likelihood, &x)?;
+    check_metric(worker, likelihood, &x, 21)?;
     Ok((at.energy(worker)?, [gradient, metric]))
 }
 
@@ -1319,10 +1319,10 @@ fn coordinates_of_another_metric_are_found() {
         let data = Data { name: "data", leaf: &leaf, values: &[0.5, -1.0, 2.0, 0.25, 0.0], mask: None };
         let inferred = Likelihood::gaussian_inferred(worker, &data)?;
         let x = field(worker, inferred.domain(), &[0.3, -0.4, 1.0, 0.5, 0.2, 1.5, 0.8, 1.1, 2.0, 0.6])?;
-        let found = check_metric(worker, &inferred, &x)?;
+        let found = check_metric(worker, &inferred, &x, 21)?;
         assert!(found.coordinates.is_some_and(|away| away < 1e-3), "{found:?}");
         let student = Likelihood::student_t_inferred(worker, &data, 3.0)?;
-        assert_eq!(check_metric(worker, &student, &x)?.coordinates, None);
+        assert_eq!(check_metric(worker, &student, &x, 21)?.coordinates, None);
         // Without steps nothing is bent, so that no coordinates are needed.
         let positive = "fn positive(s: vec2<f32>) -> vec2<f32> { return vec2<f32>(s.x, exp(s.y)); }";
         let positive = Model::new(PointwiseOperator::wgsl(positive, "positive", student.domain(), "data")?);

@@ -53,9 +53,29 @@ def sample_groups(comm, count):
 
 
 class IterationReport(NamedTuple):
-    """An iteration of a fit: the energy averaged over samples, steps of the position and applications of the metric for them, reduced chi-squared of the data and
-    of the latent values (1 is to be expected), the time, the steps of conjugate gradients of the sample that took the most, how many samples had not
-    converged when no more steps were allowed, and whether the position ended where no step lowers the energy though the minimum is elsewhere."""
+    """An iteration of a fit.
+
+    Attributes
+    ----------
+    energy : float
+        Energy averaged over samples. It is no bound of ``-ln p(data)``; energies of two iterations are comparable only with the same samples.
+    steps, applications : int
+        Newton steps of the position, and products with the metric for them.
+    reduced_chi_squared, latent_chi_squared : float or None
+        Of the data and of the latent values; about 1 is expected.
+    sample_steps : int
+        Steps of conjugate gradients of the sample that took the most; 0 in an update.
+    unconverged_samples : int
+        Samples whose conjugate gradients missed their target. An update keeps the error of the draw.
+    gave_up : bool
+        Whether the position ended where no step lowers the energy, though the minimum is elsewhere.
+    sample_error_ratio : float
+        The largest error of conjugate gradients over its target: of the residual, or of the change of the energy. 1 or less has converged.
+    failed_samples : int
+        Bent samples for which Newton's method found no descent.
+    limited_samples : int
+        Bent samples for which Newton's method took all `maxiter` steps.
+    """
 
     iteration: int
     n_samples: int
@@ -68,6 +88,9 @@ class IterationReport(NamedTuple):
     sample_steps: int
     unconverged_samples: int
     gave_up: bool
+    sample_error_ratio: float
+    failed_samples: int
+    limited_samples: int
 
 
 class Evidence(NamedTuple):
@@ -120,18 +143,27 @@ class Samples:
     def __repr__(self):
         return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
 
-    def mean_and_std(self, model):
-        """The mean of a model over all samples, and the standard deviation of one; of no samples its value at the position, and 0.
+    def mean_and_std(self, model, *, ddof=1):
+        """Return the mean of a model over all samples and the standard deviation of one; without samples its value at the position, and 0.
 
-        The model may take less than the likelihood does, never more.
+        Parameters
+        ----------
+        model : Model
+            Takes leaves of the likelihood's domain.
+        ddof : {0, 1}
+            Delta degrees of freedom, as in NumPy: the variance of n samples divides by ``n - ddof``. 0 is right for a linear model and linear
+            samples (MGVI, `wiener_filter`), which are mirrored about their known mean; 1 is too large there by ``sqrt(n / (n - 1))``.
         """
 
         def check():
             if not isinstance(model, Model):
                 raise TypeError(f"model must be a meshloom model, not {type(model).__name__}")
-            return model._native, {"function": "mean_and_std"}, None
+            own = whole_number(ddof, "ddof", 0)
+            if own > 1:
+                raise ValueError(f"ddof: expected 0 or 1, got {own}")
+            return (model._native, own), {"function": "mean_and_std", "ddof": own}, None
 
-        mean, std = together(all_groups(self._likelihood._comm), check, lambda native, _: self._native.mean_and_std(native))
+        mean, std = together(all_groups(self._likelihood._comm), check, lambda own, _: self._native.mean_and_std(*own))
         return result(model.target, mean), result(model.target, std)
 
     def mean(self, model):
@@ -179,11 +211,9 @@ def _likelihood_of(likelihood):
 
 
 def _warn_of(fit, what):
-    """Warns of what conjugate gradients have not solved for."""
-    steps, unconverged = fit.sampling
-    if unconverged:
-        text = f"conjugate gradients have not converged after {steps} steps for {unconverged} of {what}, whose deviations may be many times too large"
-        warnings.warn(f"{text}; give more maxiter in the cg_kwargs of draw_linear_kwargs", RuntimeWarning, stacklevel=3)
+    """Warns of samples that are not solved."""
+    for doubt in fit.sample_doubts(what):
+        warnings.warn(doubt, RuntimeWarning, stacklevel=3)
 
 
 def _warn_of_doubts(fit):
@@ -408,7 +438,7 @@ def optimize_kl(
     if fit.end == "done":
         warnings.warn(f"the state in {odir} has settled or has all {total} iterations already: none is done; give more n_total_iterations", stacklevel=2)
     while True:
-        samples, reports = Samples(fit, likelihood), [IterationReport(*report) for report in fit.history]
+        samples, reports = Samples(fit, likelihood), [IterationReport(*position, *sampling) for position, sampling in fit.history]
         if fit.end == "time":
             break
         if reports:
@@ -503,3 +533,70 @@ def evidence(likelihood, samples, *, directions=64, probes=8, steps=20, seed=0):
         warnings.warn(doubt, RuntimeWarning, stacklevel=2)
     lower, upper, error, determinant, products = found
     return Evidence(lower, upper, error, tuple(determinant), products)
+
+
+class MetricCheck(NamedTuple):
+    """The comparisons of `check_metric`. Both numbers of a pair are equal up to rounding.
+
+    Attributes
+    ----------
+    symmetric : tuple of float
+        Products ``<u, M v>`` and ``<v, M u>`` with the metric M, for random directions u and v.
+    square : tuple of float
+        ``<u, M u>`` and ``|R u|^2`` with the right square root R of the metric.
+    transposed : tuple of float
+        ``<R u, eta>`` and ``<u, L eta>`` with the left square root L and random data eta.
+    slope : tuple of float
+        The slope of the energy along u, by its gradient and by differences of energies.
+    coordinates : float or None
+        Distance between ``R u`` and the derivative along u of the coordinates that bend samples, over the length of ``R u``; None if the likelihood has no coordinates.
+    """
+
+    symmetric: tuple[float, float]
+    square: tuple[float, float]
+    transposed: tuple[float, float]
+    slope: tuple[float, float]
+    coordinates: Optional[float]
+
+
+def check_metric(likelihood, position=None, *, seed=0):
+    """Compare the gradient, the metric, its square roots and the coordinates of a likelihood with each other.
+
+    Call it before a fit: it finds models whose derivatives do not match their values. All ranks call it.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    position : array_like or dict, optional
+        Where the derivatives are compared; a tenth of standard normal numbers of the seed unless given.
+    seed : int
+        Seed of the random directions.
+
+    Returns
+    -------
+    MetricCheck
+
+    Raises
+    ------
+    ValueError
+        If two numbers that should be equal differ by more than rounding; it names them.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi, operators as op
+    >>> rate = op.pointwise("fn rate(x: f32) -> f32 { return exp(x); }", "rate", op.Space(x=op.cells(3)), "rate")
+    >>> check = mi.check_metric(mi.Poissonian([3, 0, 5]).amend(rate))
+    >>> check.coordinates < 1e-3
+    True
+    """
+    comm = _likelihood_of(likelihood)._comm
+
+    def check():
+        start, own = _given(likelihood, position), whole_number(seed, "seed")
+        return (start, own), {"function": "check_metric", "position": given_or_not(position), "seed": own}, None
+
+    def checked(own, _):
+        start, number = own
+        return likelihood._native.check_metric(_start(likelihood, start, number, 0.1), number)
+
+    return MetricCheck(*together(comm, check, checked))

@@ -11,6 +11,7 @@ Latent values are standard normal a priori; all prior knowledge is in the model.
 `optimize_kl`                                                    a fit by MGVI or geoVI, or to the most probable place
 `sample_groups`                                                  groups of ranks that have samples of their own
 `wiener_filter`, `evidence`                                      linear models in one call; how probable data are under a model
+`check_metric`                                                   compares derivatives of a likelihood with each other
 ===============================================================  =================================================================================
 
 Examples
@@ -30,7 +31,7 @@ Examples
 """
 
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
-from ._optimize_kl import Evidence, IterationReport, Samples, evidence, optimize_kl, sample_groups, wiener_filter
+from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, UniformPrior
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "LaplacePrior",
     "Likelihood",
     "LogNormalPrior",
+    "MetricCheck",
     "NormalPrior",
     "Poissonian",
     "Samples",
@@ -52,6 +54,7 @@ __all__ = [
     "UniformPrior",
     "VariableCovarianceGaussian",
     "VariableCovarianceStudentT",
+    "check_metric",
     "evidence",
     "optimize_kl",
     "sample_groups",

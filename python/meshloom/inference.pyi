@@ -26,6 +26,9 @@ class IterationReport(NamedTuple):
     sample_steps: int
     unconverged_samples: int
     gave_up: bool
+    sample_error_ratio: float
+    failed_samples: int
+    limited_samples: int
 
 class Evidence(NamedTuple):
     lower: float
@@ -33,6 +36,13 @@ class Evidence(NamedTuple):
     error: float
     log_determinant: tuple[float, float]
     products: int
+
+class MetricCheck(NamedTuple):
+    symmetric: tuple[float, float]
+    square: tuple[float, float]
+    transposed: tuple[float, float]
+    slope: tuple[float, float]
+    coordinates: Optional[float]
 
 class Likelihood:
     @property
@@ -105,7 +115,7 @@ class Samples:
     def pos(self) -> _Result: ...
     def __len__(self) -> int: ...
     def __getitem__(self, number: int) -> _Result: ...
-    def mean_and_std(self, model: Model) -> tuple[_Result, _Result]: ...
+    def mean_and_std(self, model: Model, *, ddof: Literal[0, 1] = 1) -> tuple[_Result, _Result]: ...
     def mean(self, model: Model) -> _Result: ...
 
 _T = TypeVar("_T")
@@ -140,3 +150,4 @@ def wiener_filter(
     likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
 ) -> Samples: ...
 def evidence(likelihood: Likelihood, samples: Samples, *, directions: int = 64, probes: int = 8, steps: int = 20, seed: int = 0) -> Evidence: ...
+def check_metric(likelihood: Likelihood, position: Optional[_Field] = None, *, seed: int = 0) -> MetricCheck: ...

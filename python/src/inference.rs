@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Fit, FitEnd, InferenceError,
-    IterationOptions, IterationReport, Likelihood, NewtonOptions, NewtonStop, NormOrder, OptimizeKl, Progress,
-    SampleGroups, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
+    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups,
+    SampleOutcome, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
 };
 use meshloom::operators::{Field, Worker};
 use pyo3::exceptions::PyValueError;
@@ -29,7 +29,8 @@ struct KeptFit {
     /// Samples of all groups, and the residuals of this group's.
     count: usize,
     residuals: Vec<Field>,
-    /// Whether these are solved well enough.
+    outcomes: Vec<SampleOutcome>,
+    /// How well the samples are solved.
     sampling: Convergence,
     /// Why it is not to be relied on.
     doubts: Vec<String>,
@@ -42,12 +43,14 @@ struct KeptFit {
 
 impl KeptFit {
     fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, doubts: Vec<String>) -> Self {
+        let outcomes = samples.own().filter_map(|sample| samples.outcome(sample)).collect();
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
         let (position, count) = (samples.position.clone(), samples.count());
         KeptFit {
             position,
             count,
             residuals,
+            outcomes,
             sampling,
             doubts,
             unsettled: None,
@@ -58,7 +61,8 @@ impl KeptFit {
     }
 
     fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
-        Samples::new(self.position.clone(), groups, self.count, self.residuals.clone())
+        Samples::new(self.position.clone(), groups, self.count, self.residuals.clone())?
+            .with_outcomes(self.outcomes.clone())
     }
 }
 
@@ -166,25 +170,19 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
     Ok(GivenOptions { options, names })
 }
 
-/// A report: iteration, samples, energy, steps, applications, reduced chi-squared of data and of latent values, seconds, steps of a sample, samples that have not
-/// converged, and whether the position's steps ended before they were where they should.
-type Report = (u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64, u64, u64, bool);
+/// The fields of Python's `IterationReport` as far as the position has them, and those of its samples.
+type Report = ((u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64), (u64, u64, bool, f64, u64, u64));
 
 fn reported(report: &IterationReport) -> Report {
     let IterationReport {
-        iteration,
-        samples,
-        sampling: Convergence { steps: most, unconverged },
-        energy,
-        steps,
-        applications,
-        stop,
-        chi_squared: [data, latent],
-        seconds,
-        ..
+        iteration, samples, sampling, energy, steps, applications, stop, chi_squared, seconds, ..
     } = report;
-    let gave_up = *stop == NewtonStop::NoDescent;
-    (*iteration, *samples, *energy, *steps, *applications, *data, *latent, *seconds, *most, *unconverged, gave_up)
+    let [data, latent] = *chi_squared;
+    let Convergence { steps: most, unconverged, error_ratio, failed, limited } = *sampling;
+    (
+        (*iteration, *samples, *energy, *steps, *applications, data, latent, *seconds),
+        (most, unconverged, stop.is_failure(), error_ratio, failed, limited),
+    )
 }
 
 /// What is told within an iteration, and the first exception of who is told.
@@ -216,9 +214,7 @@ pub struct NativeFit {
     /// Samples, both signs of each.
     #[pyo3(get)]
     count: usize,
-    /// Steps of the sample that took the most, and samples that have not converged.
-    #[pyo3(get)]
-    sampling: (u64, u64),
+    sampling: Convergence,
     doubts: Vec<String>,
     unsettled: Option<String>,
     history: Vec<Report>,
@@ -242,10 +238,9 @@ impl NativeFit {
                 let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
                 let groups = work.groups.clone();
                 let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
-                let sampling = (fit.sampling.steps, fit.sampling.unconverged);
                 let about = (
                     fit.count,
-                    sampling,
+                    fit.sampling,
                     fit.doubts.clone(),
                     fit.unsettled.clone(),
                     fit.history.iter().map(reported).collect(),
@@ -371,7 +366,14 @@ impl NativeFit {
         })
     }
 
-    /// Why it is not to be relied on, a sentence for each reason.
+    /// Returns a sentence for each reason not to rely on the samples, which `what` names.
+    fn sample_doubts(&self, what: &str) -> Vec<String> {
+        let linear = "give more maxiter in the cg_kwargs of draw_linear_kwargs";
+        let curve = "give more maxiter in the minimize_kwargs of nonlinearly_update_kwargs, or linear samples";
+        self.sampling.doubts(what, [linear, curve])
+    }
+
+    /// Returns a sentence for each reason not to rely on the position.
     #[getter]
     fn doubts(&self) -> Vec<String> {
         self.doubts.clone()
@@ -414,9 +416,14 @@ impl NativeFit {
         taken(py, self.session(), &self.domain, found)
     }
 
-    /// The mean of a model over all samples and the standard deviation of one.
-    fn mean_and_std(&self, py: Python<'_>, model: &NativeModel) -> PyResult<(Vec<Py<PyAny>>, Vec<Py<PyAny>>)> {
-        let (mean, std): (Values, Values) = self.with(py, &model.handle, |worker, groups, samples, model| {
+    /// Returns the mean of a model over all samples and the standard deviation of one.
+    fn mean_and_std(
+        &self,
+        py: Python<'_>,
+        model: &NativeModel,
+        ddof: usize,
+    ) -> PyResult<(Vec<Py<PyAny>>, Vec<Py<PyAny>>)> {
+        let (mean, std): (Values, Values) = self.with(py, &model.handle, move |worker, groups, samples, model| {
             let like = Field::new(worker.gpu(), model.target())?;
             // Whether it has what the model takes is known before.
             chosen(&samples.position, model.domain())?;
@@ -424,7 +431,7 @@ impl NativeFit {
                 let x = chosen(x, model.domain()).unwrap_or_else(|_| x.clone());
                 Ok(model.value(worker, &x)?)
             };
-            let (mean, std) = samples.mean_and_std(worker, groups, &like, &mut value)?;
+            let (mean, std) = samples.mean_and_std_with_ddof(worker, groups, &like, &mut value, ddof)?;
             Ok((mean.contents().to_vec(), std.contents().to_vec()))
         })?;
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))

@@ -1,7 +1,7 @@
 //! Likelihoods, which live on the thread of their session as models do.
 
 use meshloom::host_memory;
-use meshloom::inference::{Data, Likelihood, NoiseLevel, Prior};
+use meshloom::inference::{Data, Likelihood, MetricCheck, NoiseLevel, Prior, check_metric};
 use meshloom::operators::{Field, Leaf, Worker};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
@@ -57,6 +57,9 @@ pub struct NativeLikelihood {
     #[pyo3(get)]
     pub domain: Vec<LeafShape>,
 }
+
+/// The fields of Python's `MetricCheck`.
+type Check = ((f64, f64), (f64, f64), (f64, f64), (f64, f64), Option<f64>);
 
 /// A likelihood, and what is told of it: its name, and the leaves that it is a function of.
 fn told(likelihood: Likelihood) -> (Likelihood, (String, Vec<LeafShape>)) {
@@ -172,6 +175,15 @@ impl NativeLikelihood {
             Ok(out.contents().to_vec())
         })?;
         taken(py, &self.handle.session, &self.domain, found)
+    }
+
+    /// Compares the derivatives at `x` with each other, along random directions of `seed`.
+    fn check_metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, seed: u64) -> PyResult<Check> {
+        self.at(py, x, move |worker, likelihood, x| {
+            let MetricCheck { symmetric, square, transposed, slope, coordinates } =
+                check_metric(worker, likelihood, x, seed)?;
+            Ok((symmetric.into(), square.into(), transposed.into(), slope.into(), coordinates))
+        })
     }
 
     /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual, data that count.

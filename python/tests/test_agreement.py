@@ -135,6 +135,8 @@ def of_models(comm, one):
         "position differs: not given on rank 0, given on rank {}": lambda: fit(position=own if one else None),
         "rank {}: conjugate gradients have no option `tol`": lambda: mi.wiener_filter(likelihood, draw_linear_kwargs={"cg_kwargs": {"tol": 1}} if one else None),
         "n_samples differs: 1 on rank 0, 2 on rank {}": lambda: mi.wiener_filter(likelihood, n_samples=1 + one),
+        "seed differs: 0 on rank 0, 2 on rank {}": lambda: mi.check_metric(likelihood, seed=2 * one),
+        "ddof differs: 1 on rank 0, 0 on rank {}": lambda: samples.mean_and_std(line, ddof=1 - one),
         "probes differs: 8 on rank 0, 5 on rank {}": lambda: mi.evidence(likelihood, samples, probes=5 if one else 8),
         "rank {}: there is no sample 2 of 2": lambda: samples[2 if one else 0],
         "rank {}: model must be a meshloom model": lambda: samples.mean(3 if one else line),

@@ -277,6 +277,8 @@ FEW = {"kl_kwargs": {"minimize_kwargs": {"maxiter": 5, "cg_kwargs": {"maxiter": 
 
 FEWER = {"draw_linear_kwargs": {"cg_kwargs": {"maxiter": 4}}, "kl_kwargs": {"minimize_kwargs": {"maxiter": 2, "cg_kwargs": {"maxiter": 4}}}}
 
+FEW_STEPS = {"kl_kwargs": {"minimize_kwargs": {"maxiter": 2, "cg_kwargs": {"maxiter": 20}}}}
+
 
 def field_of(samples):
     return {name: np.asarray(value) for name, value in samples.pos.items()}
@@ -432,6 +434,70 @@ def test_samples_that_have_not_converged_are_told_of():
     with pytest.warns(RuntimeWarning, match="for 2 of 2 samples"):
         _, reports = mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEWER)
     assert (reports[0].sample_steps, reports[0].unconverged_samples) == (4, 2)
+
+
+def test_bent_samples_that_run_out_of_steps_are_counted_and_warned_of_once():
+    likelihood, _ = problem()
+    one_step = {"minimize_kwargs": {"maxiter": 1, "xtol": 0.0}}
+    options = {"n_samples": 2, "nonlinearly_update_kwargs": one_step, **FEW_STEPS}
+    with pytest.warns(RuntimeWarning) as told:
+        _, reports = mi.optimize_kl(likelihood, n_total_iterations=3, sample_mode="nonlinear_resample", **options)
+    assert [(report.limited_samples, report.failed_samples) for report in reports] == [(4, 0)] * 3
+    limits = [str(one.message) for one in told if "limit of steps" in str(one.message)]
+    assert len(limits) == 1 and "4 of 4 samples of iteration 2" in limits[0] and "nonlinearly_update_kwargs" in limits[0]
+
+
+def test_updates_and_states_keep_how_samples_were_drawn(tmp_path):
+    likelihood, _ = problem()
+    options = {
+        "n_samples": 2,
+        "sample_mode": lambda at: "nonlinear_update" if at else "nonlinear_resample",
+        "draw_linear_kwargs": {"cg_kwargs": {"maxiter": 2, "resnorm": 1e-4}},
+        **FEW_STEPS,
+    }
+    with pytest.warns(RuntimeWarning, match="not converged for 4 of 4 samples of iteration 2") as told:
+        _, reports = mi.optimize_kl(likelihood, n_total_iterations=3, odir=tmp_path / "whole", **options)
+    assert [report.unconverged_samples for report in reports] == [4, 4, 4]
+    assert [report.sample_steps for report in reports] == [2, 0, 0]
+    ratio = reports[0].sample_error_ratio
+    assert ratio > 1 and [report.sample_error_ratio for report in reports] == [ratio] * 3
+    assert any(f"up to {ratio:.1e}".replace("e+0", "e").replace("e+", "e") in str(one.message) for one in told)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mi.optimize_kl(likelihood, n_total_iterations=1, odir=tmp_path / "parts", **options)
+        _, resumed = mi.optimize_kl(likelihood, n_total_iterations=3, odir=tmp_path / "parts", resume=True, **options)
+    assert [report[8:] for report in resumed] == [report[8:] for report in reports]
+
+
+def test_the_deviation_about_a_known_mean_divides_by_all_samples():
+    model = dense(MATRIX)
+    samples = mi.wiener_filter(mi.Gaussian(np.ones(8)).amend(model), n_samples=2)
+    values = [np.asarray(model(samples[number])).astype(float) for number in range(4)]
+    for ddof in (0, 1):
+        std = np.asarray(samples.mean_and_std(model, ddof=ddof)[1])
+        assert np.allclose(std, np.std(values, axis=0, ddof=ddof), rtol=1e-4)
+    assert np.array_equal(np.asarray(samples.mean_and_std(model)[1]), std)
+    with pytest.raises(ValueError, match="ddof: expected 0 or 1, got 2"):
+        samples.mean_and_std(model, ddof=2)
+
+
+def test_a_likelihood_is_checked():
+    likelihood, _ = problem()
+    for seed in range(3):
+        check = mi.check_metric(likelihood, seed=seed)
+        for one, other in check[:4]:
+            assert one == pytest.approx(other, rel=1e-2) and one != 0
+        assert check.coordinates < 1e-2
+    assert mi.check_metric(likelihood, likelihood.random(seed=5)) != mi.check_metric(likelihood, likelihood.random(seed=6))
+    # Data of sigma 2 at x = 1.5: the metric is 1/4, and the gradient (x - d) / 4.
+    u = mi.check_metric(mi.Gaussian([1.0], noise_std=2.0).amend(op.pointwise("fn f(x: f32) -> f32 { return x; }", "f", op.Space(x=op.cells(1)), "y")), [1.5])
+    assert u.slope[0] ** 2 == pytest.approx(u.square[0] / 16, rel=1e-5) and u.square[1] == pytest.approx(u.square[0], rel=1e-5)
+    # Steps have no slope, although energies differ.
+    steps = op.pointwise("fn f(x: f32) -> f32 { return floor(100.0 * x); }", "f", op.Space(x=op.cells(4)), "y")
+    with pytest.raises(ValueError, match="the gradient is not that of the energy"):
+        mi.check_metric(mi.Gaussian(np.ones(4)).amend(steps))
+    with pytest.raises(TypeError, match="likelihood must be one of meshloom.inference"):
+        mi.check_metric(3)
 
 
 def line(n=4, factor=3.0, comm=None):

@@ -3,10 +3,10 @@
 use super::error::InferenceError;
 use super::vector_space::{Reduction, VectorSpace};
 
-/// The residual is computed anew once in so many iterations.
+/// Iterations after which the residual is computed from the solution.
 const RESET: u64 = 20;
 
-/// Which norm of the residual is compared with [`CgOptions::resnorm`].
+/// The norm of the residual that is compared with [`CgOptions::resnorm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormOrder {
     /// The sum of magnitudes.
@@ -15,18 +15,19 @@ pub enum NormOrder {
     Two,
 }
 
-/// When conjugate gradients end. The energy of `x` is `x.Mx / 2 - x.j`, which falls in each iteration.
+/// The stopping rules of conjugate gradients. The energy of `x` is `x.Mx / 2 - x.j`, which falls in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CgOptions {
-    /// An iteration that lowers the energy by less is the last.
+    /// Fall of the energy, in nats, below which an iteration is the last one.
     pub absdelta: Option<f64>,
-    /// A residual `M x - j` whose norm is smaller is small enough. Where neither this nor `absdelta` is given it is 1e-5 of the norm of `j`.
+    /// Norm of the residual `M x - j` below which the iterations end; 1e-5 of the norm of `j` if this and `absdelta` are
+    /// `None`.
     pub resnorm: Option<f64>,
     /// The norm.
     pub norm: NormOrder,
-    /// Iterations before the first two rules apply; 6 where nothing is said.
+    /// Iterations before the first two rules apply; 6 by default.
     pub miniter: Option<u64>,
-    /// Iterations at most; 200, or 20 for each number of the vector if that is less, where nothing is said.
+    /// Maximum number of iterations; by default 200, or 20 for each number of the vector if that is less.
     pub maxiter: Option<u64>,
 }
 
@@ -37,17 +38,17 @@ impl Default for CgOptions {
 }
 
 impl CgOptions {
-    /// Ends once the Euclidean norm of the residual is smaller.
+    /// Creates rules that end once the Euclidean norm of the residual is smaller.
     pub fn resnorm(resnorm: f64) -> Self {
         CgOptions { resnorm: Some(resnorm), ..CgOptions::default() }
     }
 
-    /// Ends once the energy falls by less, in units of information.
+    /// Creates rules that end once the energy falls by less, in nats.
     pub fn absdelta(absdelta: f64) -> Self {
         CgOptions { absdelta: Some(absdelta), ..CgOptions::default() }
     }
 
-    /// Refuses options that say nothing: limits that are negative or no numbers.
+    /// Refuses limits that are negative or NaN.
     pub(super) fn check(&self, what: &str) -> Result<(), InferenceError> {
         let wrong = |limit: Option<f64>| limit.is_some_and(|limit| limit.is_nan() || limit < 0.0);
         if wrong(self.absdelta) || wrong(self.resnorm) {
@@ -58,32 +59,37 @@ impl CgOptions {
     }
 }
 
-/// Why conjugate gradients ended.
+/// The reason why conjugate gradients ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CgStop {
-    /// The residual is small, or exactly 0.
+    /// The residual is below its target, or 0.
     Residual,
-    /// The energy falls by little.
+    /// The last iteration lowered the energy by less than `absdelta`.
     Energy,
-    /// The energy has risen, by more than roundings: those of the operator are too large for more.
+    /// The energy does not fall any more, or rises: rounding errors exceed progress.
     Rising,
-    /// There were as many iterations as are allowed.
+    /// The number of iterations reached its maximum.
     Iterations,
     /// The operator has a direction without positive curvature, `d.M d`.
     NotPositive(f64),
 }
 
-/// What conjugate gradients found.
+/// The result of conjugate gradients.
 #[derive(Clone, Debug)]
 pub struct CgOutcome<V> {
-    /// The solution, as far as it is one.
+    /// The approximate solution.
     pub x: V,
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: u64,
     /// Applications of the operator.
     pub applications: u64,
-    /// Why it ended.
+    /// The reason why the iterations ended.
     pub stop: CgStop,
+    /// The error relative to its target; the solution has converged if it is 1 or less, whatever rule ended the iterations.
+    ///
+    /// With a target [`resnorm`](CgOptions::resnorm) it is the norm of the last residual over the target. With
+    /// [`absdelta`](CgOptions::absdelta) it is the last change of the energy over that. With both it is the smaller one.
+    pub error_ratio: f64,
 }
 
 /// A symmetric, positive operator: `out = M v`.
@@ -92,11 +98,15 @@ pub type Metric<'a, S> =
 
 /// Solves `M x = j` from `start`, or from 0.
 ///
-/// Each iteration applies `M` once and waits for reductions twice; each twentieth applies it twice. Where the first direction has negative curvature, `x` is
-/// `gamma / |curvature| j`, which goes downhill; in later iterations what was found before is kept.
+/// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute the residual
+/// from `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes progress. Where the
+/// first direction has negative curvature, `x` is `gamma / |curvature| j`, which goes downhill; later iterations keep the
+/// `x` before.
 ///
 /// # Errors
-/// [`InferenceError::NotFinite`]; what `M` can fail with.
+/// - [`InferenceError::NotFinite`] if a product is not finite.
+/// - [`InferenceError::Options`] for limits that are negative or NaN.
+/// - Errors of `M`.
 pub fn conjugate_gradient<S: VectorSpace>(
     space: &mut S,
     metric: &mut Metric<'_, S>,
@@ -111,6 +121,9 @@ pub fn conjugate_gradient<S: VectorSpace>(
     let mut d = space.copy(&r)?;
     let mut q = space.like(j)?;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
+    let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
+    // The energy at the last restart.
+    let mut restarted = f64::INFINITY;
     while gamma > 0.0 {
         iterations += 1;
         metric(space, &d, &mut q)?;
@@ -133,19 +146,41 @@ pub fn conjugate_gradient<S: VectorSpace>(
         } else {
             space.axpby(-alpha, &q, 1.0, &mut r)?;
         }
-        let now = rules.measure(space, &r, &x, j)?;
-        if let Some(end) = rules.end(iterations, energy, &now) {
+        let mut now = rules.measure(space, &r, &x, j)?;
+        let mut end = rules.end(iterations, energy, &now);
+        let is_rising = end == Some(CgStop::Rising);
+        if is_rising {
+            // The energies before have the rounding errors of a residual that was updated in each iteration. With the
+            // residual of `x` the search restarts, as long as its energy is below the one of the last restart.
+            if iterations % RESET != 0 {
+                metric(space, &x, &mut r)?;
+                applications += 1;
+                space.axpby(-1.0, j, 1.0, &mut r)?;
+                now = rules.measure(space, &r, &x, j)?;
+            }
+            let is_lower = restarted - now.energy > rules.epsilon * now.energy.abs();
+            end = rules.end(iterations, restarted, &now).or((!is_lower).then_some(CgStop::Rising));
+            if restarted.is_finite() {
+                energy = restarted;
+            }
+            restarted = now.energy;
+        }
+        let fall = energy - now.energy;
+        let change = if end == Some(CgStop::Rising) { fall.abs() } else { fall };
+        error_ratio = rules.error_ratio(change, &now);
+        if let Some(end) = end {
             stop = end;
             break;
         }
         energy = now.energy;
-        space.axpby(1.0, &r, now.gamma / gamma, &mut d)?;
+        let conjugate = if is_rising { 0.0 } else { now.gamma / gamma };
+        space.axpby(1.0, &r, conjugate, &mut d)?;
         gamma = now.gamma;
     }
-    Ok(CgOutcome { x, iterations, applications, stop })
+    Ok(CgOutcome { x, iterations, applications, stop, error_ratio })
 }
 
-/// Where it starts: `x`, the residual `r = M x - j`, `r.r`, and the energy.
+/// Returns the start `x`, the residual `r = M x - j`, `r.r` and the energy.
 fn begin<S: VectorSpace>(
     space: &mut S,
     metric: &mut Metric<'_, S>,
@@ -164,7 +199,7 @@ fn begin<S: VectorSpace>(
     Ok((x, r, found[0], (found[1] - found[2]) / 2.0))
 }
 
-/// What is looked at after an iteration.
+/// The numbers that the rules compare after an iteration.
 struct Now {
     gamma: f64,
     norm: f64,
@@ -196,7 +231,7 @@ impl Rules {
         Ok(Rules { options: *options, resnorm, miniter, maxiter, epsilon: 6.0 * epsilon, tiny: 6.0 * tiny })
     }
 
-    /// All that the rules look at, waited for once.
+    /// Computes the numbers that the rules compare. Blocks once.
     fn measure<S: VectorSpace>(
         &self,
         space: &mut S,
@@ -212,7 +247,19 @@ impl Rules {
         Ok(Now { gamma: found[0], norm, energy: (found[1] - found[2]) / 2.0 })
     }
 
-    /// Why this iteration is the last, if it is.
+    /// Returns the error relative to its target, in the measure that the rules compare. `change` is that of the energy.
+    fn error_ratio(&self, change: f64, now: &Now) -> f64 {
+        // A rise within rounding errors counts as no change.
+        let ratio = |error: f64, target: f64| if error > 0.0 { error / target } else { 0.0 };
+        if now.gamma <= self.tiny {
+            return 0.0;
+        }
+        let residual = self.resnorm.map(|resnorm| ratio(now.norm, resnorm));
+        let energy = self.options.absdelta.map(|absdelta| ratio(change, absdelta));
+        [residual, energy].into_iter().flatten().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Returns why this iteration is the last, if it is.
     fn end(&self, iterations: u64, before: f64, now: &Now) -> Option<CgStop> {
         let late = iterations >= self.miniter;
         let fall = before - now.energy;

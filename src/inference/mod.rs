@@ -14,7 +14,7 @@
 //! | [`evidence`] | how probable the data are under a model, with bounds |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
 //! | [`Samples`], [`SampleGroups`] | samples, dealt to groups of ranks |
-//! | [`Convergence`] | whether samples are solved well enough |
+//! | [`Convergence`], [`SampleOutcome`] | how well samples are solved |
 //! | [`Footprint`] | the memory that a fit takes, known before it runs |
 //! | [`Identity`] | fingerprints of a likelihood, by which a state and other ranks know it |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimises |
@@ -50,7 +50,7 @@ mod vector_space;
 mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
-pub use convergence::Convergence;
+pub use convergence::{Convergence, SampleOutcome};
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;

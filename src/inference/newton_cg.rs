@@ -1,26 +1,27 @@
-//! Minimisation by Newton's method, whose steps conjugate gradients find: with the stopping rules of NIFTy.
+//! Minimization by Newton's method with conjugate gradients, and the stopping rules of NIFTy.
 
 use super::conjugate_gradient::{CgOptions, CgStop, NormOrder, conjugate_gradient};
 use super::error::InferenceError;
 use super::vector_space::{Reduction, VectorSpace};
 
-/// A function to be minimised.
+/// A function to minimize.
 pub trait Objective<S: VectorSpace> {
-    /// Its value and derivatives at `x`, which must stay as it is while they live. The value is waited for.
+    /// Returns the value and the derivatives at `x`, which must not change while they live. Blocks.
     ///
     /// # Errors
-    /// [`InferenceError::NotFinite`]; what its work can fail with.
+    /// - [`InferenceError::NotFinite`] if the value is not finite.
+    /// - Errors of the vector space.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError>;
 
-    /// The length of a step, which is compared with [`NewtonOptions::xtol`]: the sum of magnitudes, if it is not another.
+    /// Returns the length of a step, which is compared with [`NewtonOptions::xtol`]: by default the sum of magnitudes.
     ///
     /// # Errors
-    /// What its work can fail with.
+    /// - Errors of the vector space.
     fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
         space.norm1(step)
     }
 
-    /// Numbers of `x` that are minimised over; the others keep their values.
+    /// Returns how many numbers of `x` vary; the others keep their values.
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {
         space.len(x)
     }
@@ -28,33 +29,33 @@ pub trait Objective<S: VectorSpace> {
 
 /// The derivatives of an [`Objective`] at a point.
 pub trait ObjectiveAt<S: VectorSpace> {
-    /// `out` = the gradient.
+    /// Computes `out`, the gradient.
     ///
     /// # Errors
-    /// What its work can fail with.
+    /// - Errors of the vector space.
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// `out = M v`: the curvature, or a metric near it.
+    /// Computes `out = M v` with the curvature, or a metric close to it.
     ///
     /// # Errors
-    /// What its work can fail with.
+    /// - Errors of the vector space.
     fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 }
 
-/// When Newton's method ends, and its steps.
+/// The stopping rules and the steps of Newton's method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewtonOptions {
-    /// A step that lowers the value by less, in units of information, is the last one (if it was halved at most once).
+    /// Fall of the value, in nats, below which a step is the last one, if it was halved at most once.
     pub absdelta: Option<f64>,
-    /// A step whose length is this or less for each number of the vector is the last one.
+    /// Length for each number of the vector up to which a step is the last one.
     pub xtol: f64,
-    /// The steps before these two rules apply.
+    /// Steps before these two rules apply.
     pub miniter: u64,
-    /// Steps at most.
+    /// Maximum number of steps.
     pub maxiter: u64,
-    /// Conjugate gradients for a step end where an iteration gains less than this part of what the step before has gained.
+    /// Conjugate gradients end where an iteration gains less than this fraction of the gain of the step before.
     pub energy_reduction: f64,
-    /// Rules for conjugate gradients in place of those that follow from the values and gradients of the steps.
+    /// Rules for conjugate gradients; by default they follow from the values and gradients of the steps.
     pub cg: Option<CgOptions>,
 }
 
@@ -65,14 +66,14 @@ impl Default for NewtonOptions {
 }
 
 impl NewtonOptions {
-    /// So many steps at most.
+    /// Sets the maximum number of steps.
     #[must_use]
     pub fn steps(mut self, maxiter: u64) -> Self {
         self.maxiter = maxiter;
         self
     }
 
-    /// Ends once a step lowers the value by less.
+    /// Sets the fall of the value below which a step is the last one.
     #[must_use]
     pub fn absdelta(mut self, absdelta: f64) -> Self {
         self.absdelta = Some(absdelta);
@@ -91,7 +92,7 @@ impl NewtonOptions {
         self.cg.map_or(Ok(()), |cg| cg.check(what))
     }
 
-    /// Rules for the step from a point of this value and norm of the gradient.
+    /// Returns the rules for the step from a point with this value and norm of the gradient.
     fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64) -> CgOptions {
         self.cg.unwrap_or_else(|| CgOptions {
             absdelta: match before {
@@ -106,69 +107,83 @@ impl NewtonOptions {
     }
 }
 
-/// Why Newton's method ended.
+/// The reason why Newton's method ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewtonStop {
-    /// A step lowers the value by little.
+    /// The last step lowered the value by less than `absdelta`.
     Value,
-    /// A step is short.
+    /// The last step was shorter than `xtol`.
     Step,
-    /// There were as many steps as are allowed.
+    /// The number of steps reached its maximum.
     Iterations,
-    /// No step lowers the value, and the minimum is no further than it is wide: it is one to rounding.
+    /// No step lowers the value, and the minimum is within one standard deviation: rounding hides it.
     Rounding,
-    /// No step along what was found lowers the value, though the minimum is further away: derivatives are wrong, or the value is far from a parabola here.
+    /// No step lowers the value, although the minimum is further away: derivatives are wrong, or the value is far from a
+    /// parabola here.
     NoDescent,
+    /// The metric has no positive curvature along the gradient. The last position is kept.
+    NotPositive,
 }
 
-/// A step that was taken.
+impl NewtonStop {
+    /// Returns `true` if the method failed: the position that it kept is no minimum, and more steps would not help.
+    pub fn is_failure(self) -> bool {
+        matches!(self, NewtonStop::NoDescent | NewtonStop::NotPositive)
+    }
+}
+
+/// A step of Newton's method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewtonStep {
-    /// Its number, from 1 on.
+    /// Number of the step, from 1 on.
     pub number: u64,
-    /// The value after it.
+    /// The value after the step.
     pub value: f64,
-    /// Applications of the metric to find it.
+    /// Applications of the metric for the step.
     pub applications: u64,
-    /// The part of it that was gone.
+    /// The fraction of the step that was taken.
     pub scale: f64,
-    /// Its length.
+    /// Length of the step.
     pub length: f64,
 }
 
-/// What Newton's method found.
+/// The result of Newton's method.
 #[derive(Clone, Debug)]
 pub struct NewtonOutcome<V> {
-    /// The place of the smallest value.
+    /// The position of the smallest value.
     pub x: V,
-    /// That value.
+    /// The smallest value.
     pub value: f64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
     /// Evaluations of the value and gradient.
     pub evaluations: u64,
     /// Applications of the metric.
     pub applications: u64,
-    /// Why it ended.
+    /// The reason why the method ended.
     pub stop: NewtonStop,
 }
 
-/// Trials of a line search that the reference makes, the one after which it goes along the gradient, and trials at most.
+/// Trials of a line search: those of NIFTy, those before the search turns to the gradient, and the maximum.
 const TRIALS: u32 = 9;
 const TURN: u32 = 6;
 const MOST_TRIALS: u32 = 60;
 
-/// How far from the minimum a place may be that counts as one: so many of its standard deviations, those of all directions together. Samples know a mean no better.
+/// Distance from the minimum, in standard deviations over all directions, that counts as none. Samples know a mean no
+/// better.
 const NEAR: f64 = 1.0;
 
-/// Minimises `objective` from `x` on; `watch` is told each step.
+/// Minimizes `objective` from `x` on; calls `watch` after each step. Blocks.
 ///
-/// A step `p` solves `M p = gradient`; it is halved until the value does not rise. After six halvings it is replaced by the best step along the
-/// gradient, which is halved on until it promises less than values can tell: exponentials of what is far from the data need steps of a thousandth. Then the search
-/// is given up: the last place is kept. (The reference gives up after three trials along the gradient; what it finds by these is found here.)
+/// A step `p` solves `M p = gradient`; it is halved until the value does not rise. After six halvings it is replaced by
+/// the best step along the gradient, which is halved until its expected fall is below rounding: exponentials far from the
+/// data need steps of a thousandth. Then the search ends and keeps the last position, as it does where the metric has no
+/// curvature along the gradient. NIFTy ends after three trials along the gradient.
 ///
 /// # Errors
-/// [`InferenceError::NotFinite`], and [`InferenceError::Options`]; what `objective` can fail with.
+/// - [`InferenceError::NotFinite`] if the value at `x` or a product is not finite.
+/// - [`InferenceError::Options`] for limits that are negative or NaN.
+/// - Errors of `objective`.
 pub fn newton_cg<S: VectorSpace>(
     space: &mut S,
     objective: &dyn Objective<S>,
@@ -187,12 +202,14 @@ pub fn newton_cg<S: VectorSpace>(
         let magnitude = space.norm1(&gradient)?;
         let rules = options.for_step(before, found.value, magnitude);
         let cg = conjugate_gradient(space, &mut |space, v, out| at.metric(space, v, out), &gradient, None, &rules)?;
-        if let CgStop::NotPositive(curvature) = cg.stop
-            && curvature == 0.0
-        {
-            return Err(InferenceError::NotPositive { what: "Newton's method".into(), curvature });
+        // Along a negative curvature the step goes downhill, and later iterations keep the step so far. Along a first
+        // direction without curvature there is no step.
+        if cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1 {
+            found.applications += cg.applications;
+            found.stop = NewtonStop::NotPositive;
+            break;
         }
-        // The derivatives of the next place take the memory of these.
+        // The derivatives of the next position use the memory of these.
         drop(at);
         let step = match descend(space, objective, &found, &gradient, cg.x)? {
             Search::Found(step) => step,
@@ -228,7 +245,7 @@ pub fn newton_cg<S: VectorSpace>(
     Ok(found)
 }
 
-/// The place that a line search ends at.
+/// The position at which a line search ends.
 struct Descent<'a, S: VectorSpace> {
     x: S::Vector,
     value: f64,
@@ -238,17 +255,18 @@ struct Descent<'a, S: VectorSpace> {
     trials: u32,
 }
 
-/// What a line search finds.
+/// The result of a line search.
 enum Search<'a, S: VectorSpace> {
     Found(Descent<'a, S>),
-    /// No place with a smaller value after so many trials, though the minimum is `apart` away by what derivatives say: in standard deviations, `sqrt(g.M^-1 g)`.
+    /// No position with a smaller value after `trials`. By the derivatives the minimum is `apart` standard deviations
+    /// away, `sqrt(g.M^-1 g)`.
     Nothing {
         trials: u32,
         apart: f64,
     },
 }
 
-/// Goes along `-direction`, or less far, until the value does not rise.
+/// Steps along `-direction`, with halving, until the value does not rise.
 fn descend<'a, S: VectorSpace>(
     space: &mut S,
     objective: &'a dyn Objective<S>,
@@ -256,7 +274,7 @@ fn descend<'a, S: VectorSpace>(
     gradient: &S::Vector,
     mut direction: S::Vector,
 ) -> Result<Search<'a, S>, InferenceError> {
-    // A fall of less is rounding.
+    // A smaller fall is rounding.
     let least = space.epsilon() * from.value.abs();
     let (mut scale, mut apart, mut slope) = (1.0, 0.0, 0.0);
     let mut trials = 0;
@@ -264,7 +282,7 @@ fn descend<'a, S: VectorSpace>(
         trials += 1;
         let mut x = space.copy(&from.x)?;
         space.axpby(-scale, &direction, 1.0, &mut x)?;
-        // What is not finite is no descent, but for the first place of all.
+        // A value that is not finite is no descent.
         match objective.at(space, &x) {
             Ok((value, at)) if value <= from.value => {
                 return Ok(Search::Found(Descent { x, value, at, direction, scale, trials }));

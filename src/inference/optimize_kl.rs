@@ -1,4 +1,4 @@
-//! The loop of an inference: samples about a position, then a better position for these samples, and again.
+//! The loop of an inference: samples about a position, then a better position for these samples, repeated.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use super::groups::SampleGroups;
 use super::identity::Identity;
 use super::kl::Kl;
 use super::log_likelihood::LogLikelihood;
-use super::newton_cg::{NewtonOutcome, NewtonStep, NewtonStop, newton_cg};
+use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
 use super::report::IterationReport;
 use super::residual::parts_of;
 use super::samples::Samples;
@@ -24,49 +24,49 @@ use super::state::{Found, Saved, StateFile};
 use super::tempered::Tempered;
 use super::vector_space::{Stream, VectorSpace};
 
-/// What happens within an iteration, on one rank.
+/// An event within an iteration, on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
     /// A sample of this rank's group was drawn.
     Sample {
-        /// The iteration.
+        /// Number of the iteration.
         iteration: u32,
-        /// The sample.
+        /// Number of the sample.
         sample: usize,
-        /// Samples of all groups.
+        /// Number of samples of all groups.
         of: usize,
     },
     /// The position took a step.
     Step {
-        /// The iteration.
+        /// Number of the iteration.
         iteration: u32,
         /// The step.
         step: NewtonStep,
     },
 }
 
-/// Why a fit ended.
+/// The reason why a fit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitEnd {
     /// All iterations are done.
     Done,
-    /// The state that it went on from had all iterations already; nothing was done.
+    /// The state to resume from had all iterations; nothing was done.
     AlreadyDone,
     /// The fit has settled before its last iteration ([`OptimizeKl::until_settled`]).
     Settled,
-    /// A callback wanted no more.
+    /// A callback ended the fit.
     Callback,
-    /// The time is over; iterations are left.
+    /// The time budget is used up; iterations are left.
     Time,
 }
 
-/// What a fit has found.
+/// The result of a fit.
 pub struct Fit<S: VectorSpace> {
     /// The position and samples of the last iteration.
     pub samples: Samples<S>,
-    /// A report of each iteration, also of those before a resumption.
+    /// A report of each iteration, including those before a resumption.
     pub history: Vec<IterationReport>,
-    /// Why it ended.
+    /// The reason why the fit ended.
     pub end: FitEnd,
     /// The iteration whose random numbers the samples have.
     pub drawn_in: u32,
@@ -81,7 +81,7 @@ impl<S: VectorSpace> fmt::Debug for Fit<S> {
 type Options<'a> = dyn Fn(u32) -> IterationOptions + 'a;
 type Callback<'a, S> = dyn FnMut(&mut S, &Samples<S>, &IterationReport) -> Result<ControlFlow<()>, InferenceError> + 'a;
 
-/// A fit, as it is set up. All ranks of all groups set it up alike and run it together.
+/// The configuration of a fit, the same on all ranks of all groups, which run it together.
 pub struct OptimizeKl<'a, S: VectorSpace> {
     likelihood: &'a dyn LogLikelihood<S>,
     groups: &'a SampleGroups,
@@ -123,21 +123,21 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         }
     }
 
-    /// Goes on from a fit that has ended, from where it ended and to the same bits as if it had not. A state that is there to resume from goes before.
+    /// Continues a fit that has ended, to the same bits as without an interruption. A state to resume from takes precedence.
     #[must_use]
     pub fn after(mut self, fit: Fit<S>) -> Self {
         self.before = Some(fit);
         self
     }
 
-    /// Where random numbers come from.
+    /// Sets the source of random numbers.
     #[must_use]
     pub fn excitations(mut self, excitations: Excitations<S>) -> Self {
         self.excitations = excitations;
         self
     }
 
-    /// Sets what each iteration does in place of the default [`Schedule`], by its number from 0 on; the same on all ranks.
+    /// Sets the options of each iteration instead of the default [`Schedule`], by its number from 0 on; the same on all ranks.
     #[must_use]
     pub fn options(mut self, options: impl Fn(u32) -> IterationOptions + 'a) -> Self {
         self.options = Some(Box::new(options));
@@ -151,7 +151,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self
     }
 
-    /// Returns what an iteration does.
+    /// Returns the options of an iteration.
     fn of(&self, iteration: u32) -> IterationOptions {
         self.options.as_ref().map_or_else(IterationOptions::default, |options| options(iteration))
     }
@@ -161,7 +161,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self.until_settled && Schedule::unsettled(history, self.likelihood.degrees_of_freedom()).is_none()
     }
 
-    /// Called after each iteration, on all ranks; it may end the fit, on all ranks alike.
+    /// Sets a function that is called after each iteration on all ranks. It may end the fit, equally on all ranks.
     #[must_use]
     pub fn callback(
         mut self,
@@ -171,39 +171,42 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self
     }
 
-    /// Told what happens within iterations.
+    /// Sets a function that is called for each event within iterations.
     #[must_use]
     pub fn progress(mut self, progress: impl FnMut(&Progress) + 'a) -> Self {
         self.progress = Box::new(progress);
         self
     }
 
-    /// No iteration begins once so much time has gone; what rank 0 measures counts.
+    /// Sets the time after which no iteration begins, measured by rank 0.
     #[must_use]
     pub fn budget(mut self, time: Duration) -> Self {
         self.budget = Some(time);
         self
     }
 
-    /// Bytes of its device's memory that a rank may take for the fit; ranks that share a device as threads have them together. As many samples of a group keep
-    /// what their derivatives need as fit; for the others it is computed anew at each application of the metric, to the same bits. What things take is measured
-    /// before the first iteration ([`footprint`](Self::footprint)). Without a budget all are kept.
+    /// Sets the bytes of device memory that a rank may use for the fit; ranks that share a device as threads share them.
+    ///
+    /// As many samples of a group as fit keep the inputs of their derivatives; the others compute these at each application
+    /// of the metric, to the same bits. The sizes are measured before the first iteration
+    /// ([`footprint`](Self::footprint)). Without a budget all samples keep them.
     #[must_use]
     pub fn memory(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory = bytes.into();
         self
     }
 
-    /// The memory that the fit's pieces take, measured by computing them once at `start`. All ranks of all groups call it. Waits for the device, and gives
-    /// memory that is kept to be used again back to it.
+    /// Measures the memory of the parts of the fit by computing each once at `start`.
+    ///
+    /// Collective over all groups; blocks, and returns cached memory to the device.
     ///
     /// # Errors
-    /// What the likelihood and the ranks can fail with.
+    /// - Errors of the likelihood and the ranks.
     pub fn footprint(&self, space: &mut S, start: &S::Vector) -> Result<Footprint, InferenceError> {
         Footprint::measure(space, self.groups, self.likelihood, start)
     }
 
-    /// How many samples of a group keep what their derivatives need, by the samples of all groups.
+    /// Returns how many samples of a group keep the inputs of their derivatives, for `samples` of all groups.
     fn kept(&self, footprint: Option<&Footprint>, samples: usize) -> Result<usize, InferenceError> {
         match (footprint, self.memory) {
             (Some(footprint), Some(budget)) => footprint.kept(samples.div_ceil(self.groups.count()), budget),
@@ -211,7 +214,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         }
     }
 
-    /// Measures what the fit takes where it may not take all, and refuses one that takes more than it may in any iteration.
+    /// Measures the memory of a fit with a budget; refuses a fit that exceeds it in any iteration.
     fn weigh(&self, space: &mut S, start: &S::Vector) -> Result<Option<Footprint>, InferenceError> {
         let Some(budget) = self.memory else { return Ok(None) };
         let footprint = self.footprint(space, start)?;
@@ -255,12 +258,14 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         self
     }
 
-    /// Runs it from `start`. All ranks of all groups call it.
+    /// Runs the fit from `start`. Collective over all groups.
     ///
     /// # Errors
-    /// [`InferenceError::Differ`] on all ranks where they have set up different fits; [`InferenceError::Options`], [`InferenceError::Groups`] and
-    /// [`InferenceError::Memory`] before anything is done; [`InferenceError::State`] for a state that cannot be resumed from;
-    /// [`InferenceError::NotFinite`]; what the likelihood, the ranks, and files can fail with.
+    /// - [`InferenceError::Differ`] on all ranks if they have set up different fits.
+    /// - [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] before the first iteration.
+    /// - [`InferenceError::State`] for a state that cannot be resumed from.
+    /// - [`InferenceError::NotFinite`] for energies that are not finite.
+    /// - Errors of the likelihood, the ranks and files.
     pub fn run(mut self, space: &mut S, start: &S::Vector) -> Result<Fit<S>, InferenceError> {
         let began = Instant::now();
         if self.options.is_none() {
@@ -321,9 +326,8 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
                 break;
             }
         }
-        // Only the samples of the last iteration are given to anyone, and its line says what is wrong with them.
-        let is_doubtful = |last: &&IterationReport| last.sampling.unconverged > 0 || last.stop == NewtonStop::NoDescent;
-        if let Some(last) = saved.history.last().filter(is_doubtful)
+        // Only the samples of the last iteration are returned. Its line names the samples that are not solved.
+        if let Some(last) = saved.history.last().filter(|last| last.is_doubtful())
             && self.groups.all().rank() == 0
         {
             tracing::warn!("{last}");
@@ -331,7 +335,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(Fit { samples: saved.samples, history: saved.history, end, drawn_in: saved.drawn_in })
     }
 
-    /// What this rank asks for, option by option: what decides which calls ranks make together, and the numbers that they make.
+    /// Returns the options of this rank that must be the same on all ranks.
     fn asked(&self) -> Vec<Asked> {
         let all: Vec<IterationOptions> = (0..self.iterations).map(|iteration| self.of(iteration)).collect();
         let each = |name, of: &dyn Fn(&IterationOptions) -> String| Asked { name, said: all.iter().map(of).collect() };
@@ -363,7 +367,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(identity)
     }
 
-    /// Refuses ranks that ask for different fits, and options that cannot be, of all iterations.
+    /// Refuses ranks with different fits, and invalid options of any iteration.
     fn check(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
         agreement::of_options(self.groups.all(), &self.asked())?;
         let mut most = 0;
@@ -409,7 +413,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         agreement::of_numbers(self.groups.all(), "start, times random numbers,", product, apart)
     }
 
-    /// Whether the time is over, by the clock of rank 0.
+    /// Returns `true` if the time budget is used up, by the clock of rank 0.
     fn is_over(&self, began: Instant) -> Result<bool, InferenceError> {
         let Some(budget) = self.budget else { return Ok(false) };
         let mut over = [u32::from(began.elapsed() >= budget)];
@@ -417,7 +421,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(over[0] == 1)
     }
 
-    /// One iteration.
+    /// Runs one iteration.
     fn iterate(
         &mut self,
         space: &mut S,
@@ -446,7 +450,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         };
         let kept = self.kept(footprint, (2 * options.pairs).max(1))?;
         let (progress, of) = (&mut self.progress, 2 * options.pairs);
-        let (mut samples, solved) = drawing
+        let mut samples = drawing
             .samples(space, before.samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
             let kl = Kl { likelihood, samples: &samples, groups: self.groups, constants: &constants, kept };
@@ -461,7 +465,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         history.push(IterationReport {
             iteration,
             samples: samples.count(),
-            sampling: Convergence::over(self.groups, &solved)?,
+            sampling: Convergence::over(self.groups, samples.outcomes())?,
             energy: value,
             steps,
             applications,

@@ -1,4 +1,4 @@
-//! What is told of an iteration.
+//! The report of an iteration.
 
 use std::fmt;
 
@@ -10,29 +10,30 @@ use super::newton_cg::NewtonStop;
 use super::samples::Samples;
 use super::vector_space::VectorSpace;
 
-/// An iteration of a fit. As text it is one line.
+/// The report of an iteration of a fit; its `Display` is one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IterationReport {
-    /// Its number, from 0 on.
+    /// Number of the iteration, from 0 on.
     pub iteration: u32,
-    /// Samples, both signs of each pair.
+    /// Number of samples, both signs of each pair.
     pub samples: usize,
-    /// Whether conjugate gradients converged that drew them.
+    /// How well these are solved.
     pub sampling: Convergence,
-    /// The energy, averaged over samples: a bound of `-ln p(data)`, up to constants.
+    /// The energy, averaged over samples, up to constants. It is no bound of `-ln p(data)`: the entropy of the samples is
+    /// left out. Energies are comparable within an iteration, and between iterations only with the same samples.
     pub energy: f64,
-    /// Steps of the position.
+    /// Newton steps of the position.
     pub steps: u64,
-    /// Applications of the averaged metric for them.
+    /// Applications of the averaged metric for these steps.
     pub applications: u64,
-    /// Why these ended. With [`NewtonStop::NoDescent`] the position is none to rely on.
+    /// The reason why the steps ended. The position is unreliable after a failure ([`NewtonStop::is_failure`]).
     pub stop: NewtonStop,
-    /// Reduced chi-squared of the data whose likelihood has normalized residuals, and of the latent values, averaged over samples: 1 is to be expected, but for data of
-    /// Student's t distribution ([`Likelihood::student_t`](super::Likelihood::student_t)).
+    /// Reduced chi-squared of the data with normalized residuals and of the latent values, averaged over samples. About 1
+    /// is expected, except for [`Likelihood::student_t`](super::Likelihood::student_t).
     pub chi_squared: [Option<f64>; 2],
-    /// Time it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Groups of ranks that had no sample.
+    /// Number of groups without a sample.
     pub idle: usize,
 }
 
@@ -60,28 +61,44 @@ impl fmt::Display for IterationReport {
             }
         }
         write!(f, ", {seconds:.2} s")?;
-        if *stop == NewtonStop::NoDescent {
-            write!(f, ", no step lowers the energy")?;
+        match stop {
+            NewtonStop::NoDescent => write!(f, ", no step lowers the energy")?,
+            NewtonStop::NotPositive => write!(f, ", the metric has no positive curvature")?,
+            _ => (),
         }
-        if sampling.unconverged > 0 {
-            write!(f, ", {} samples not converged after {} steps", sampling.unconverged, sampling.steps)?;
+        let Convergence { unconverged, error_ratio, failed, limited, .. } = sampling;
+        if *unconverged > 0 {
+            write!(f, ", {unconverged} samples not converged (error up to {error_ratio:.1e} times the target)")?;
+        }
+        if *failed > 0 {
+            write!(f, ", {failed} samples without descent")?;
+        }
+        if *limited > 0 {
+            write!(f, ", {limited} samples bent in part (limit of steps)")?;
         }
         if *idle > 0 { write!(f, ", {idle} groups idle") } else { Ok(()) }
     }
 }
 
 impl IterationReport {
-    /// Why what a fit has found with this iteration as its last one is not to be relied on, a sentence for each reason. `expected` is what the likelihood says
-    /// ([`LogLikelihood::expected_chi_squared`]); of the most probable place, which follows noise, only the upper end counts.
+    /// Returns `true` if the position or the samples of this iteration are not solved.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let Convergence { unconverged, failed, limited, .. } = self.sampling;
+        unconverged + failed + limited > 0 || self.stop.is_failure()
+    }
+
+    /// Returns a sentence for each reason not to rely on a fit whose last iteration this is.
     ///
-    /// Samples that have not converged are told by [`sampling`](Self::sampling).
+    /// `expected` is the range that the likelihood expects ([`LogLikelihood::expected_chi_squared`]). Without samples
+    /// only its upper end counts, because the most probable place follows noise. [`Convergence::doubts`] covers the samples.
     pub fn doubts(&self, expected: Option<[f64; 2]>) -> Vec<String> {
         let mut doubts = Vec::new();
-        if self.stop == NewtonStop::NoDescent {
-            doubts.push(
-                "the last iteration ended where no step lowers the energy, though the minimum is elsewhere: the position is none to rely on".into(),
-            );
-        }
+        let why = match self.stop {
+            NewtonStop::NoDescent => Some("where no step lowers the energy, though the minimum is elsewhere"),
+            NewtonStop::NotPositive => Some("where the metric has no positive curvature"),
+            _ => None,
+        };
+        doubts.extend(why.map(|why| format!("the last iteration ended {why}: the position is unreliable")));
         if let (Some([least, most]), [Some(found), _]) = (expected, self.chi_squared) {
             let least = if self.samples > 0 { least } else { 0.0 };
             if !(least..=most).contains(&found) {
@@ -97,7 +114,7 @@ impl IterationReport {
         doubts
     }
 
-    /// Reduced chi-squared of data and latent values over all samples. All ranks of all groups call it.
+    /// Returns the reduced chi-squared of data and latent values over all samples. Collective over all groups.
     pub(super) fn chi_squared<S: VectorSpace>(
         space: &mut S,
         likelihood: &dyn LogLikelihood<S>,
@@ -109,7 +126,7 @@ impl IterationReport {
         for sample in groups.block(terms) {
             let place = samples.at(space, sample)?;
             if let Some((residual, count)) = likelihood.normalized_residual(space, &place)? {
-                // A model that is as far away as that is reported, and no error: the energy decides.
+                // An overflow here is reported and no error: the energy decides.
                 let square = match space.dot(&residual, &residual) {
                     Err(InferenceError::NotFinite { value, .. }) => value.abs(),
                     square => square?,

@@ -2,20 +2,23 @@
 
 use std::ops::Range;
 
+use super::convergence::SampleOutcome;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::vector_space::VectorSpace;
 
-/// A position and the residuals of samples about it, of which a group has a block. Samples come in pairs: `2 j` and `2 j + 1` are the two signs of
-/// excitation `j`.
+/// A position and the residuals of samples about it, of which each group has a block. Samples `2 j` and `2 j + 1` are the
+/// two signs of excitation `j`.
 pub struct Samples<S: VectorSpace> {
-    /// The position that residuals are about: the mean of an approximation, or the most probable place without samples.
+    /// The mean of the approximation; without samples the most probable position.
     pub position: S::Vector,
-    /// All samples, both signs of each.
+    /// Number of samples of all groups, both signs of each.
     count: usize,
-    /// The first one of this group, and the residuals.
+    /// The first sample of this group, and the residuals of its block.
     first: usize,
     residuals: Vec<S::Vector>,
+    /// How each sample of this group was solved.
+    outcomes: Vec<SampleOutcome>,
 }
 
 impl<S: VectorSpace> std::fmt::Debug for Samples<S> {
@@ -25,15 +28,15 @@ impl<S: VectorSpace> std::fmt::Debug for Samples<S> {
 }
 
 impl<S: VectorSpace> Samples<S> {
-    /// A position without samples.
+    /// Creates a position without samples.
     pub fn none(position: S::Vector) -> Self {
-        Samples { position, count: 0, first: 0, residuals: Vec::new() }
+        Samples { position, count: 0, first: 0, residuals: Vec::new(), outcomes: Vec::new() }
     }
 
-    /// A position and the residuals of this group's block of `count` samples.
+    /// Creates samples from a position and the residuals of this group's block of `count` samples, which count as solved.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for another number of residuals than the block has.
+    /// - [`InferenceError::Invalid`] for another number of residuals than the block has.
     pub fn new(
         position: S::Vector,
         groups: &SampleGroups,
@@ -45,33 +48,58 @@ impl<S: VectorSpace> Samples<S> {
             let why = format!("{} residuals are given, this group has {} of {count}", residuals.len(), block.len());
             return Err(InferenceError::Invalid { what: "Samples".into(), why });
         }
-        Ok(Samples { position, count, first: block.start, residuals })
+        let outcomes = vec![SampleOutcome::default(); residuals.len()];
+        Ok(Samples { position, count, first: block.start, residuals, outcomes })
     }
 
-    /// Samples of all groups, both signs of each.
+    /// Sets how each sample of this group was solved.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] for another number of outcomes than this group has samples.
+    pub fn with_outcomes(mut self, outcomes: Vec<SampleOutcome>) -> Result<Self, InferenceError> {
+        if outcomes.len() != self.residuals.len() {
+            let why =
+                format!("expected {} outcomes of this group's samples, got {}", self.residuals.len(), outcomes.len());
+            return Err(InferenceError::Invalid { what: "Samples".into(), why });
+        }
+        self.outcomes = outcomes;
+        Ok(self)
+    }
+
+    /// Returns the number of samples of all groups, both signs of each.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Terms of a mean over samples: without samples the position itself is one.
+    /// Returns the number of terms of a mean over samples; without samples the position is the only one.
     pub fn terms(&self) -> usize {
         self.count.max(1)
     }
 
-    /// This group's samples.
+    /// Returns the samples of this group.
     pub fn own(&self) -> Range<usize> {
         self.first..self.first + self.residuals.len()
     }
 
-    /// The residual of a sample of this group.
+    /// Returns the residual of a sample of this group; `None` for samples of other groups.
     pub fn residual(&self, sample: usize) -> Option<&S::Vector> {
         self.residuals.get(sample.checked_sub(self.first)?)
     }
 
-    /// A sample: the position and its residual. Of a sample of another group it is the position.
+    /// Returns how a sample of this group was solved; `None` for samples of other groups.
+    pub fn outcome(&self, sample: usize) -> Option<SampleOutcome> {
+        self.outcomes.get(sample.checked_sub(self.first)?).copied()
+    }
+
+    /// Returns how the samples of this group were solved.
+    pub(super) fn outcomes(&self) -> &[SampleOutcome] {
+        &self.outcomes
+    }
+
+    /// Returns a sample, the position plus its residual; for a sample of another group the position.
     ///
     /// # Errors
-    /// What vectors can fail with.
+    /// - Errors of the vector space.
     pub fn at(&self, space: &mut S, sample: usize) -> Result<S::Vector, InferenceError> {
         let mut place = space.copy(&self.position)?;
         if let Some(residual) = self.residual(sample) {
@@ -80,10 +108,11 @@ impl<S: VectorSpace> Samples<S> {
         Ok(place)
     }
 
-    /// A sample, on the ranks of all groups: the group that has it sends it to the others. All ranks of all groups call it.
+    /// Returns a sample on the ranks of all groups. Collective over all groups.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for a sample that there is not; what vectors can fail with; [`InferenceError::Comm`].
+    /// - [`InferenceError::Invalid`] if `sample` is not below [`count`](Self::count).
+    /// - [`InferenceError::Comm`], and errors of the vector space.
     pub fn everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector, InferenceError> {
         if sample >= self.count {
             let why = format!("there is no sample {sample} of {}", self.count);
@@ -93,11 +122,12 @@ impl<S: VectorSpace> Samples<S> {
         groups.share(space, groups.group_of(sample, self.count), own)
     }
 
-    /// The mean of a function of all samples, and without samples its value at the position. One value after the other is computed; no more than a
-    /// few are held. All ranks of all groups call it.
+    /// Returns the mean of a function of all samples; without samples its value at the position.
+    ///
+    /// Computes one value after the other and holds a few. Collective over all groups.
     ///
     /// # Errors
-    /// What `function` fails with; [`InferenceError::Comm`].
+    /// - Errors of `function`, and [`InferenceError::Comm`].
     pub fn mean(
         &self,
         space: &mut S,
@@ -115,13 +145,11 @@ impl<S: VectorSpace> Samples<S> {
         Ok(mean)
     }
 
-    /// The mean of a function of all samples, and the standard deviation of one of them: the root of the sum of squared distances from the mean over
-    /// the number of samples less 1, as NIFTy has it; 0 for one sample or none. Mirrored samples have the position for their mean, which needs no
-    /// sample to be known: of a linear function this is larger than the posterior's by the root of `n / (n - 1)` for `n` samples, 15 % for two
-    /// pairs. The function is computed twice for each sample. All ranks of all groups call it.
+    /// Returns the mean of a function of all samples and the standard deviation of one sample, with one delta degree of
+    /// freedom as in NIFTy; see [`mean_and_std_with_ddof`](Self::mean_and_std_with_ddof).
     ///
     /// # Errors
-    /// As [`mean`](Self::mean).
+    /// Same as [`mean`](Self::mean).
     pub fn mean_and_std(
         &self,
         space: &mut S,
@@ -129,6 +157,31 @@ impl<S: VectorSpace> Samples<S> {
         like: &S::Vector,
         function: &mut SampleFunction<'_, S>,
     ) -> Result<(S::Vector, S::Vector), InferenceError> {
+        self.mean_and_std_with_ddof(space, groups, like, function, 1)
+    }
+
+    /// Returns the mean of a function of all samples and the standard deviation of one sample.
+    ///
+    /// The variance is the sum of squared distances from the mean over `n - ddof`, for `n` samples; it is 0 for
+    /// `n <= ddof`. `ddof` are the delta degrees of freedom, 0 or 1. Straight samples (MGVI) are mirrored about the
+    /// position, so the mean of a linear function is known without an error and 0 is right; 1 is too large by
+    /// `sqrt(n / (n - 1))`, 15 % for two pairs. For other functions and bent samples the mean has an error, and 0 is
+    /// too small. The function is computed twice for each sample. Collective over all groups.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Options`] for another `ddof`.
+    /// - Same as [`mean`](Self::mean).
+    pub fn mean_and_std_with_ddof(
+        &self,
+        space: &mut S,
+        groups: &SampleGroups,
+        like: &S::Vector,
+        function: &mut SampleFunction<'_, S>,
+        ddof: usize,
+    ) -> Result<(S::Vector, S::Vector), InferenceError> {
+        if ddof > 1 {
+            return Err(InferenceError::options("ddof", format!("expected 0 or 1, got {ddof}")));
+        }
         let mean = self.mean(space, groups, like, function)?;
         let mut square = |space: &mut S, sample: usize| {
             let place = self.at(space, sample)?;
@@ -139,9 +192,9 @@ impl<S: VectorSpace> Samples<S> {
             Ok(square)
         };
         let mut std = space.zeros(like)?;
-        if self.count > 1 {
+        if self.count > ddof {
             let sum = groups.sum(space, self.count, &mut square, like)?;
-            space.axpby(1.0 / (self.count - 1) as f64, &sum, 0.0, &mut std)?;
+            space.axpby(1.0 / (self.count - ddof) as f64, &sum, 0.0, &mut std)?;
             space.sqrt(&mut std)?;
         }
         Ok((mean, std))

@@ -10,22 +10,23 @@ use super::vector_space::VectorSpace;
 /// The options of one iteration of a fit.
 #[derive(Clone, Debug)]
 pub struct IterationOptions {
-    /// Mirrored pairs of samples; 0 looks for the most probable place (MAP).
+    /// Number of mirrored pairs of samples; 0 finds the most probable position (MAP).
     pub pairs: usize,
-    /// What samples are.
+    /// The kind of samples.
     pub sampling: Sampling,
-    /// When straight samples are solved well enough.
+    /// Stopping rules for straight samples.
     pub linear: CgOptions,
-    /// When bent samples are.
+    /// Stopping rules for bending samples.
     pub curve: NewtonOptions,
-    /// When the position is good enough for these samples.
+    /// Stopping rules for the position.
     pub position: NewtonOptions,
-    /// The likelihood is taken to the power of 1 / temperature: above 1 data count for less, as with noise `sqrt(temperature)` times as large. Iterations at
-    /// falling temperatures (annealing) fit what data say loudest first, and are not held up by maxima that only the rest makes. Chi-squared is reported at 1.
+    /// The likelihood is raised to the power of 1 / temperature: above 1 data count less, as with noise
+    /// `sqrt(temperature)` times as large. Falling temperatures (annealing) fit first what the data determine best.
+    /// Chi-squared is reported at 1.
     pub temperature: f64,
-    /// Parts of latent values (or branches of them) that are fitted, but taken as known by samples.
+    /// Parts of latent values, or branches of them, that are fitted but known for samples.
     pub point_estimates: Vec<String>,
-    /// Parts that keep their values while the position moves; samples vary them.
+    /// Parts that keep their values while the position moves, although samples vary them.
     pub constants: Vec<String>,
 }
 
@@ -53,8 +54,8 @@ impl Default for IterationOptions {
 /// | 4 | 12 | bent, with new random numbers |
 /// | from 5 on | 12 | those of iteration 4, bent anew about the new position |
 ///
-/// The last stage repeats its random numbers, so that energies of its iterations are comparable and the position converges. Samples of a likelihood without
-/// coordinates stay straight.
+/// The last stage repeats its random numbers, so that its samples follow the position, their energies become comparable
+/// and the position converges. Samples of a likelihood without coordinates stay straight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     /// Latent values over all ranks of a group.

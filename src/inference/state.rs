@@ -1,13 +1,14 @@
-//! The state of a fit in a file, from which it goes on.
+//! The state of a fit in a file, from which it is resumed.
 //!
-//! `state.npz` has the numbers of the position and of all residuals as each rank of a group holds them, rank after rank, with the boxes of each, and a report of
-//! each iteration. Fingerprints of the likelihood tell whether a fit has the data and the model of the state; the energy at the position is a second check.
-//! It is replaced as a whole, so that a killed run leaves the state of its last iteration, or that of the one before.
+//! `state.npz` has the position and all residuals as each rank of a group holds them, rank after rank, with the boxes of
+//! each, the outcome of each sample, and a report of each iteration. Fingerprints of the likelihood identify data and
+//! model; the energy at the position is a second check. The file is replaced as a whole, so that a killed run leaves the
+//! state of its last iteration or of the one before.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::convergence::Convergence;
+use super::convergence::{Convergence, OUTCOME, STOPS, SampleOutcome, gather};
 use super::error::InferenceError;
 use super::excitation::Excitations;
 use super::groups::SampleGroups;
@@ -21,7 +22,7 @@ use super::vector_space::{Staged, VectorSpace};
 use crate::io::collective::write_npz;
 use crate::io::{IoError, Member, NpzFile, OutputDir};
 
-/// What a fit goes on from.
+/// The state from which a fit is resumed.
 pub(super) struct Saved<S: VectorSpace> {
     pub samples: Samples<S>,
     /// The iteration whose random numbers the samples have.
@@ -29,24 +30,21 @@ pub(super) struct Saved<S: VectorSpace> {
     pub history: Vec<IterationReport>,
 }
 
-/// The version of the file, and the numbers of a report.
-const VERSION: i64 = 5;
-const REPORT: usize = 11;
+/// Version of the file, and numbers of a report.
+const VERSION: i64 = 6;
+const REPORT: usize = 14;
 
-/// Ends of the position's steps, by their number in a report.
-const STOPS: [NewtonStop; 5] =
-    [NewtonStop::Value, NewtonStop::Step, NewtonStop::Iterations, NewtonStop::Rounding, NewtonStop::NoDescent];
-
-/// How far the energy may be from the one that was saved, for each datum. On the same device it is the same to the bit; on another one a model's values
-/// differ by their rounding, of f32 by this much where they are 10^4 times their noise. Data that differ by their noise change it by 1/2 each.
+/// Allowed difference between the energy and the saved one, for each datum. On one device they are the same bits; on
+/// another one values in f32 round differently, by this much where they are 10^4 times their noise. Data that differ by
+/// their noise change the energy by 1/2 each.
 const APART: f64 = 0.01;
 
-/// What a fit does with a state that is in its directory.
+/// The use of a state that is in the directory of a fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Refuses to run.
     Refuse,
-    /// Goes on from it.
+    /// Resumes from it.
     Resume,
     /// Replaces it after its first iteration.
     Overwrite,
@@ -61,7 +59,7 @@ pub(super) struct StateFile<'a, S: VectorSpace> {
 }
 
 impl<'a, S: VectorSpace> StateFile<'a, S> {
-    /// Opens the state of fits of this likelihood in `directory`, which is made if it does not exist. Collective.
+    /// Opens the state of fits of this likelihood in `directory`, which is created if it does not exist. Collective.
     pub fn new(
         (directory, found): (&Path, Found),
         groups: &SampleGroups,
@@ -78,7 +76,7 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         }
         groups.all().together::<_, InferenceError>(|| {
             if groups.all().rank() == 0 {
-                // It stays, though it is empty before the first iteration ends.
+                // The directory stays although it is empty before the first iteration ends.
                 std::mem::forget(OutputDir::create(directory)?);
             }
             Ok(())
@@ -91,7 +89,7 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         InferenceError::State { path: self.path.clone(), why: why.into() }
     }
 
-    /// The likelihood's energy, which may be infinite.
+    /// Returns the energy of the likelihood, which may be infinite.
     fn energy(&self, space: &mut S, position: &S::Vector) -> Result<f64, InferenceError> {
         match self.likelihood.energy(space, position) {
             Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
@@ -99,7 +97,7 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         }
     }
 
-    /// Writes the state in place of the one before. All ranks of all groups call it.
+    /// Writes the state in place of the one before. Collective over all groups.
     pub fn save(&self, space: &mut S, groups: &SampleGroups, saved: &Saved<S>) -> Result<(), InferenceError> {
         let samples = &saved.samples;
         let energy = self.energy(space, &samples.position)?;
@@ -110,12 +108,15 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(numbers).collect();
+        let outcomes = gather(groups, samples.outcomes())?;
+        let outcomes: Vec<f64> = outcomes.iter().flat_map(SampleOutcome::numbers).collect();
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<i64>("boxes", &layout.boxes_shape()),
             Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
+            Member::new::<f64>("outcomes", &[samples.count() as u64, OUTCOME as u64]),
             Member::new::<f32>("singles", &[rows, row[0]]),
             Member::new::<f64>("doubles", &[rows, row[1]]),
         ];
@@ -126,10 +127,11 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
                 archive.write(2, 0, &layout.boxes())?;
                 archive.write(3, 0, &[energy])?;
                 archive.write(4, 0, &history)?;
+                archive.write(5, 0, &outcomes)?;
             }
             let mut write = |number: usize, staged: &Staged| {
-                archive.write(5, number as u64 * row[0] + first[0], &staged.singles)?;
-                archive.write(6, number as u64 * row[1] + first[1], &staged.doubles)
+                archive.write(6, number as u64 * row[0] + first[0], &staged.singles)?;
+                archive.write(7, number as u64 * row[1] + first[1], &staged.doubles)
             };
             if groups.index() == 0 {
                 write(0, &position)?;
@@ -143,7 +145,7 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         })
     }
 
-    /// Reads the state, if there is one. All ranks of all groups call it.
+    /// Reads the state; `None` if there is no file. Collective over all groups.
     pub fn load(
         &self,
         space: &mut S,
@@ -168,6 +170,8 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         let rows = 1 + count as u64;
         let history = file.member("history").map_err(broken)?;
         let history = history.read_f64(0..history.len()).map_err(broken)?;
+        let outcomes = file.member("outcomes").and_then(|outcomes| outcomes.read_f64(0..outcomes.len()));
+        let outcomes = self.check_outcomes(&outcomes.map_err(broken)?, count)?;
         let energy = file.member("energy").and_then(|energy| energy.read_f64(0..energy.len())).map_err(broken)?;
         let boxes = file.member("boxes").and_then(|boxes| boxes.read_i64(0..boxes.len())).map_err(broken)?;
         let (singles, doubles) = (file.member("singles").map_err(broken)?, file.member("doubles").map_err(broken)?);
@@ -203,12 +207,13 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         let position = read(0)?;
         let residuals = groups.block(count).map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
         self.check_energy(&energy, self.energy(space, &position)?)?;
-        let samples = Samples::new(position, groups, count, residuals)?;
+        let own = outcomes[groups.block(count)].to_vec();
+        let samples = Samples::new(position, groups, count, residuals)?.with_outcomes(own)?;
         let (history, _) = history.as_chunks::<REPORT>();
         Ok(Some(Saved { samples, drawn_in, history: history.iter().map(report).collect() }))
     }
 
-    /// Refuses a state at whose position the likelihood has another energy than when it was saved.
+    /// Refuses a state if the energy of the likelihood at its position differs from the saved one.
     fn check_energy(&self, saved: &[f64], found: f64) -> Result<(), InferenceError> {
         let most = APART * self.likelihood.degrees_of_freedom() as f64;
         match saved {
@@ -217,6 +222,17 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
                 "it is of other data or another model: the energy of its position was {saved:?} and is {found} here; give another directory, or start anew"
             ))),
         }
+    }
+
+    /// Returns the outcomes of all samples; refuses numbers that are none.
+    fn check_outcomes(&self, numbers: &[f64], count: usize) -> Result<Vec<SampleOutcome>, InferenceError> {
+        let (rows, _) = numbers.as_chunks::<OUTCOME>();
+        let outcomes: Option<Vec<_>> = rows.iter().map(SampleOutcome::of_numbers).collect();
+        outcomes.filter(|outcomes| outcomes.len() == count).ok_or_else(|| {
+            self.wrong(format!(
+                "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start anew"
+            ))
+        })
     }
 
     /// Refuses the state of another likelihood.
@@ -233,7 +249,7 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         }
     }
 
-    /// The number of samples and the iteration they were drawn in.
+    /// Returns the number of samples and the iteration in which they were drawn.
     fn check_head(&self, head: &[i64]) -> Result<(usize, u32), InferenceError> {
         // Another version may have another number of them.
         if let Some(&version) = head.first()
@@ -267,10 +283,11 @@ fn numbers(report: &IterationReport) -> [f64; REPORT] {
         seconds,
         idle: _,
     } = report;
-    let Convergence { steps: most, unconverged } = *sampling;
+    let Convergence { steps: most, unconverged, error_ratio, failed, limited } = *sampling;
     let stop = STOPS.iter().position(|one| one == stop).unwrap_or_default() as f64;
     let [data, latent] = chi_squared.map(|chi_squared| chi_squared.unwrap_or(-1.0));
-    let [steps, applications, most, unconverged] = [*steps, *applications, most, unconverged].map(|count| count as f64);
+    let [steps, applications, most, unconverged, failed, limited] =
+        [*steps, *applications, most, unconverged, failed, limited].map(|count| count as f64);
     let seconds = *seconds;
     [
         f64::from(*iteration),
@@ -284,15 +301,39 @@ fn numbers(report: &IterationReport) -> [f64; REPORT] {
         most,
         unconverged,
         stop,
+        error_ratio,
+        failed,
+        limited,
     ]
 }
 
 fn report(numbers: &[f64; REPORT]) -> IterationReport {
-    let &[iteration, samples, energy, steps, applications, data, latent, seconds, most, unconverged, stop] = numbers;
+    let &[
+        iteration,
+        samples,
+        energy,
+        steps,
+        applications,
+        data,
+        latent,
+        seconds,
+        most,
+        unconverged,
+        stop,
+        error_ratio,
+        failed,
+        limited,
+    ] = numbers;
     IterationReport {
         iteration: iteration as u32,
         samples: samples as usize,
-        sampling: Convergence { steps: most as u64, unconverged: unconverged as u64 },
+        sampling: Convergence {
+            steps: most as u64,
+            unconverged: unconverged as u64,
+            error_ratio,
+            failed: failed as u64,
+            limited: limited as u64,
+        },
         energy,
         steps: steps as u64,
         applications: applications as u64,

@@ -2,7 +2,7 @@
 
 use super::agreement::{self, Asked};
 use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
-use super::convergence::Convergence;
+use super::convergence::{Convergence, SampleOutcome};
 use super::draw::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
 use super::excitation::Excitations;
@@ -12,27 +12,31 @@ use super::newton_cg::NewtonOptions;
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace};
 
-/// What a Wiener filter finds.
+/// The result of a Wiener filter.
 #[derive(Debug)]
 pub struct WienerFilter<S: VectorSpace> {
     /// The mean, and samples about it.
     pub samples: Samples<S>,
-    /// Whether conjugate gradients converged, of the samples and, as one more, of the mean: what did not is neither.
+    /// How well the samples and, as one more, the mean are solved.
     pub convergence: Convergence,
-    /// The gradient of the energy at the mean, less what conjugate gradients have left of it, over that at the position and what the prior and the data pull at the mean:
-    /// how far the model is from a linear one with Gaussian noise, for which it is rounding.
+    /// Norm of the gradient of the energy at the mean, without the residual of conjugate gradients, over the larger of the
+    /// gradient at the position and the forces of prior and data at the mean. It is rounding for a linear model with
+    /// Gaussian noise.
     pub bend: f64,
-    /// Whether that is more than rounding explains: then this is not the posterior.
+    /// Whether `bend` exceeds rounding: then this is not the posterior.
     pub is_bent: bool,
 }
 
-/// The mean and `pairs` mirrored pairs of samples of the posterior (Wiener filter), of a model that is linear about `position`.
+/// Computes the mean and `pairs` mirrored pairs of samples of the posterior of a linear model (Wiener filter).
 ///
 /// With the energy `H` the mean is `x - D H'(x)` for any `x`, with `D = (M + 1)^-1`; samples have covariance `D`. Of other models and noise the mean is that of the
-/// model linearised at `position`, samples are drawn about it, and [`WienerFilter::is_bent`] says so. All ranks of all groups call it.
+/// model linearized at `position`, samples are drawn about it, and [`WienerFilter::is_bent`] is set. Collective over all
+/// groups.
 ///
 /// # Errors
-/// [`InferenceError::Differ`] on all ranks where they ask for different things; [`InferenceError::NotPositive`]; what the likelihood and the ranks can fail with.
+/// - [`InferenceError::Differ`] on all ranks if their options differ.
+/// - [`InferenceError::NotPositive`] if the metric is not positive.
+/// - Errors of the likelihood and the ranks.
 pub fn wiener_filter<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,
@@ -60,13 +64,13 @@ pub fn wiener_filter<S: VectorSpace>(
     if let CgStop::NotPositive(curvature) = step.stop {
         return Err(InferenceError::NotPositive { what: "the metric of the Wiener filter".into(), curvature });
     }
-    // What the gradient at the mean is if the model is linear: nothing but what conjugate gradients have left.
+    // If the model is linear, the gradient at the mean is the residual of conjugate gradients.
     let mut left = space.like(position)?;
     metric(space, &step.x, &mut left)?;
     space.axpby(1.0, &gradient, -1.0, &mut left)?;
     let mut mean = space.copy(position)?;
     space.axpby(-1.0, &step.x, 1.0, &mut mean)?;
-    // Of a position near the mean the gradient is small, but not what it is the difference of.
+    // Near the mean the gradient is small, but the forces of which it is the difference are not.
     let mut force = space.like(position)?;
     metric(space, &mean, &mut force)?;
     drop(at);
@@ -83,12 +87,13 @@ pub fn wiener_filter<S: VectorSpace>(
         curve: NewtonOptions::default(),
         point_estimates: &[],
     };
-    let (samples, solved) = drawing.samples(space, Samples::none(mean), &mut |_| ())?;
-    let convergence = Convergence::over(groups, &solved)?.and(step.iterations, step.stop);
+    let samples = drawing.samples(space, Samples::none(mean), &mut |_| ())?;
+    let of_mean = SampleOutcome { steps: step.iterations, error_ratio: step.error_ratio, curve: None };
+    let convergence = Convergence::over(groups, samples.outcomes())?.and(of_mean);
     Ok(WienerFilter { samples, convergence, bend, is_bent })
 }
 
-/// How far the gradient of the energy at the mean is from what is left, over the largest of what it is made of.
+/// Returns the distance of the gradient at the mean from `left`, over the larger of `before` and `force`.
 fn bend<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,
@@ -103,7 +108,7 @@ fn bend<S: VectorSpace>(
     match space.reduce(&[&left, before, force].map(|x| Reduction::Dot(x, x))) {
         Ok(found) if found[0] == 0.0 => Ok(0.0),
         Ok(found) => Ok((found[0] / found[1].max(found[2])).sqrt()),
-        // A mean at which the gradient overflows is as far from linear as can be.
+        // A gradient that overflows belongs to no linear model.
         Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
         Err(error) => Err(error),
     }

@@ -1,10 +1,10 @@
-//! A check of likelihoods that anybody can call.
+//! A check of a likelihood's derivatives against each other.
 
 use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
 use crate::operators::{Field, Worker, random_field};
 
-/// What [`check_metric`] found. Each pair would be equal in exact arithmetic.
+/// The comparisons of [`check_metric`]. The numbers of each pair are equal in exact arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricCheck {
     /// `<u, M v>` and `<v, M u>`.
@@ -13,14 +13,14 @@ pub struct MetricCheck {
     pub square: [f64; 2],
     /// `<R u, eta>` and `<u, L eta>`, with the left square root L.
     pub transposed: [f64; 2],
-    /// The slope of the energy along u by its gradient, and by the difference of energies.
+    /// The slope of the energy along u, by its gradient and by differences of energies.
     pub slope: [f64; 2],
     /// The length of the difference between the derivative of the coordinates along u and `R u`, in units of the length of
     /// `R u`; `None` if the likelihood has no coordinates.
     pub coordinates: Option<f64>,
 }
 
-/// Checks the derivatives of a likelihood at `x` against each other.
+/// Checks the derivatives of a likelihood at `x` against each other, along random directions of `seed`.
 ///
 /// The metric must be symmetric and the square of its root, the roots each other's transpose, the gradient that of the
 /// energy, and the derivative of the coordinates, along which samples are bent, the right square root. Collective; blocks.
@@ -32,9 +32,10 @@ pub fn check_metric(
     worker: &mut Worker<'_>,
     likelihood: &Likelihood,
     x: &Field,
+    seed: u64,
 ) -> Result<MetricCheck, InferenceError> {
-    let [u, v] = [21, 22].map(|seed| random_field(worker, likelihood.domain(), seed));
-    let (u, v, eta) = (u?, v?, random_field(worker, likelihood.data_space(), 23)?);
+    let [u, v] = [0, 1].map(|next| random_field(worker, likelihood.domain(), seed.wrapping_add(next)));
+    let (u, v, eta) = (u?, v?, random_field(worker, likelihood.data_space(), seed.wrapping_add(2))?);
     let at = likelihood.at(worker, x)?;
     let new = |worker: &Worker<'_>| Field::new(worker.gpu(), likelihood.domain());
     let (mut mu, mut mv, mut left, mut gradient) = (new(worker)?, new(worker)?, new(worker)?, new(worker)?);
@@ -54,7 +55,8 @@ pub fn check_metric(
         slope: [worker.dot(&gradient, &u)?, slope(worker, likelihood, x, &u)?],
         coordinates: coordinates(worker, &at, x, &u, &right)?,
     };
-    // Sixteen roundings of the product of norms, as for adjoints, at each of the two passes through the model. Differences of energies lose half of the digits.
+    // Sixteen roundings of the product of norms, as for adjoints, in each of the two passes through the model.
+    // Differences of energies lose half of the digits.
     let rounding = f64::from(f32::EPSILON);
     let checks = [
         ("the metric is not symmetric", found.symmetric, 32.0 * rounding * norms[0]),

@@ -138,10 +138,14 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
     let last = fit.history.last();
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
+    report["sample_error_ratio"] = last.map(|last| last.sampling.error_ratio).into();
+    report["failed_samples"] = last.map(|last| last.sampling.failed).into();
+    report["limited_samples"] = last.map(|last| last.sampling.limited).into();
     report["host_seconds"] = phases.host_seconds(&all)?.into();
     report["seconds"] = json!(phases.finish());
     let expected = problem.likelihood.expected_chi_squared();
-    let mut warnings: Vec<String> = convergence::warning(last, "give more --sample-steps").into_iter().collect();
+    let remedies = ["give more --sample-steps", "give more --iterations, or straight samples with --mode mgvi"];
+    let mut warnings = convergence::warnings(&fit.history, remedies);
     warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
     let unsettled = Schedule::unsettled(&fit.history, problem.likelihood.degrees_of_freedom());
     report["settled"] = unsettled.is_none().into();

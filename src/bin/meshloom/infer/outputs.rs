@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
-use meshloom::inference::{IterationReport, NewtonStop, Prior, SampleGroups, Samples};
+use meshloom::inference::{IterationReport, Prior, SampleGroups, Samples};
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{Column, Sealed, csv_text, seal_whole};
 use meshloom::operators::{Field, Leaf, Space, Worker};
@@ -226,8 +226,10 @@ impl<'w> Outputs<'_, 'w> {
         let whole = |of: &dyn Fn(&IterationReport) -> u64| history.iter().map(of).collect::<Vec<u64>>();
         let real = |of: &dyn Fn(&IterationReport) -> f64| history.iter().map(of).collect::<Vec<f64>>();
         let (iteration, cg, newton) = (whole(&|r| r.iteration.into()), whole(&|r| r.applications), whole(&|r| r.steps));
-        let gave_up = whole(&|r| u64::from(r.stop == NewtonStop::NoDescent));
+        let gave_up = whole(&|r| u64::from(r.stop.is_failure()));
         let (steps, unconverged) = (whole(&|r| r.sampling.steps), whole(&|r| r.sampling.unconverged));
+        let (failed, limited) = (whole(&|r| r.sampling.failed), whole(&|r| r.sampling.limited));
+        let error_ratio = real(&|r| r.sampling.error_ratio);
         let (energy, seconds) = (real(&|r| r.energy), real(&|r| r.seconds));
         let chi = real(&|r| r.chi_squared[0].unwrap_or(f64::NAN));
         let columns = [
@@ -240,6 +242,9 @@ impl<'w> Outputs<'_, 'w> {
             ("sample_cg_steps", Column::U64(&steps)),
             ("unconverged_samples", Column::U64(&unconverged)),
             ("gave_up", Column::U64(&gave_up)),
+            ("sample_error_ratio", Column::F64(&error_ratio)),
+            ("failed_samples", Column::U64(&failed)),
+            ("limited_samples", Column::U64(&limited)),
         ];
         let path = self.path("iterations.csv");
         Ok(Some(seal_whole(&path, csv_text(&path, &columns)?.as_bytes())?))

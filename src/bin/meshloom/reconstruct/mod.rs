@@ -98,7 +98,7 @@ fn reconstruct(
     report["seconds"] = json!(phases.finish());
     let last = fitted.fit.history.last();
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
-    let mut of_fit: Vec<String> = convergence::warning(last, advice).into_iter().collect();
+    let mut of_fit = convergence::warnings(&fitted.fit.history, [advice, "give --mode mgvi"]);
     of_fit.extend(convergence::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
     report["warnings"] = warnings.iter().chain(&of_fit).cloned().collect::<Vec<String>>().into();
     outputs.publish(&report, files)?;

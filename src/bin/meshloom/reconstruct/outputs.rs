@@ -214,6 +214,8 @@ impl Outputs<'_> {
         let (numbers, samples) = (count(&|it| it.iteration.into()), count(&|it| it.samples as u64));
         let (metrics, steps) = (count(&|it| it.applications), count(&|it| it.steps));
         let (sample_steps, unconverged) = (count(&|it| it.sampling.steps), count(&|it| it.sampling.unconverged));
+        let error_ratio = of(&|it| it.sampling.error_ratio);
+        let (failed, limited) = (count(&|it| it.sampling.failed), count(&|it| it.sampling.limited));
         let temperature = of(&|it| temperature(it.iteration));
         self.table(
             "iterations.csv",
@@ -227,6 +229,9 @@ impl Outputs<'_> {
                 ("samples", Column::U64(&samples)),
                 ("sample_cg_steps", Column::U64(&sample_steps)),
                 ("unconverged_samples", Column::U64(&unconverged)),
+                ("sample_error_ratio", Column::F64(&error_ratio)),
+                ("failed_samples", Column::U64(&failed)),
+                ("limited_samples", Column::U64(&limited)),
             ],
         )
     }

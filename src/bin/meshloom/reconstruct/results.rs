@@ -175,6 +175,8 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_
             "energy": it.energy, "newton_steps": it.steps, "cg_steps": it.applications,
             "reduced_chi_squared": it.chi_squared[0], "seconds": it.seconds,
             "sample_cg_steps": it.sampling.steps, "unconverged_samples": it.sampling.unconverged,
+            "sample_error_ratio": it.sampling.error_ratio, "failed_samples": it.sampling.failed,
+            "limited_samples": it.sampling.limited,
         })
     });
     Ok(json!({
