@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union, overload
+from typing import Any, Literal, NamedTuple, Optional, TypeVar, Union, final, overload
 
 from numpy import dtype, ndarray
 from numpy.typing import ArrayLike, DTypeLike
@@ -19,6 +19,7 @@ _T = TypeVar("_T")
 
 class Error(RuntimeError): ...
 
+@final
 class Comm:
     @property
     def rank(self) -> int: ...

@@ -273,7 +273,7 @@ def allreduce(self, array, op="sum"):
     array : array_like
         Numbers, of the same shape and type on all ranks.
     op : {"sum", "min", "max"}
-        How they become one. Truth values and whole numbers are added with 64 bits, as `numpy.sum` does.
+        The reduction. Booleans and integers are added with 64 bits, as `numpy.sum` does.
 
     Returns
     -------

@@ -319,7 +319,7 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
     Parameters
     ----------
     data : array_like
-        The data, of the shape of what a model says; with `comm` those of this rank's part.
+        Data, of the shape that the model predicts; with `comm` this rank's part of them.
     noise_std : float or array_like
         The standard deviation of the noise: one for all data, or one for each.
     name : str
@@ -344,7 +344,10 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
 
 
 def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
-    """Counts of a positive rate, which the model says; with an `exposure` of each place it says the rate for an exposure of 1. See `Gaussian`.
+    """Poisson counts of a positive rate, which the model predicts. See `Gaussian`.
+
+    With `exposure`, one non-negative number for all data or one for each, the model
+    predicts the rate for an exposure of 1.
 
     Examples
     --------
@@ -365,15 +368,25 @@ def StudentT(data, dof, noise_std=1.0, *, name="data", mask=None, comm=None):
 
 
 def VariableCovarianceGaussian(data, *, name="data", mask=None, comm=None):
-    """Data with Gaussian noise that the model says, too: its leaf has two components, the mean and the inverse standard deviation. See `Gaussian`."""
+    """Data with Gaussian noise whose standard deviation the model predicts. See `Gaussian`.
+
+    The leaf of the model has two components: the mean and the inverse standard
+    deviation.
+    """
     return _OfData("gaussian_inferred", data, {}, 2, name=name, mask=mask, comm=comm)
 
 
 def VariableCovarianceStudentT(data, dof, *, name="data", mask=None, comm=None):
-    """The same by Student's t distribution: components are the mean and the standard deviation. See `StudentT`."""
+    """Data by Student's t distribution whose width the model predicts. See `StudentT`.
+
+    The leaf of the model has two components: the mean and the standard deviation.
+    """
     return _OfData("student_t_inferred", data, {"dof": dof}, 2, name=name, mask=mask, comm=comm)
 
 
 def Categorical(data, classes, *, name="data", mask=None, comm=None):
-    """Classes, whole numbers from 0 on, of which the model says the logits: its leaf has a component for each of `classes`. See `Gaussian`."""
+    """Class labels from 0 to ``classes - 1``. See `Gaussian`.
+
+    The model predicts logits: its leaf has one component for each of `classes`.
+    """
     return _OfData("categorical", data, {"classes": classes}, classes, name=name, mask=mask, comm=comm)

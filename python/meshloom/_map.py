@@ -166,7 +166,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     function, items, chunk, comm
         As for `map_items`.
     reduction : {"sum", "min", "max"} or callable
-        How two rows become one: of lower and of higher items. Truth values and whole numbers are added with 64 bits, as `numpy.sum` does.
+        How two rows become one: of lower and of higher items. Booleans and integers are added with 64 bits, as `numpy.sum` does.
 
     Returns
     -------

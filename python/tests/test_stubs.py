@@ -3,8 +3,11 @@
 import ast
 import builtins
 import inspect
+import os
 import pathlib
 import pydoc
+import subprocess
+import sys
 
 import pytest
 
@@ -63,3 +66,35 @@ def test_help_lists_public_names_only():
     # A star import takes all of them, and replaces nothing of Python's.
     listed = pydoc.plain(pydoc.render_doc(meshloom))
     assert all(f"{name}(" in listed for name in ("map_items", "map_reduce")) and not set(meshloom.__all__) & set(dir(builtins))
+
+
+CHECKER = """
+[mypy]
+ignore_missing_imports = True
+[mypy-scipy.*]
+follow_imports = skip
+[mypy-meshloom._device_array]
+ignore_errors = True
+"""
+ALLOWED = r"""
+meshloom\._.*
+meshloom(\..*)?\.__all__
+# Made by functions alone.
+meshloom\.(.*\.)?(Array|Groups|Simulation|CorrelatedField|Likelihood|Samples|Leaf|Linearisation|Model)\.__init__
+# They raise.
+meshloom\.Array\.__(array_ufunc|bool|contains|ge|gt|iter|le|lt)__
+meshloom\.Cosmology\.__(match_args|post_init)__
+"""
+
+
+def test_stubs_agree_with_the_modules(tmp_path):
+    pytest.importorskip("mypy.stubtest", reason="mypy compares the stubs with the modules")
+    config, allowed = tmp_path / "mypy.ini", tmp_path / "allowed.txt"
+    config.write_text(CHECKER)
+    allowed.write_text(ALLOWED)
+    command = [sys.executable, "-m", "mypy.stubtest", "meshloom", "--concise", "--mypy-config-file", config, "--allowlist", allowed]
+    home = pathlib.Path(meshloom.__file__).resolve().parent.parent
+    # An installed package is found by itself.
+    paths = {} if home.name == "site-packages" else {"PYTHONPATH": str(home), "MYPYPATH": str(home)}
+    found = subprocess.run(command, env={**os.environ, **paths}, cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
