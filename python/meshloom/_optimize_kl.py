@@ -295,8 +295,9 @@ def optimize_kl(
     likelihood : Likelihood
         Of a model of standard normal latent values.
     position : array_like or dict, optional
-        Where it starts, unless it resumes from a state; a tenth of standard normal numbers of the seed unless given, which are others than those of
-        `Likelihood.random`. Begin near the data: give a field the mean that they have (`set_amplitude_total_offset`).
+        Starting point, unless the fit resumes from a state. Default: 0.1 times standard
+        normal numbers drawn with the seed, different from those of `Likelihood.random`.
+        Start near the data: give a field their mean (`set_amplitude_total_offset`).
     n_total_iterations : int, optional
         Iterations. Without it the fit ends once it has settled, after 20 iterations at most: over two iterations with as many samples the reduced chi-squared of data
         and of latent values changes by 3 % at most, and the energy by 0.004 for each datum.
@@ -568,7 +569,8 @@ def check_metric(likelihood, position=None, *, seed=0):
     ----------
     likelihood : Likelihood
     position : array_like or dict, optional
-        Where the derivatives are compared; a tenth of standard normal numbers of the seed unless given.
+        Point at which the derivatives are compared. Default: 0.1 times standard normal
+        numbers drawn with the seed.
     seed : int
         Seed of the random directions.
 

@@ -49,7 +49,8 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
         Positions; with `comm` this rank's part of them. float32 is taken as it is; all else is wrapped into the box, or counted from among the
         points where they lie far from 0, and rounded to float32.
     edges : array_like, shape (bins + 1,)
-        Edges of the bins, ascending, from 0 on: a bin holds ``edges[i] <= r < edges[i + 1]``, compared in single precision. At most 4096 bins.
+        Edges of the bins: finite, non-negative and strictly ascending; at most 4096 bins.
+        Bin ``i`` counts ``edges[i] <= r < edges[i + 1]``, compared in single precision.
     other : array_like, optional
         Other points that pairs are made with; with `comm` this rank's part of them, on all ranks or on none.
     box : float or sequence of float, optional

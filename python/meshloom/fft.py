@@ -341,7 +341,7 @@ def fft(a, n=None, axis=-1, norm=None, out=None):
     Raises
     ------
     ValueError
-        For lengths, axes and norms that are none.
+        If a length, an axis or a norm is invalid.
     TypeError
         For elements that are no numbers.
     meshloom.Error

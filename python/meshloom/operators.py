@@ -136,7 +136,7 @@ def _nothing_else(comm, name, leaf):
 
 
 def fourier(space, adjoint=False, comm=None):
-    """Fourier transform of the only leaf of `space`, cells, to its modes.
+    """Fourier transform of a field on cells.
 
     Real cells give a half spectrum, as `numpy.fft.rfftn`, and complex cells all
     modes, as `numpy.fft.fftn`.
@@ -162,7 +162,7 @@ def fourier(space, adjoint=False, comm=None):
 
 
 def inverse_fourier(space, comm=None):
-    """Inverse of ``fourier(space)``, from the modes of the only leaf of `space` to its cells.
+    """Inverse of ``fourier(space)``, from modes to cells.
 
     Half spectra give real cells, as `numpy.fft.irfftn`: imaginary parts of modes that
     are real for every real field count for nothing.
@@ -187,7 +187,9 @@ def inverse_fourier(space, comm=None):
 
 
 def hartley(space, adjoint=False, comm=None):
-    """Hartley transform of the only leaf of `space`, real cells, to as many real modes.
+    """Hartley transform of a real field on cells, to as many real modes.
+
+    `space` must have exactly one leaf.
 
     With `adjoint` it goes from modes to cells; that is the inverse times the number of
     cells.
@@ -196,8 +198,17 @@ def hartley(space, adjoint=False, comm=None):
 
 
 def diagonal(space, factors, comm=None):
-    """Multiplication of the only leaf of `space` by factors, one for each of its places, which counts for all components. With `comm` factors are those of this
-    rank's part."""
+    """Multiplication of each value of a field by a factor.
+
+    Parameters
+    ----------
+    space : Space
+        Space of exactly one leaf.
+    factors : array_like
+        One factor for each place, for all components alike; with `comm` those of this
+        rank's part.
+    comm : Comm or mpi4py.MPI.Comm, optional
+    """
 
     def check(comm, name, leaf):
         place = leaf._place(leaf.complex)
@@ -213,8 +224,19 @@ def _field(leaf, name, values, comm):
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
-    """The periodic convolution of the only leaf of `space`, real cells, with a kernel at the same cells whose first one is its middle: sums of products. All
-    components are convolved with the one kernel. With `comm` the kernel's values are those of this rank's part."""
+    """Periodic convolution of a real field on cells with a kernel.
+
+    Parameters
+    ----------
+    space : Space
+        Space of exactly one leaf, real cells.
+    kernel : array_like
+        Kernel values at the cells of the field; the center of the kernel is the first
+        cell. Components share the kernel. With `comm` this rank's part.
+    adjoint : bool
+        Return the adjoint, a correlation with the kernel.
+    comm : Comm or mpi4py.MPI.Comm, optional
+    """
 
     def check(comm, name, leaf):
         place = leaf._place()
@@ -269,7 +291,9 @@ def _coordinates(rows, axes, name):
 
 
 def readout(space, positions, window="cic", adjoint=False, comm=None):
-    """The only leaf of `space`, real cells, at points of its box; a cell's value stands at its lower corner. The adjoint paints.
+    """Interpolation of a real field on cells to points in its box.
+
+    The value of a cell is at its lower corner. The adjoint paints points onto cells.
 
     Parameters
     ----------
@@ -298,7 +322,7 @@ def readout(space, positions, window="cic", adjoint=False, comm=None):
 
 
 def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
-    """Integrals of the only leaf of `space`, real cells, along lines, with steps of `step` at most.
+    """Integrals of a real field on cells along straight lines.
 
     Parameters
     ----------
@@ -331,7 +355,9 @@ def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
 
 
 def select(space, where, adjoint=False, comm=None):
-    """The only leaf of `space`, real cells, at some of them: observed ones, for example. The adjoint puts values back, and 0 elsewhere.
+    """Values of a real field at selected cells, such as observed ones.
+
+    The adjoint writes the values to their cells, and 0 to all others.
 
     Parameters
     ----------
