@@ -67,15 +67,18 @@ class Cosmology:
         return _native.particle_mass(real_number(box, "box"), whole_number(particles, "particles", 1) ** 3, parameters(self))
 
     def growth(self, a):
-        """The linear growth factor D at scale factors: a in the matter era. `numpy.ndarray` or float, as all of these."""
+        """Linear growth factor D at scale factors `a`, normalized to ``D = a`` in the matter era.
+
+        Returns a float for a scalar `a` and an `ndarray` otherwise.
+        """
         return _at(a, "a", lambda a: _native.growth(a, parameters(self)))
 
     def growth_rate(self, a):
-        """Its logarithmic derivative, f = dlnD/dlna."""
+        """Logarithmic growth rate, ``f = dlnD/dlna``, at scale factors `a`."""
         return _at(a, "a", lambda a: _native.growth_rate(a, parameters(self)))
 
     def comoving_distance(self, a):
-        """The distance in Mpc/h from which light of scale factors arrives today."""
+        """Comoving distance in Mpc/h to light emitted at scale factors `a`."""
         return _at(a, "a", lambda a: _native.comoving_distance(a, parameters(self)))
 
     def sigma(self, radius, a=1.0):

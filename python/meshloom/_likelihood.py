@@ -1,4 +1,4 @@
-"""Likelihoods: what data say of a model."""
+"""Likelihoods of data given a model."""
 
 from typing import NamedTuple
 
@@ -57,7 +57,10 @@ class Likelihood:
         return of_given(self._comm, function, [(self._native.domain, x) for x in fields], call)
 
     def amend(self, model):
-        """The likelihood of what a model says, as a function of what the model takes. Of a sum each data set takes the leaves of the model that have its names."""
+        """Likelihood as a function of the inputs of `model`, which predicts the data.
+
+        In a sum of likelihoods each data set takes the leaf of the model that has its name.
+        """
 
         def amended():
             _check_model(model)

@@ -1,4 +1,4 @@
-"""Priors: numbers of given distributions, and correlated fields, as models of standard normal numbers."""
+"""Priors: models that turn standard normal numbers into other distributions and correlated fields."""
 
 import collections.abc
 
@@ -30,7 +30,9 @@ def _prior(kind, parameters, space, result, comm):
 
 
 def NormalPrior(mean, std, space, result=None, comm=None):
-    """Numbers of this mean and standard deviation, as a model of standard normal ones.
+    """Normal numbers of the given mean and standard deviation.
+
+    The model takes standard normal numbers.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ def NormalPrior(mean, std, space, result=None, comm=None):
     space : Space
         One real leaf: a field, a vector or parameters.
     result : str, optional
-        The name of what the model gives; that of the leaf unless given.
+        Name of the output. Default: the name of the leaf.
     comm : Comm or mpi4py.MPI.Comm, optional
 
     Returns
@@ -57,7 +59,7 @@ def NormalPrior(mean, std, space, result=None, comm=None):
 
 
 def LogNormalPrior(mean, std, space, result=None, comm=None):
-    """Positive numbers whose logarithm is normal, with this mean and standard deviation of their own. See `NormalPrior`."""
+    """Log-normal numbers; `mean` and `std` are those of the numbers, not of their logarithm. See `NormalPrior`."""
     return _prior("log_normal", {"mean": mean, "std": std}, space, result, comm)
 
 
