@@ -280,7 +280,7 @@ mod with_hdf5 {
                 "sort",
                 "knn -k 3 --queries POSITIONS",
                 "neighbors --radius 0.7",
-                &format!("pairs --bins {edges} --cross POSITIONS"),
+                &format!("pairs --bins {edges} --masses MASSES --cross POSITIONS --cross-masses MASSES"),
                 "power --mesh 8 --masses MASSES --cross POSITIONS --cross-masses MASSES",
                 "fof --linking-length 0.4 --min-members 2 --masses MASSES --velocities VELOCITIES",
             ] {
@@ -360,6 +360,30 @@ mod with_hdf5 {
         // Stars of one mass are no reason to warn.
         let (_, quiet) = power(&[&snapshot, "--particle-type", "4"], Ranks::Threads(2));
         assert!(quiet.is_empty(), "{quiet}");
+    }
+
+    #[test]
+    fn pairs_weights_particles_by_their_masses() {
+        let scratch = Scratch::new();
+        let (snapshot, [[positions, masses, _], _]) = save_types(&scratch, 2);
+        let edges = scratch.file("edges.txt", "0\n1\n2\n");
+        let pairs = |words: &[&str]| {
+            let output = scratch.word("pairs.csv");
+            let run = Call::new(&[&["pairs"], words, &["--bins", &edges, "--box", "8", "-o", &output]].concat()).run();
+            assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+            (fs::read_to_string(&output).unwrap(), run.stderr)
+        };
+        let of_type = ["--particle-type", "0"];
+        let (numbers, warning) = pairs(&[&[snapshot.as_str()], &of_type[..]].concat());
+        assert!(warning.contains("masses from 1e0 to 5e0") && warning.contains("--masses"), "{warning}");
+        assert_eq!(pairs(&[&positions]), (numbers.clone(), String::new()));
+        let (_, warning) = pairs(&[&[positions.as_str(), "--cross", &snapshot], &of_type[..]].concat());
+        assert!(warning.contains("masses from 1e0 to 5e0") && warning.contains("--cross-masses"), "{warning}");
+        let weighted = pairs(&[&positions, "--masses", &masses]);
+        assert!(weighted.0.starts_with("r_low,r_high,count,weighted\n") && weighted.1.is_empty(), "{weighted:?}");
+        assert_eq!(pairs(&[&[snapshot.as_str(), "--weights", &snapshot], &of_type[..]].concat()), weighted);
+        // Stars of one mass are no reason to warn.
+        assert!(pairs(&[&snapshot, "--particle-type", "4"]).1.is_empty());
     }
 
     #[test]

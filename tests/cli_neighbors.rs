@@ -237,6 +237,77 @@ fn pairs_are_counted_by_distance() {
     assert_eq!(fs::read_to_string(s.join("o.csv")).unwrap(), table(&BOX.nearest(&points, &queries, false)));
 }
 
+/// Sums of products of integers are exact, and integers may be read off the table.
+#[test]
+fn pairs_are_weighted_by_masses() {
+    let s = Scratch::new();
+    let (points, queries) = (lattice(211, 3, 19), lattice(40, 3, 20));
+    let (input, places) = (save(&s, "p.npy", 3, &points), save(&s, "q.npy", 3, &queries));
+    let [of_points, of_places] = [211, 40].map(|n| (0..n).map(|i| (i * i % 23) as f32).collect::<Vec<f32>>());
+    let save_masses = |name: &str, values: &[f32]| {
+        let writer = NpyWriter::create(s.join(name), &[values.len() as u64], &token()).unwrap();
+        writer.write(0, values).unwrap();
+        writer.finish().unwrap();
+        s.word(name)
+    };
+    let (masses, others) = (save_masses("m.npy", &of_points), save_masses("n.npy", &of_places));
+    let edges = s.file("edges.txt", "0\n0.25\n1.25\n2\n");
+    let table = |lists: &[Vec<(f32, i64)>], of_queries: &dyn Fn(usize) -> f64| {
+        let mut text = "r_low,r_high,count,weighted\n".to_string();
+        for pair in [0.0f32, 0.25, 1.25, 2.0].windows(2) {
+            let (mut count, mut sum) = (0, 0.0);
+            for (query, list) in lists.iter().enumerate() {
+                for &(square, point) in list {
+                    if pair[0] * pair[0] <= square && square < pair[1] * pair[1] {
+                        count += 1;
+                        sum += of_queries(query) * f64::from(of_points[point as usize]);
+                    }
+                }
+            }
+            text += &format!("{:?},{:?},{count},{sum:?}\n", pair[0], pair[1]);
+        }
+        text
+    };
+    let read = || fs::read_to_string(s.join("o.csv")).unwrap();
+    let pairs = ["pairs", &input, "--bins", &edges, "--box", "8,5,open", "--masses", &masses];
+    same(&s, "o.csv", true, &pairs);
+    let own = |query: usize| f64::from(of_points[query]);
+    assert_eq!(read(), table(&BOX.nearest(&points, &points, true), &own));
+    let lists = BOX.nearest(&points, &queries, false);
+    same(&s, "o.csv", false, &[&pairs[..], &["--cross", &places, "--cross-weights", &others]].concat());
+    assert_eq!(read(), table(&lists, &|query| f64::from(of_places[query])));
+    // Points without masses weigh 1 each.
+    same(&s, "o.csv", false, &[&pairs[..], &["--cross", &places]].concat());
+    assert_eq!(read(), table(&lists, &|_| 1.0));
+
+    let negative = save_masses("negative.npy", &[&of_points[..210], &[-1.0]].concat());
+    let with =
+        |more: &[&str]| Call::new(&[&["pairs", &input, "--bins", &edges, "-o", &s.word("o.csv")], more].concat());
+    let wrong = with(&["--masses", &others]).on(Ranks::Threads(2)).run();
+    wrong.is_error("of other points", 1, &["n.npy", "(40,)", "(211,)"]);
+    with(&["--masses", &negative]).on(Ranks::Threads(2)).run().is_error("negative", 1, &["negative.npy", "210", "-1"]);
+    with(&["--cross-masses", &masses]).run().is_error("no points", 2, &["--cross"]);
+}
+
+/// The same numbers in f32 and in f64 come to the same place in a box, however far away they are.
+#[test]
+fn points_far_outside_wrap_alike_in_f32_and_f64() {
+    let s = Scratch::new();
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        8.0 * ((1 << 23) + (state >> 41)) as f32
+    };
+    let single: Vec<f32> = (0..150).map(|_| next()).collect();
+    let double: Vec<f64> = single.iter().map(|&x| x.into()).collect();
+    let (input, queries) = (save(&s, "p4.npy", 3, &single), save(&s, "p8.npy", 3, &double));
+    Call::new(&["knn", &input, "--queries", &queries, "--box", "100.1", "-k", "1", "-o", &s.word("o.npz")]).run();
+    let file = NpzFile::open(s.join("o.npz")).unwrap();
+    let distances = file.member("distance").unwrap().read_f32(0..50).unwrap();
+    // Twice a unit of the last place along each axis.
+    assert!(distances.iter().all(|&d| d <= 2.0 * 3f32.sqrt() * (100.1f32 - 100.1f32.next_down())), "{distances:?}");
+}
+
 #[test]
 fn a_report_says_what_was_done() {
     let s = Scratch::new();

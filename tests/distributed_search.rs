@@ -8,8 +8,8 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, RadiusQuery,
-    RadiusResult,
+    Bins, DistributedSearch, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, PairWeights,
+    RadiusQuery, RadiusResult, WeightedPairs,
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
@@ -117,6 +117,154 @@ fn any_number_of_ranks_finds_the_same() {
             let many = told(ranks, share, domain, &points, &places, radius);
             assert!(many == one, "{kind:?} on {ranks} ranks, {share:?}");
         }
+    }
+}
+
+/// Sums of products of weights of points, then of places and points, of all ranks together.
+fn weighted_pairs(
+    (ranks, share): (usize, Share),
+    domain: Domain,
+    [points, places]: [&[f32]; 2],
+    [of_points, of_places]: [Option<&[f32]>; 2],
+    edges: &[f64],
+) -> [WeightedPairs; 2] {
+    let dims = domain.dims();
+    let parts = run_threads(ranks, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let mut context = Context::new(comm.clone(), gpu)?;
+        let rows = |all: &[f32]| rows(share, all.len() / dims, ranks, comm.rank());
+        let mut part = |all: &[f32]| {
+            let rows = rows(all);
+            Cloud::from_host(&mut context.recorder, &domain, &all[rows.start * dims..rows.end * dims])
+        };
+        let (cloud, queries) = (part(points)?, part(places)?);
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let bins = Bins::new(edges)?;
+        let own = of_points.map(|weights| &weights[rows(points)]);
+        let weights = PairWeights { points: own, queries: of_places.map(|weights| &weights[rows(places)]) };
+        let auto = search.weighted_pairs(&mut context, None, &bins, PairWeights { queries: None, ..weights })?;
+        let cross = search.weighted_pairs(&mut context, Some(&queries), &bins, weights)?;
+        assert_eq!(auto.counts, search.pairs(&mut context, None, &bins)?);
+        assert_eq!(cross.counts, search.pairs(&mut context, Some(&queries), &bins)?);
+        Ok::<_, Error>([auto, cross])
+    })
+    .unwrap();
+    assert!(parts.iter().all(|part| *part == parts[0]), "all ranks have the same sums");
+    parts[0].clone()
+}
+
+#[test]
+fn weighted_pairs_are_those_of_all_pairs_on_any_number_of_ranks() {
+    for (domain, kind, n) in [
+        (Domain::new(&[1.0; 3]).unwrap(), Kind::Uniform, 700),
+        (Domain::open(3).unwrap(), Kind::Hernquist, 300),
+        (Domain::new(&[1.0, 0.0]).unwrap(), Kind::Two, 200),
+        (Domain::open(3).unwrap(), Kind::Same, 150),
+        (Domain::open(3).unwrap(), Kind::Uniform, 0),
+    ] {
+        let dims = domain.dims();
+        let points = points(kind, n, dims, 31);
+        let places = clouds::points(Kind::Uniform, 90, dims, 32);
+        // Seven orders of magnitude, and zeros.
+        let weight = |seed, i: usize| if i % 17 == 0 { 0.0 } else { 10f64.powf(7.0 * uniform(seed, i as u64)) as f32 };
+        let of_points: Vec<f32> = (0..n).map(|i| weight(33, i)).collect();
+        let of_places: Vec<f32> = (0..90).map(|i| weight(34, i)).collect();
+        // The last has more bins than a workgroup adds up by itself.
+        let many: Vec<f64> = (0..=300).map(|i| 0.4 * f64::from(i) / 300.0).collect();
+        for edges in [vec![0.0, 0.05, 0.2, 0.4], many] {
+            let clouds = [&points[..], &places[..]];
+            let weights = [Some(&of_points[..]), Some(&of_places[..])];
+            let one = weighted_pairs((1, Share::Even), domain, clouds, weights, &edges);
+            for (found, (queries, query_weights)) in one.iter().zip([(&points, &of_points), (&places, &of_places)]) {
+                // Whether a pair lies in a bin is what the searches without weights are tested for.
+                if edges.len() > 4 {
+                    continue;
+                }
+                let largest = |weights: &[f32]| weights.iter().fold(0.0, |most: f32, &w| most.max(w));
+                let unit = f64::from(largest(&of_points)) * f64::from(largest(query_weights)) / 2f64.powi(30);
+                for (bin, edge) in edges.windows(2).enumerate() {
+                    let (mut sum, mut count) = (0.0, 0u64);
+                    for (i, query) in queries.chunks(dims).enumerate() {
+                        for (j, point) in points.chunks(dims).enumerate() {
+                            let d = distance(&domain, query, point);
+                            let own = std::ptr::eq(queries, &points) && i == j;
+                            if !own && (edge[0] as f32..edge[1] as f32).contains(&d) {
+                                sum += f64::from(query_weights[i]) * f64::from(of_points[j]);
+                                count += 1;
+                            }
+                        }
+                    }
+                    // A weight is rounded by half a unit of 2^-31 of a power of two that is at most twice the largest weight, and a
+                    // pair at an edge may lie on the other side in f64.
+                    let stray = found.counts[bin].abs_diff(count) as f64;
+                    assert!(stray <= 2.0, "{kind:?}: {} pairs, not {count}", found.counts[bin]);
+                    let error = (found.sums[bin] - sum).abs();
+                    let most = unit * 2f64.powi(30) * stray + unit * count as f64 + 1e-12 * sum;
+                    assert!(error <= most, "{kind:?} {bin}: {} and not {sum}", found.sums[bin]);
+                }
+            }
+            for (ranks, share) in [(2, Share::Even), (3, Share::Uneven), (4, Share::Last)] {
+                let found = weighted_pairs((ranks, share), domain, clouds, weights, &edges);
+                assert!(found == one, "{kind:?} on {ranks} ranks, {share:?}");
+            }
+        }
+    }
+}
+
+/// A point of weight 3 counts as three points: exactly, and without weights each pair counts 1.
+#[test]
+fn an_integer_weight_is_so_many_points() {
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let (points, places) = (points(Kind::Uniform, 300, 3, 35), clouds::points(Kind::Uniform, 60, 3, 36));
+    let repeat = |points: &[f32], seed: u64| {
+        let weights: Vec<f32> = (0..points.len() / 3).map(|i| (6.0 * uniform(seed, i as u64)).floor() as f32).collect();
+        let repeated =
+            points.chunks(3).zip(&weights).flat_map(|(point, &w)| point.repeat(w as usize)).collect::<Vec<_>>();
+        (weights, repeated)
+    };
+    let ((of_points, many_points), (of_places, many_places)) = (repeat(&points, 37), repeat(&places, 38));
+    // Copies of a point are 0 apart: they are no pair of different places.
+    let edges = [1e-6, 0.1, 0.2, 0.3];
+    let clouds = [&points[..], &places[..]];
+    let weights = [Some(&of_points[..]), Some(&of_places[..])];
+    let repeated = weighted_pairs((1, Share::Even), domain, [&many_points, &many_places], [None; 2], &edges);
+    let weighted = weighted_pairs((3, Share::Uneven), domain, clouds, weights, &edges);
+    for (weighted, repeated) in weighted.iter().zip(&repeated) {
+        let counts: Vec<f64> = repeated.counts.iter().map(|&count| count as f64).collect();
+        assert_eq!((&weighted.sums, &repeated.sums), (&counts, &counts));
+    }
+}
+
+#[test]
+fn bad_weights_are_the_same_error_on_all_ranks() {
+    let found = run_threads(3, |comm| {
+        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let mut context = Context::new(comm.clone(), gpu)?;
+        let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0])?;
+        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let (bins, last) = (Bins::new(&[0.0, 2.0])?, comm.rank() == 2);
+        let mut refused = |points: Option<&[f32]>| {
+            let weights = PairWeights { points, queries: None };
+            search.weighted_pairs(&mut context, None, &bins, weights).map(drop).unwrap_err().to_string()
+        };
+        let errors = [
+            refused(Some(if last { &[1.0] } else { &[1.0, 1.0] })),
+            refused(Some(if last { &[1.0, -1.0] } else { &[1.0, 1.0] })),
+            refused(Some(if last { &[f32::NAN, 1.0] } else { &[1.0, 1.0] })),
+            refused((!last).then_some(&[1.0, 1.0])),
+        ];
+        // The search is good for others; one bin, and weights that are all 0.
+        let all = PairWeights { points: Some(&[1.0, 2.0]), queries: None };
+        let found = search.weighted_pairs(&mut context, None, &bins, all)?;
+        assert_eq!((found.counts, found.sums), (vec![30], vec![66.0]));
+        let zero = PairWeights { points: Some(&[0.0; 2]), queries: None };
+        assert_eq!(search.weighted_pairs(&mut context, None, &bins, zero)?.sums, [0.0]);
+        Ok::<_, Error>(errors)
+    })
+    .unwrap();
+    let words = ["1 weights for 2 points", "weight 5 is -1", "weight 4 is NaN", "rank 2 searches for something else"];
+    for errors in found {
+        assert!(errors.iter().zip(words).all(|(error, words)| error.contains(words)), "{errors:?}");
     }
 }
 

@@ -82,6 +82,33 @@ fn points_are_wrapped_as_on_the_host() {
     assert_eq!(all(&mut recorder, again.positions()), got);
 }
 
+/// Coordinates are wrapped by the side as it was given, not as it is rounded, also where they are f32 on a device and far away.
+#[test]
+fn a_device_wraps_by_the_side_as_it_was_given() {
+    let mut recorder = recorder();
+    let unit = uniform(4, 600);
+    for side in [100.1, 0.1, 67.7e-20, 1.0 / 3.0, 205e25 / 3.0, 1.000_000_01, 12.0] {
+        let domain = Domain::new(&[side; 3]).unwrap();
+        let rounded = side as f32;
+        let mut points = vec![rounded, -rounded, 2.0 * rounded, -2.0 * rounded, rounded.next_down(), rounded.next_up()];
+        for far in [2.0, 4.0, 1e3, 1e7, 1e12] {
+            points.extend(unit.iter().map(|u| (u * far * side) as f32).filter(|x| x.is_finite()));
+        }
+        // Whole points.
+        points.truncate(points.len() / 3 * 3);
+        let cloud = Cloud::from_host(&mut recorder, &domain, &points).unwrap();
+        let got = all(&mut recorder, cloud.positions());
+        for (&x, &got) in points.iter().zip(&got) {
+            let want = domain.wrap(0, x.into());
+            // Both are rounded once, or where f64 adds the side twice: a unit of the last place of the coordinate, at least of numbers
+            // that f64 resolves.
+            let apart = domain.minimum_image(0, got - want).abs();
+            let unit = (want.next_up() - want).max((side * 2f64.powi(-52)) as f32);
+            assert!(apart <= unit && (0.0..rounded).contains(&got), "{x} in {side}: {got}, not {want}");
+        }
+    }
+}
+
 /// Points and box in different units are seen alike on the host and on the device.
 #[test]
 fn boxes_in_another_unit_are_seen_on_the_device() {

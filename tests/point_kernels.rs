@@ -37,7 +37,16 @@ kernel_params! {
     struct Flatten { count: u32, max_hops: u32 }
 }
 kernel_params! {
-    struct Prepare { count: u32, dims: u32, pad: [u32; 2], sides: [f32; 4] }
+    struct Prepare {
+        count: u32,
+        dims: u32,
+        pad: [u32; 2],
+        sides: [f32; 4],
+        rests: [f32; 4],
+        periods_low: [u32; 4],
+        periods_high: [u32; 4],
+        exponents: [i32; 4],
+    }
 }
 kernel_params! {
     struct Begin {
@@ -105,7 +114,17 @@ fn preparing_finds_bounds_and_what_is_not_finite() {
         let device = bench.up(&positions);
         let words = bench.up(&[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX]);
         let count = (positions.len() / dims) as u32;
-        let params = Prepare { count, dims: dims as u32, pad: [0; 2], sides: [0.0; 4] };
+        let (pad, none) = ([0; 2], [0; 4]);
+        let params = Prepare {
+            count,
+            dims: dims as u32,
+            pad,
+            sides: [0.0; 4],
+            rests: [0.0; 4],
+            periods_low: none,
+            periods_high: none,
+            exponents: [0; 4],
+        };
         bench.recorder.each(&kernel("points::prepare"), &[device.raw(), words.raw()], &params, count.into()).unwrap();
         assert!(
             bench.down(&device).iter().zip(&positions).all(|(a, b)| a.to_bits() == b.to_bits()),

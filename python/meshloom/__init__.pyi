@@ -170,7 +170,16 @@ def fof(
     order: Literal["count", "mass", "label"] = "count",
     comm: _Comm = None,
 ) -> Groups: ...
-def pair_counts(points: _Points, edges: ArrayLike, *, other: Optional[_Points] = None, box: _Box = None, comm: _Comm = None) -> ndarray: ...
+def pair_counts(
+    points: _Points,
+    edges: ArrayLike,
+    *,
+    other: Optional[_Points] = None,
+    weights: Optional[_Points] = None,
+    other_weights: Optional[_Points] = None,
+    box: _Box = None,
+    comm: _Comm = None,
+) -> ndarray: ...
 def sort(points: _Points, *, box: _Box = None, curve: Literal["morton", "hilbert"] = "morton", comm: _Comm = None) -> ndarray: ...
 
 class PowerSpectrum(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import _native
 from ._arguments import box_sides
-from ._arrays import native, points_array, single
+from ._arrays import native, points_array, real_array_for, single
 from ._comm import given_or_not, resolve, together
 from ._origin import common_origin, from_origin
 
@@ -40,8 +40,18 @@ def _queries(comm, other, points):
     return other
 
 
-def pair_counts(points, edges, *, other=None, box=None, comm=None):
-    """How many pairs of points have a distance in each bin.
+def _weights(comm, weights, points, name):
+    """Weights of points, or None."""
+    if weights is None:
+        return None
+    found = real_array_for(comm, weights, name)
+    if found.shape != points.shape[:1]:
+        raise ValueError(f"{name}: expected the shape ({len(points)},), one for each point, got {found.shape}")
+    return found
+
+
+def pair_counts(points, edges, *, other=None, weights=None, other_weights=None, box=None, comm=None):
+    """Count the pairs of points in bins of distance, each once or with a weight.
 
     Parameters
     ----------
@@ -53,6 +63,11 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
         Bin ``i`` counts ``edges[i] <= r < edges[i + 1]``, compared in single precision.
     other : array_like, optional
         Other points that pairs are made with; with `comm` this rank's part of them, on all ranks or on none.
+    weights : array_like, optional
+        Masses or other weights of the points, shape ``(N,)``, finite and not
+        negative; 1 each by default. They are used in single precision.
+    other_weights : array_like, optional
+        Weights of `other`, likewise; without them the points of `other` weigh 1 each.
     box : float or sequence of float, optional
         Sides of the periodic box; 0 or None leaves an axis open. A pair counts
         once, at the distance of its nearest images.
@@ -61,9 +76,10 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
 
     Returns
     -------
-    ndarray of int, shape (bins,)
+    ndarray of int, or of float with weights, shape (bins,)
         Exact numbers of ordered pairs: among the points themselves each pair of
-        two counts twice and a point is no pair with itself.
+        two counts twice and a point is no pair with itself. With weights the sums of
+        the products of both weights, the same on any number of ranks.
 
     Warns
     -----
@@ -76,21 +92,38 @@ def pair_counts(points, edges, *, other=None, box=None, comm=None):
     >>> from meshloom import pair_counts
     >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], box=10.0).tolist()
     [2, 4]
+    >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], weights=[2.0, 3.0, 5.0], box=10.0).tolist()
+    [12.0, 50.0]
     """
     comm = resolve(comm)
 
     def check():
         own = points_array(comm, points)
         dims = own.shape[1]
-        arguments = {"number of axes": dims, "edges": _edges(edges), "box": box_sides(box, dims), "other": given_or_not(other)}
-        return (own, _queries(comm, other, own), arguments), {"function": "pair_counts", **arguments}, None
+        queries = _queries(comm, other, own)
+        if other is None and other_weights is not None:
+            raise ValueError("other_weights are for the points of other, which is not given")
+        pair = [_weights(comm, weights, own, "weights"), _weights(comm, other_weights, queries, "other_weights")]
+        arguments = {
+            "number of axes": dims,
+            "edges": _edges(edges),
+            "box": box_sides(box, dims),
+            "other": given_or_not(other),
+            "weights": given_or_not(weights),
+            "other_weights": given_or_not(other_weights),
+        }
+        return (own, queries, pair, arguments), {"function": "pair_counts", **arguments}, None
 
     def count(own, _):
-        points, queries, arguments = own
+        points, queries, pair, arguments = own
         sides = arguments["box"]
         origin = common_origin(comm, points, sides)
         search = _native.Search(comm, native(from_origin(points, origin)), sides)
-        counts = search.pairs(None if queries is None else native(from_origin(queries, origin)), arguments["edges"])
+        rows = None if queries is None else native(from_origin(queries, origin))
+        if weights is None and other_weights is None:
+            counts = search.pairs(rows, arguments["edges"])
+        else:
+            counts = search.weighted_pairs(rows, arguments["edges"], [None if own is None else native(own) for own in pair])
         return counts, search.doubt_of_pairs(arguments["edges"])
 
     counts, doubt = together(comm, check, count)

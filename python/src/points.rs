@@ -95,6 +95,15 @@ impl Rows {
             Rows::Device(rows) => wide(&recorder.download(rows, 0, rows.len())?)?,
         })
     }
+
+    /// The values in `f32`, on the host.
+    pub fn to_f32(&self, recorder: &mut Recorder) -> Result<Vec<f32>, Failure> {
+        Ok(match self {
+            Rows::Single(rows) => host_memory::copy("values", rows.as_slice())?,
+            Rows::Double(rows) => host_memory::collect("values", rows.as_slice().iter().map(|&x| x as f32))?,
+            Rows::Device(rows) => recorder.download(rows, 0, rows.len())?,
+        })
+    }
 }
 
 fn uploaded(recorder: &mut Recorder, values: &[f32]) -> Result<Array<f32>, DeviceError> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, RadiusQuery, RadiusResult,
+    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, PairWeights, RadiusQuery, RadiusResult,
 };
 use meshloom::points::{BoxUse, Domain};
 use numpy::PyArray1;
@@ -124,5 +124,26 @@ impl Search {
         let counts =
             self.run(py, queries, move |work, search, queries| Ok(search.pairs(&mut work.context, queries, &bins)?))?;
         Ok(indices(py, counts))
+    }
+
+    /// Sums of the products of the weights of ordered pairs with a distance in `edges[i] <= r < edges[i + 1]`. The weights are those of
+    /// the points and of the queries.
+    fn weighted_pairs<'py>(
+        &self,
+        py: Python<'py>,
+        queries: Option<&Bound<'py, PyAny>>,
+        edges: Vec<f64>,
+        weights: [Option<Bound<'py, PyAny>>; 2],
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let bins = Bins::new(&edges).map_err(Failure::from)?;
+        let [of_points, of_queries] = weights.map(|rows| rows.map(|rows| Rows::new(&rows, &self.session)).transpose());
+        let (of_points, of_queries) = (of_points?, of_queries?);
+        let sums = self.run(py, queries, move |work, search, queries| {
+            let mut narrow = |rows: Option<Rows>| rows.map(|rows| rows.to_f32(&mut work.context.recorder)).transpose();
+            let (of_points, of_queries) = (narrow(of_points)?, narrow(of_queries)?);
+            let weights = PairWeights { points: of_points.as_deref(), queries: of_queries.as_deref() };
+            Ok(search.weighted_pairs(&mut work.context, queries, &bins, weights)?.sums)
+        })?;
+        Ok(to_numpy(py, sums))
     }
 }

@@ -27,6 +27,8 @@ def of_points(comm, one):
         "box differs: [1.0, 1.0, 1.0] on rank 0, [0.0, 0.0, 0.0] on rank {}": lambda: counts(box=None if one else 1.0),
         "other differs: not given on rank 0, given on rank {}": lambda: counts(other=own if one else None),
         "other differs: given on rank 0, not given on rank {}": lambda: counts(other=None if one else own),
+        "rank {}: weights: expected the shape": lambda: counts(weights=np.ones(len(own) + one)),
+        "other_weights differs: given on rank 0, not given on rank {}": lambda: counts(other=own, other_weights=None if one else np.ones(len(own))),
         "number of axes differs: 3 on rank 0, 2 on rank {}": lambda: meshloom.pair_counts(own[:, : 3 - one], [0.0, 1.0], comm=comm),
         "rank {}: linking_length is nan; it must be": lambda: fof(np.nan if one else 0.1),
         "rank {}: linking_length must be a number, not '0.1'": lambda: fof("0.1" if one else 0.1),

@@ -179,6 +179,10 @@ WRONG = [
     (TypeError, lambda p: meshloom.sort(p, box="1")),
     (ValueError, lambda p: meshloom.sort(p, curve="peano")),
     (ValueError, lambda p: meshloom.sort(p[:, :1])),
+    (ValueError, lambda p: meshloom.pair_counts(p, [0.0, 1.0], weights=np.ones(3))),
+    (ValueError, lambda p: meshloom.pair_counts(p, [0.0, 1.0], weights=-np.ones(len(p)))),
+    (ValueError, lambda p: meshloom.pair_counts(p, [0.0, 1.0], other_weights=np.ones(len(p)))),
+    (TypeError, lambda p: meshloom.pair_counts(p, [0.0, 1.0], weights=["a"] * len(p))),
     (ValueError, lambda p: meshloom.pair_counts(p, [1.0, 0.5])),
     (ValueError, lambda p: meshloom.pair_counts(p, [[0.0, 1.0]])),
     (TypeError, lambda p: meshloom.pair_counts(p, [0.0, None])),
@@ -375,3 +379,45 @@ def test_arguments_of_trees_are_read():
         meshloom.map_items(lambda x: 1.0, 3)
     with pytest.raises(TypeError, match="use rfft or rfftn"):
         meshloom.fft.fft(meshloom.asarray(np.ones(4)))
+
+
+def test_pairs_are_weighted():
+    rng = np.random.default_rng(21)
+    a, b = rng.random((300, 3)).astype(np.float32), rng.random((200, 3)).astype(np.float32)
+    wa, wb = (10 ** rng.uniform(-3, 3, n) for n in (300, 200))
+    edges = [0.0, 0.1, 0.2, 0.45]
+
+    def truth(x, y, wx, wy, off=0.0):
+        d = brute(x, y, 1.0)
+        if off:
+            np.fill_diagonal(d, np.inf)
+        return np.histogram(d, edges, weights=wx[:, None] * wy)[0]
+
+    # Weights are rounded to float32, 6e-8 of each.
+    own = meshloom.pair_counts(a, edges, weights=wa, box=1.0)
+    assert own.dtype == np.float64
+    np.testing.assert_allclose(own, truth(a, a, wa, wa, True), rtol=2e-7)
+    np.testing.assert_allclose(meshloom.pair_counts(a, edges, other=b, weights=wa, other_weights=wb, box=1.0), truth(b, a, wb, wa), rtol=2e-7)
+    np.testing.assert_allclose(meshloom.pair_counts(a, edges, other=b, other_weights=wb, box=1.0), truth(b, a, wb, np.ones(300)), rtol=2e-7)
+
+    # Arrays on the device, ranks, and integers as so many points.
+    single = wa.astype(np.float32)
+    assert np.array_equal(meshloom.pair_counts(meshloom.asarray(a), edges, weights=meshloom.asarray(single), box=1.0), own)
+
+    def part(comm):
+        rows = slice(300 * comm.rank // comm.size, 300 * (comm.rank + 1) // comm.size)
+        return meshloom.pair_counts(a[rows], edges, weights=wa[rows], box=1.0, comm=comm)
+
+    assert all(np.array_equal(counts, own) for counts in meshloom.ranks(3, part))
+    times = rng.integers(0, 5, 300)
+    apart = [1e-4, 0.1, 0.2]
+    repeated = meshloom.pair_counts(np.repeat(a, times, axis=0), apart)
+    assert meshloom.pair_counts(a, apart, weights=times).tolist() == repeated.tolist()
+
+
+def test_points_far_outside_wrap_alike_in_any_precision():
+    far = np.float32(8 * np.random.default_rng(24).integers(1 << 23, 1 << 24, (50, 3)))
+    box, edges = 100.1, [0.0, 4e-5]
+    for points in far, meshloom.asarray(far):
+        with pytest.warns(UserWarning, match="outside the box"):
+            assert meshloom.pair_counts(points, edges, other=far.astype(np.float64), box=box).tolist() == [50]

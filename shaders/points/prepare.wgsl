@@ -4,8 +4,8 @@
 // [0] the index of the first coordinate that is not finite (minimum),
 // [1..4] the least and [4..7] the greatest coordinate along each axis, as integers in the order of the reals (minimum, maximum),
 // [7] the bits of the least magnitude that is a normal number (minimum).
-// A coordinate along a periodic axis (side > 0) is wrapped exactly: the remainder is made of subtractions of numbers within a factor
-// of two of each other; only side - remainder is rounded.
+// A coordinate along a periodic axis (side > 0) is wrapped by the period as it was given in f64 and then rounded, as `Domain::wrap` wraps
+// f64: the period is `period_high * 2^32 + period_low` times `2^exponent`, and `side + rest` to the digits that matter near the box.
 //
 // Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 32 bytes, for the extremes of the workgroup.
 
@@ -28,18 +28,54 @@ fn image(x: f32) -> u32 {
     return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
 }
 
-fn wrapped(x: f32, side: f32) -> f32 {
-    if x >= 0.0 && x < side { return x; }
-    var rest = abs(x);
-    var step = side;
-    while step <= rest * 0.5 { step = step + step; }
-    loop {
-        if rest >= step { rest = rest - step; }
-        if step <= side { break; }
-        step = step * 0.5;
+/// 2^n for -126 <= n <= 127.
+fn power(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
+
+/// An integer below 2^53 times 2^exponent, rounded once.
+fn rounded(value: vec2<u32>, exponent: i32) -> f32 {
+    var mantissa = value.x;
+    var shift = 0u;
+    if value.y > 0u {
+        // The upper 32 bits; the last one also says whether any lower bit is set.
+        shift = 32u - countLeadingZeros(value.y);
+        mantissa = (value.y << (32u - shift)) | (value.x >> shift);
+        mantissa |= select(0u, 1u, (value.x << (32u - shift)) != 0u);
     }
-    if x < 0.0 && rest > 0.0 { rest = side - rest; }
-    return select(rest, 0.0, rest >= side);
+    // In two steps: the power may be below the range of f32 where the product is not.
+    let first = max(exponent + i32(shift), -126);
+    return f32(mantissa) * power(first) * power(max(exponent + i32(shift) - first, -126));
+}
+
+/// The remainder of a coordinate at least one side from 0, by doubling the mantissa modulo the period: at most 256 rounds.
+fn far(x: f32, period: vec2<u32>, exponent: i32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let doublings = i32((bits >> 23u) & 0xffu) - 150 - exponent;
+    var left = vec2<u32>((bits & 0x7fffffu) | 0x800000u, 0u);
+    for (var n = 0; n < doublings; n++) {
+        left = vec2<u32>(left.x << 1u, (left.y << 1u) | (left.x >> 31u));
+        if left.y > period.y || (left.y == period.y && left.x >= period.x) {
+            left = vec2<u32>(left.x - period.x, left.y - period.y - select(0u, 1u, left.x < period.x));
+        }
+    }
+    if x < 0.0 && any(left > vec2<u32>(0u)) {
+        left = vec2<u32>(period.x - left.x, period.y - left.y - select(0u, 1u, period.x < left.x));
+    }
+    return rounded(left, exponent);
+}
+
+fn wrapped(x: f32, side: f32, rest: f32, period: vec2<u32>, exponent: i32) -> f32 {
+    if x >= 0.0 && x < side { return x; }
+    var inside = 0.0;
+    if x >= side && x < 2.0 * side {
+        // The first difference is exact.
+        inside = max((x - side) - rest, 0.0);
+    } else if x < 0.0 && x > -side {
+        let sum = side + x;
+        inside = sum + ((x - (sum - side)) + rest);
+    } else {
+        inside = far(x, period, exponent);
+    }
+    return select(inside, 0.0, inside >= side);
 }
 
 fn each_workgroup(number: u32, lane: u32) {
@@ -63,7 +99,8 @@ fn each_workgroup(number: u32, lane: u32) {
                 if !finite(x) {
                     not_finite = min(not_finite, at);
                 } else if side > 0.0 {
-                    x = wrapped(x, side);
+                    let period = vec2<u32>(params.periods_low[axis], params.periods_high[axis]);
+                    x = wrapped(x, side, params.rests[axis], period, params.exponents[axis]);
                     if x != before { store_positions(at, x); }
                 }
                 low[axis] = min(low[axis], image(x));

@@ -143,6 +143,40 @@ crate::gpu::kernel_params! {
         dims: u32,
         pad: [u32; 2],
         sides: [f32; 4],
+        /// What the periods are longer than the sides.
+        rests: [f32; 4],
+        /// Mantissas of the periods, integers of 53 bits.
+        periods_low: [u32; 4],
+        periods_high: [u32; 4],
+        /// Powers of two that the mantissas are multiplied by.
+        exponents: [i32; 4],
+    }
+}
+
+impl PrepareParams {
+    /// Those of `count` rows of `dims` coordinates, which are wrapped into a domain if there is one.
+    fn new(count: u64, dims: usize, domain: Option<&Domain>) -> Self {
+        let mut params = PrepareParams {
+            count: count as u32,
+            dims: dims as u32,
+            pad: [0; 2],
+            sides: [0.0; 4],
+            rests: [0.0; 4],
+            periods_low: [0; 4],
+            periods_high: [0; 4],
+            exponents: [0; 4],
+        };
+        let side_and_period = |axis| domain.and_then(|domain| domain.side(axis).zip(domain.period(axis)));
+        for axis in 0..dims {
+            let Some((side, period)) = side_and_period(axis) else { continue };
+            // Periods are normal numbers of f64.
+            let mantissa = period.to_bits() & ((1 << 52) - 1) | 1 << 52;
+            params.sides[axis] = side;
+            params.rests[axis] = (period - f64::from(side)) as f32;
+            (params.periods_low[axis], params.periods_high[axis]) = (mantissa as u32, (mantissa >> 32) as u32);
+            params.exponents[axis] = (period.to_bits() >> 52) as i32 - 1075;
+        }
+        params
     }
 }
 
@@ -151,17 +185,17 @@ pub(super) fn prepare() -> KernelSource {
     KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
 
-/// Records the wrapping of rows of `dims` coordinates along axes with a side above 0. Returns the 8 words that the kernel
-/// finds.
+/// Records the wrapping of rows of `dims` coordinates into a domain if there is one. Returns the 8 words that the kernel finds.
 fn wrapped(
     recorder: &mut Recorder,
     positions: &Array<f32>,
     dims: usize,
-    [x, y, z]: [f32; 3],
+    domain: Option<&Domain>,
 ) -> Result<Array<u32>, DeviceError> {
-    let (words, count) = (recorder.gpu().array::<u32>("points::found", 8)?, positions.len() / dims as u64);
+    let count = positions.len() / dims as u64;
+    let words = recorder.gpu().array::<u32>("points::found", 8)?;
     recorder.upload(&words, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
-    let params = PrepareParams { count: count as u32, dims: dims as u32, pad: [0; 2], sides: [x, y, z, 0.0] };
+    let params = PrepareParams::new(count, dims, domain);
     recorder.each(&Kernel::trusted(prepare()), &[positions.raw(), words.raw()], &params, count)?;
     Ok(words)
 }
@@ -186,7 +220,7 @@ impl Bounds {
         if rows.is_empty() {
             return Ok(None);
         }
-        let words = wrapped(recorder, rows, dims, [0.0; 3])?;
+        let words = wrapped(recorder, rows, dims, None)?;
         Ok(Some(bounds_found(&recorder.download(&words, 0, 8)?, dims)))
     }
 }
@@ -233,8 +267,8 @@ impl Cloud {
     /// which reads 4 bytes per coordinate and writes those that it wraps, and one for a sample of many points; then waits for
     /// 32 bytes and the sample, at most 6 KiB.
     ///
-    /// A wrapped coordinate is the exact remainder, rounded once where the side is added; those in `[0, side)` are left
-    /// as they are, and what rounds to the side becomes 0.
+    /// A wrapped coordinate is the exact remainder by the side as it was given, in `f64`, rounded to `f32` as by
+    /// [`Domain::wrap`]; those in `[0, side)` are left as they are, and what rounds to the side becomes 0.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
@@ -259,7 +293,7 @@ impl Cloud {
             return Ok(cloud);
         }
         let rows = sample_rows(count);
-        let words = wrapped(recorder, &cloud.positions, domain.dims(), domain.sides())?;
+        let words = wrapped(recorder, &cloud.positions, domain.dims(), Some(domain))?;
         let found = recorder.gpu().array::<u32>("points::found", 8 + rows.len() as u64 * dims)?;
         recorder.copy(&words, 0, &found, 0, 8)?;
         if !rows.is_empty() {

@@ -5,8 +5,8 @@ use crate::host_memory;
 
 /// A box of 2 or 3 axes, each of them periodic with a side or open.
 ///
-/// - A side is rounded to `f32` here, once: keys, distances and all that devices do use the rounded one. Coordinates in `f64` are
-///   [wrapped](Self::wrap) by the side as it was given, so that those many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
+/// - A side is rounded to `f32` here, once: keys and distances use the rounded one. Coordinates are [wrapped](Self::wrap) by the side
+///   as it was given, in `f32` on a device as in `f64` on the host, so that those many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
 /// - Coordinates along a periodic axis lie in `[0, side)`; `x == side` is `x = 0`.
 /// - Distances along a periodic axis are those of the nearest image: at most half the side.
 ///
@@ -69,6 +69,11 @@ impl Domain {
     /// The side of a periodic axis; `None` for an open axis, and beyond the last one.
     pub fn side(&self, axis: usize) -> Option<f32> {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
+    }
+
+    /// The side of a periodic axis as it was given, not rounded; `None` for an open axis, and beyond the last one.
+    pub fn period(&self, axis: usize) -> Option<f64> {
+        self.periods.get(axis).copied().filter(|&period| period > 0.0)
     }
 
     /// The sides as kernels take them: 0 along open axes and behind the last.

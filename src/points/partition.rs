@@ -118,6 +118,11 @@ impl Decomposition {
         Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters })
     }
 
+    /// Number of points that this rank has in the input.
+    pub fn input_rows(&self) -> u64 {
+        self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order().len())
+    }
+
     /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
     /// several.
     pub fn route_of(&self, context: &mut Context, cloud: &Cloud) -> Result<Route, SortError> {

@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         options: &arguments.search,
         queries: arguments.queries.as_deref().map(|path| ("queries_file", path)),
         list: None,
+        values: Vec::new(),
         output: &arguments.output,
         extensions: &["npz"],
     };

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::Error;
 use meshloom::io::{Column, IoError, read_numbers, write_csv};
-use meshloom::points::neighbors::{Bins, NeighborError};
+use meshloom::points::neighbors::{Bins, NeighborError, PairWeights};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output_name::TABLE;
+use crate::point_values::{PointValues, warn_of_unused_masses};
+use crate::points::PointFile;
 use crate::search::{RankSearch, SearchCommand, SearchOptions};
 use crate::terminal;
 
@@ -20,12 +22,19 @@ pub struct Arguments {
     /// Edges of the bins of distances: numbers from 0 on, ascending, one per line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
-    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin
+    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin; with masses also the sum of the products
+    /// of the masses of both points
     #[arg(short, long, value_name = "OUT.csv")]
     output: PathBuf,
     /// Count pairs of one of these and one of the points: shape (M, 3) or (M, 2) [default: of different points]
     #[arg(long, value_name = "Q.npy")]
     cross: Option<PathBuf>,
+    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
+    #[arg(long, visible_alias = "weights", value_name = "M.npy")]
+    masses: Option<PathBuf>,
+    /// The same of the points of --cross
+    #[arg(long, visible_alias = "cross-weights", value_name = "M.npy", requires = "cross")]
+    cross_masses: Option<PathBuf>,
 }
 
 /// Most edges of a file.
@@ -79,32 +88,86 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         options: &arguments.search,
         queries: arguments.cross.as_deref().map(|path| ("cross_file", path)),
         list: Some(&arguments.bins),
+        values: [&arguments.masses, &arguments.cross_masses].into_iter().flatten().map(PathBuf::as_path).collect(),
         output: &arguments.output,
         extensions: &TABLE,
     };
-    command.run(|| Edges::read(&arguments.bins), |work, edges| count(work, arguments, edges))
+    let prepare = || {
+        let edges = Edges::read(&arguments.bins)?;
+        // Files of masses are opened before the work, so that their errors come before it.
+        masses(arguments)?;
+        Ok(edges)
+    };
+    command.run(prepare, |work, edges| count(work, arguments, edges))
+}
+
+/// The files of masses of the points and of those of `--cross`.
+fn masses(arguments: &Arguments) -> Result<[Option<PointValues>; 2], Error> {
+    let particles = arguments.search.particles();
+    let open = |points: Option<&Path>, masses: &Option<PathBuf>| match (points, masses) {
+        (Some(points), Some(masses)) => {
+            let count = PointFile::open(points, particles)?.count();
+            PointValues::open(masses, particles, "mass", &[count]).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let first = open(Some(arguments.search.points()), &arguments.masses)?;
+    Ok([first, open(arguments.cross.as_deref(), &arguments.cross_masses)?])
+}
+
+/// The masses of this rank's points, and of its points of `--cross`. Collective: every rank calls it. Rank 0 warns where
+/// particles have masses that differ and are not asked for.
+fn read_masses(work: &RankSearch, arguments: &Arguments) -> Result<[Option<Vec<f32>>; 2], Error> {
+    let (comm, inputs, particles) = (&work.context.comm, work.inputs, arguments.search.particles());
+    let files = [Some(&inputs.points), inputs.queries.as_ref()];
+    let mut found = [None, None];
+    for (((file, masses), option), found) in
+        files.into_iter().zip(masses(arguments)?).zip(["--masses", "--cross-masses"]).zip(&mut found)
+    {
+        let Some(file) = file else { continue };
+        let rows = file.rows(comm);
+        match masses {
+            Some(masses) => *found = Some(masses.read(comm, rows)?),
+            None => warn_of_unused_masses(comm, file.coordinates(), particles, rows, option)?,
+        }
+    }
+    Ok(found)
 }
 
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
-    let RankSearch { context, search, queries, inputs, .. } = work;
-    if context.comm.rank() == 0
-        && let Some(doubt) = edges.bins.doubt(&inputs.domain)
+    if work.context.comm.rank() == 0
+        && let Some(doubt) = edges.bins.doubt(&work.inputs.domain)
     {
         terminal::warn(&doubt);
     }
-    let counts = search.pairs(context, queries.as_ref(), &edges.bins)?;
+    let [of_points, of_queries] = read_masses(work, arguments)?;
+    let RankSearch { context, search, queries, .. } = work;
+    let (queries, mut sums) = (queries.as_ref(), None);
+    let counts = if of_points.is_some() || of_queries.is_some() {
+        let weights = PairWeights { points: of_points.as_deref(), queries: of_queries.as_deref() };
+        let found = search.weighted_pairs(context, queries, &edges.bins, weights)?;
+        sums = Some(found.sums);
+        found.counts
+    } else {
+        search.pairs(context, queries, &edges.bins)?
+    };
     let comm = &context.comm;
     work.phases.done("search");
     if comm.rank() == 0 {
         let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);
-        let columns = [("r_low", Column::F64(low)), ("r_high", Column::F64(high)), ("count", Column::U64(&counts))];
+        let mut columns =
+            vec![("r_low", Column::F64(low)), ("r_high", Column::F64(high)), ("count", Column::U64(&counts))];
+        columns.extend(sums.as_ref().map(|sums| ("weighted", Column::F64(sums))));
         write_csv(&arguments.output, &columns)?;
     }
+    let name = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     Ok(json!({
         "bins_file": arguments.bins.display().to_string(),
         "bins": counts.len(),
         "pairs": counts.iter().sum::<u64>(),
+        "masses": name(&arguments.masses),
+        "cross_masses": name(&arguments.cross_masses),
     }))
 }
 

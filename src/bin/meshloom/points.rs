@@ -87,6 +87,11 @@ impl PointFile {
         Ok(PointFile { file, count, dims: dims as usize })
     }
 
+    /// The coordinates on disk.
+    pub fn coordinates(&self) -> &Coordinates {
+        &self.file
+    }
+
     /// Number of points.
     pub fn count(&self) -> u64 {
         self.count

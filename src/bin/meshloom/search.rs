@@ -35,6 +35,18 @@ pub struct SearchOptions {
     pub common: Common,
 }
 
+impl SearchOptions {
+    /// The file of the points.
+    pub fn points(&self) -> &Path {
+        &self.points
+    }
+
+    /// The particles that are read of snapshots.
+    pub fn particles(&self) -> ParticleType {
+        self.particles
+    }
+}
+
 /// A call of one of these commands.
 pub struct SearchCommand<'a> {
     /// Its name.
@@ -44,6 +56,8 @@ pub struct SearchCommand<'a> {
     pub queries: Option<(&'static str, &'a Path)>,
     /// Another file that is read.
     pub list: Option<&'a Path>,
+    /// Files of values of the points.
+    pub values: Vec<&'a Path>,
     /// The file to write.
     pub output: &'a Path,
     /// Extensions that say its format.
@@ -78,7 +92,8 @@ impl SearchCommand<'_> {
         search: impl Fn(&mut RankSearch, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
         let common = &self.options.common;
-        let points = [self.options.points.as_path()].into_iter().chain(self.queries.map(|(_, path)| path));
+        let queries = self.queries.map(|(_, path)| path);
+        let points = [self.options.points.as_path()].into_iter().chain(queries).chain(self.values.iter().copied());
         let files = check_files(points.clone().chain(self.list), [self.output])?;
         check_name(self.output, self.extensions)?;
         self.options.particles.check(points)?;

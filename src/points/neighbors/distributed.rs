@@ -16,8 +16,8 @@ use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
-use crate::points::ghosts::{Reach, Region};
-use crate::points::partition::{Decomposition, JointPoints, LocalPoints};
+use crate::points::ghosts::{Ghosts, Reach, Region};
+use crate::points::partition::{Decomposition, JointPoints, LocalPoints, WithGhosts};
 use crate::points::rows::upload_u32;
 use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
@@ -57,6 +57,9 @@ pub(super) struct RankQueries {
     /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
     region: Option<Region>,
 }
+
+/// Own points and ghosts, and the queries among them.
+pub(super) type JointQueries = (JointPoints, Targets);
 
 /// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
 /// size, and fetches copies of the points of others that its queries reach.
@@ -320,10 +323,11 @@ impl DistributedSearch {
         let Some(asking) = local.region.as_ref().or(self.points.region.as_ref()) else { return Ok(()) };
         let reach = self.reach(&mut context.recorder, local, knn, found.1)?;
         let reach = Reach::each(&mut context.recorder, asking, reach)?;
-        let (joint, queries) = self.fetch(context, local, &reach)?;
-        let Some(joint) = joint else { return Ok(()) };
+        let Some(WithGhosts { points: Some(joint), ghosts }) = self.fetch(context, local, &reach)? else {
+            return Ok(());
+        };
         let recorder = &mut context.recorder;
-        let queries = upload_u32(recorder, &queries)?;
+        let queries = upload_u32(recorder, ghosts.asking())?;
         let targets = self.targets_among(recorder, local, &joint, Some(&queries))?;
         let (tree, targets) = (&joint.points.tree, Queries::At(&targets));
         let again = self.nearest.lists_of(recorder, tree, targets, knn, 0..targets.len(tree))?;
@@ -337,22 +341,21 @@ impl DistributedSearch {
         Ok(permute.scatter(recorder, &again.distance, &rows, found.1, knn.k.into(), Count::All)?)
     }
 
-    /// This rank's points with those that its queries reach on other ranks, `None` if there are none; and the queries, by their places
-    /// along the curve, that may reach any.
+    /// This rank's points with those that its queries reach on other ranks; `None` on one rank.
     fn fetch(
         &self,
         context: &mut Context,
         local: &RankQueries,
         reach: &Reach,
-    ) -> Result<(Option<JointPoints>, Vec<u32>), NeighborError> {
+    ) -> Result<Option<WithGhosts>, NeighborError> {
         let fetched = self.points.fetch_ghosts(context, local.region.as_ref(), reach)?;
-        let Some(fetched) = fetched else { return Ok((None, Vec::new())) };
-        let mut cost = self.cost.get();
-        cost += fetched.ghosts.cost();
-        self.cost.set(cost);
-        self.ghosts.set(fetched.ghosts.len());
-        let asking = fetched.ghosts.asking().to_vec();
-        Ok((fetched.points, asking))
+        if let Some(WithGhosts { ghosts, .. }) = &fetched {
+            let mut cost = self.cost.get();
+            cost += ghosts.cost();
+            self.cost.set(cost);
+            self.ghosts.set(ghosts.len());
+        }
+        Ok(fetched)
     }
 
     /// The queries at these places along the curve, or all of them, as targets among own points and ghosts. Recorded only.
@@ -390,17 +393,30 @@ impl DistributedSearch {
         context: &mut Context,
         local: &RankQueries,
         radius: f32,
-    ) -> Result<Option<(JointPoints, Targets)>, NeighborError> {
-        let (Some(joint), _) = self.fetch(context, local, &Reach::Same(radius))? else { return Ok(None) };
+    ) -> Result<Option<JointQueries>, NeighborError> {
+        Ok(self.points_and_ghosts_within(context, local, radius)?.0)
+    }
+
+    /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to move values of points to them.
+    pub(super) fn points_and_ghosts_within(
+        &self,
+        context: &mut Context,
+        local: &RankQueries,
+        radius: f32,
+    ) -> Result<(Option<JointQueries>, Option<Ghosts>), NeighborError> {
+        let Some(WithGhosts { points, ghosts }) = self.fetch(context, local, &Reach::Same(radius))? else {
+            return Ok((None, None));
+        };
+        let Some(joint) = points else { return Ok((None, Some(ghosts))) };
         let targets = self.targets_among(&mut context.recorder, local, &joint, None)?;
-        Ok(Some((joint, targets)))
+        Ok((Some((joint, targets)), Some(ghosts)))
     }
 
     /// The points to search, and the queries among them.
     pub(super) fn scope<'a>(
         &'a self,
         local: &'a RankQueries,
-        joint: Option<&'a (JointPoints, Targets)>,
+        joint: Option<&'a JointQueries>,
     ) -> (&'a LocalPoints, Queries<'a>) {
         match joint {
             Some((joint, targets)) => (&joint.points, Queries::At(targets)),

@@ -70,6 +70,22 @@ pub enum NeighborError {
         /// The last edge.
         last: f64,
     },
+    /// A weight that is negative or not finite; the same error on all ranks.
+    #[error("weight {index} is {value}; weights must be finite and not negative")]
+    Weight {
+        /// The first such weight, among those of all ranks.
+        index: u64,
+        /// Its value.
+        value: f64,
+    },
+    /// Another number of weights than points; the same error on all ranks.
+    #[error("{found} weights for {points} points; give one for each point of a rank")]
+    Weights {
+        /// Weights of the rank.
+        found: u64,
+        /// Points of the rank.
+        points: u64,
+    },
     /// Ranks search for different things; the same error on all ranks.
     #[error(
         "rank {rank} searches for something else than rank 0; all ranks must give the same number of neighbours, radius, limit, \

@@ -81,6 +81,7 @@ mod tally;
 mod targets;
 mod units;
 mod visit;
+mod weighted_pairs;
 
 pub use components::Components;
 pub use distributed::{DistributedSearch, KnnResult};
@@ -95,6 +96,7 @@ pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery};
 pub use radius::Radius;
 pub use result_routing::RadiusResult;
 pub use targets::{Queries, Targets};
+pub use weighted_pairs::{PairWeights, WeightedPairs};
 
 #[cfg(doc)]
 use crate::gpu::Callback;
@@ -115,5 +117,6 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 #[doc(hidden)]
 pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
-    search.chain(pairs::kernels(form)).chain(components::kernels(form)).collect()
+    let histograms = pairs::kernels(form).into_iter().chain(weighted_pairs::kernels(form));
+    search.chain(histograms).chain(components::kernels(form)).collect()
 }

@@ -14,6 +14,9 @@ pub(super) enum Visit<'a> {
     Fill,
     /// Each adds `weight` to the bin of its distance, one of `bins`.
     Pairs { bins: u32, weight: u32, tally: Tally },
+    /// Each adds the product of its weight and the query's to the bin of its distance, one of `bins`. With `has_queries` queries are no
+    /// sources, and have weights of their own.
+    WeightedPairs { bins: u32, has_queries: bool, tally: Tally },
     /// A callback runs.
     Callback(&'a Callback),
 }
@@ -24,13 +27,15 @@ pub(super) enum Key {
     Count(SearchVariant),
     Fill(SearchVariant),
     Pairs { variant: SearchVariant, bins: u32, weight: u32, tally: Tally },
+    WeightedPairs { variant: SearchVariant, bins: u32, has_queries: bool, tally: Tally },
     Callback { variant: SearchVariant, callback: CallbackKey },
 }
 
 impl Visit<'_> {
     /// Whether workgroups count for themselves, before they add up what they have.
     pub fn in_workgroups(&self) -> bool {
-        matches!(self, Visit::Pairs { tally: Tally::Registers | Tally::Workgroup, .. })
+        let (Visit::Pairs { tally, .. } | Visit::WeightedPairs { tally, .. }) = self else { return false };
+        matches!(tally, Tally::Registers | Tally::Workgroup)
     }
 
     pub fn key(&self, variant: SearchVariant) -> Key {
@@ -38,6 +43,9 @@ impl Visit<'_> {
             Visit::Count => Key::Count(variant),
             Visit::Fill => Key::Fill(variant),
             Visit::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
+            Visit::WeightedPairs { bins, has_queries, tally } => {
+                Key::WeightedPairs { variant, bins, has_queries, tally }
+            }
             Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
         }
     }
@@ -55,7 +63,7 @@ impl Visit<'_> {
 /// The kernel of a search within a radius.
 pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
-    let pairs = matches!(visit, Visit::Pairs { .. });
+    let pairs = matches!(visit, Visit::Pairs { .. } | Visit::WeightedPairs { .. });
     let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
     let source = search("neighbors::within", text, variant)
         .flag("links", false)
@@ -79,6 +87,13 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
                         .repeat('@', bins.next_power_of_two().ilog2())
                 }
             }
+        }
+        Visit::WeightedPairs { bins, has_queries, .. } => {
+            library(source, include_str!("../../../shaders/points/neighbors/pairs_weighted.wgsl"))
+                .flag("other", has_queries)
+                .constant("BINS", bins)
+                .constant("HALF", bins.next_power_of_two() / 2)
+                .repeat('@', bins.next_power_of_two().ilog2())
         }
         Visit::Callback(callback) => callback.bind(source, MODULE),
     }

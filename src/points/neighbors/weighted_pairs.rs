@@ -1,0 +1,215 @@
+//! Histograms of the distances of pairs with weights.
+
+use super::distributed::{DistributedSearch, JointQueries, RankQueries};
+use super::error::NeighborError;
+use super::group_shape::GroupShape;
+use super::pairs::Bins;
+use super::query::{PairFilter, RadiusQuery, RowOrder};
+use super::radius::RadiusSearch;
+use super::search_kernel::{SearchVariant, Traversal};
+use super::tally::Tally;
+use super::visit::{Visit, within_kernel};
+use crate::comm::{Communicator, Op};
+use crate::exchange::Context;
+use crate::gpu::primitives::Count;
+use crate::gpu::{Array, KernelSource};
+use crate::host_memory;
+use crate::points::Cloud;
+use crate::points::rows::{chained, upload_u32};
+
+/// Weights of points, such as masses: one for each row of this rank, finite and not negative.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PairWeights<'a> {
+    /// Weights of the points of the search; `None`: 1 each.
+    pub points: Option<&'a [f32]>,
+    /// Weights of the queries; `None`: 1 each.
+    pub queries: Option<&'a [f32]>,
+}
+
+/// Pairs in each bin of distance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeightedPairs {
+    /// Numbers of ordered pairs, as [`DistributedSearch::pairs`] counts them.
+    pub counts: Vec<u64>,
+    /// Sums of the products of the two weights of each pair.
+    pub sums: Vec<f64>,
+}
+
+/// Words of a bin: a sum of 128 bits and a count of 64 bits.
+const WORDS: usize = 6;
+/// Bins that a workgroup adds up in its memory, 6 KiB.
+const WORKGROUP_BINS: u32 = 256;
+/// Bits of an integer weight.
+const BITS: i32 = 31;
+
+fn tally(bins: u32) -> Tally {
+    if bins <= WORKGROUP_BINS { Tally::Workgroup } else { Tally::Result }
+}
+
+/// Weights of this rank as integers, in units that all ranks share.
+struct IntegerWeights {
+    values: Vec<u32>,
+    /// The unit is 2 to this power.
+    exponent: i32,
+}
+
+impl IntegerWeights {
+    /// Checks and converts the weights of `count` points of this rank, or ones. Collective: every rank calls it.
+    fn new(comm: &Communicator, weights: Option<&[f32]>, count: u64) -> Result<Self, NeighborError> {
+        let Some(weights) = weights else {
+            let ones = std::iter::repeat_n(1 << (BITS - 1), count as usize);
+            return Ok(IntegerWeights { values: host_memory::collect("weights", ones)?, exponent: 1 - BITS });
+        };
+        let mut before = [count];
+        comm.scan_exclusive(&mut before, Op::Sum)?;
+        comm.together(|| {
+            if weights.len() as u64 != count {
+                return Err(NeighborError::Weights { found: weights.len() as u64, points: count });
+            }
+            match (before[0]..).zip(weights).find(|(_, weight)| !(weight.is_finite() && **weight >= 0.0)) {
+                Some((index, &value)) => Err(NeighborError::Weight { index, value: value.into() }),
+                None => Ok(()),
+            }
+        })?;
+        let mut largest = [weights.iter().fold(0.0, |largest: f64, &weight| largest.max(weight.into()))];
+        comm.all_reduce(&mut largest, Op::Max)?;
+        // The least power of two above all weights: f64 has a normal number for every weight above 0.
+        let above = if largest[0] > 0.0 { (largest[0].to_bits() >> 52) as i32 - 1022 } else { 1 };
+        let exponent = above - BITS;
+        let per_unit = 2f64.powi(-exponent);
+        let integers = weights.iter().map(|&weight| (f64::from(weight) * per_unit).round() as u32);
+        Ok(IntegerWeights { values: host_memory::collect("weights", integers)?, exponent })
+    }
+}
+
+impl DistributedSearch {
+    /// Counts pairs by distance as [`pairs`](Self::pairs) does, and adds up the products of their weights. Blocks. Collective: every rank
+    /// calls it and gets the same result.
+    ///
+    /// Each weight is rounded to a multiple of 2^-31 of the least power of two above the largest weight of all ranks, and the products of
+    /// the rounded weights are added up exactly: the same bits on any number of ranks, and exact for integers below 2^24. Without
+    /// `queries` the weights of both points of a pair are [`PairWeights::points`]. Cost: 4 bytes per point, and up to 6 atomic additions per
+    /// pair.
+    ///
+    /// ```
+    /// use meshloom::{Error, Launch, gpu::Options, launch};
+    /// use meshloom::points::neighbors::{Bins, DistributedSearch, PairWeights};
+    /// use meshloom::points::{Cloud, Domain};
+    ///
+    /// launch(Launch::Threads(1), &Options::from_env()?, |mut context| {
+    ///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0, 3.0, 0.0])?;
+    ///     let search = DistributedSearch::new(&mut context, &cloud)?;
+    ///     let weights = PairWeights { points: Some(&[2.0, 3.0, 5.0]), queries: None };
+    ///     let found = search.weighted_pairs(&mut context, None, &Bins::new(&[0.5, 1.5, 4.0])?, weights)?;
+    ///     assert_eq!(found.counts, [2, 4]);
+    ///     assert_eq!(found.sums, [2.0 * 6.0, 2.0 * (15.0 + 10.0)]);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`pairs`](Self::pairs), and, the same on all ranks:
+    /// - [`NeighborError::Weights`] if a rank has more or fewer weights than points.
+    /// - [`NeighborError::Weight`] for a weight that is negative or not finite.
+    pub fn weighted_pairs(
+        &self,
+        context: &mut Context,
+        queries: Option<&Cloud>,
+        bins: &Bins,
+        weights: PairWeights<'_>,
+    ) -> Result<WeightedPairs, NeighborError> {
+        let given = [weights.points.is_some(), weights.queries.is_some()].map(u64::from);
+        let edges = bins.edges().iter().map(|edge| edge.to_bits().into());
+        self.agree(queries, &edges.chain(given).collect::<Vec<u64>>())?;
+        let comm = self.points.comm.clone();
+        let of_points = IntegerWeights::new(&comm, weights.points, self.points.input_rows())?;
+        let of_queries = match queries {
+            Some(cloud) => Some(IntegerWeights::new(&comm, weights.queries, cloud.len())?),
+            None => None,
+        };
+        let exponent = of_points.exponent + of_queries.as_ref().unwrap_or(&of_points).exponent;
+
+        let local = self.arrange_queries(context, queries)?;
+        let (joint, ghosts) = self.points_and_ghosts_within(context, &local, bins.edges()[bins.len()])?;
+        let mut sources = upload_u32(&mut context.recorder, &of_points.values)?;
+        if let Some(route) = &self.points.route {
+            sources = route.forward(context, &sources, 1)?;
+        }
+        if let Some(ghosts) = &ghosts {
+            let fetched = ghosts.refresh(context, &sources, 1)?;
+            if let Some((joint, _)) = &joint {
+                let recorder = &mut context.recorder;
+                let both = chained(recorder, &sources, &fetched)?;
+                sources = recorder.gpu().array("neighbors::weights", both.len())?;
+                self.points.permute.scatter(recorder, &both, &joint.places, &sources, 1, Count::All)?;
+            }
+        }
+        let mut table = sources;
+        if let Some(of_queries) = &of_queries {
+            let mut values = upload_u32(&mut context.recorder, &of_queries.values)?;
+            if let Some(route) = self.route(&local) {
+                values = route.forward(context, &values, 1)?;
+            }
+            table = chained(&mut context.recorder, &table, &values)?;
+        }
+        let mut limbs = self.add_weighted(context, (&local, joint.as_ref()), bins, &table, queries.is_some())?;
+        comm.all_reduce(&mut limbs, Op::Sum)?;
+        Ok(WeightedPairs {
+            counts: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[4..]) as u64).collect(),
+            sums: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[..4]) as f64 * 2f64.powi(exponent)).collect(),
+        })
+    }
+
+    /// Returns the words of this rank's sums and counts, each in a number of its own. `table` has the weights of the sources, then those of
+    /// queries that are no sources.
+    fn add_weighted(
+        &self,
+        context: &mut Context,
+        (local, joint): (&RankQueries, Option<&JointQueries>),
+        bins: &Bins,
+        table: &Array<u32>,
+        has_queries: bool,
+    ) -> Result<Vec<u64>, NeighborError> {
+        let (points, queries) = self.scope(local, joint);
+        let (recorder, tree) = (&mut context.recorder, &points.tree);
+        let last = bins.edges()[bins.len()];
+        let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
+        let units = queries.units(tree, last, least);
+        let edges: Vec<u32> = bins.edges().iter().map(|&edge| units.below(edge).to_bits()).collect();
+        let edges = upload_u32(recorder, &edges)?;
+        let table = chained(recorder, &edges, table)?;
+        let sums = recorder.gpu().array::<u32>("neighbors::sums", (WORDS * bins.len()) as u64)?;
+        recorder.clear(&sums);
+        let which = if has_queries { PairFilter::All } else { PairFilter::Others };
+        let count = bins.len() as u32;
+        self.radius.run(
+            recorder,
+            &RadiusSearch {
+                tree,
+                queries,
+                within: RadiusQuery { radius: last, which },
+                rows: RowOrder::Input,
+                units,
+                visit: Visit::WeightedPairs { bins: count, has_queries, tally: tally(count) },
+                arrays: vec![table.raw(), sums.raw()],
+                traversal: Traversal::CURVE,
+            },
+        )?;
+        Ok(recorder.download(&sums, 0, sums.len())?.into_iter().map(u64::from).collect())
+    }
+}
+
+/// The number whose words of 32 bits, low first, are sums of words.
+fn joined(limbs: &[u64]) -> u128 {
+    limbs.iter().rev().fold(0, |number, &limb| (number << 32).wrapping_add(limb.into()))
+}
+
+/// Kernels of weighted histograms in one form of groups.
+pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
+    let of = |own: bool, bins: u32| {
+        let variant = SearchVariant { form, dims: 3, own, traversal: Traversal::CURVE, wide: false };
+        within_kernel(variant, &Visit::WeightedPairs { bins, has_queries: !own, tally: tally(bins) })
+    };
+    vec![of(true, 16), of(false, 16), of(true, WORKGROUP_BINS + 1)]
+}
