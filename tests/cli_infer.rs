@@ -291,7 +291,7 @@ fn log_normal(n: usize, seed: u64, [offset, fluctuation, slope]: [f64; 3]) -> ([
 fn defaults_find_log_normal_counts_far_from_one() {
     let scratch = Scratch::new();
     let n = 20;
-    for (seed, field) in [(1, [-1.0, 0.9, 3.2]), (2, [2.0, 1.4, 3.0]), (3, [5.5, 0.5, 2.5])] {
+    for (seed, field) in [(1, [-1.0, 0.9, 3.2]), (3, [5.5, 0.5, 2.5])] {
         let ([truth, exposure], counts) = log_normal(n, seed, field);
         let shape = [n as u64; 2];
         let (data, exposed) =

@@ -166,7 +166,8 @@ fn weighted_pairs_are_those_of_all_pairs_on_any_number_of_ranks() {
         let points = points(kind, n, dims, 31);
         let places = clouds::points(Kind::Uniform, 90, dims, 32);
         // Seven orders of magnitude, and zeros.
-        let weight = |seed, i: usize| if i % 17 == 0 { 0.0 } else { 10f64.powf(7.0 * uniform(seed, i as u64)) as f32 };
+        let weight =
+            |seed, i: usize| if i.is_multiple_of(17) { 0.0 } else { 10f64.powf(7.0 * uniform(seed, i as u64)) as f32 };
         let of_points: Vec<f32> = (0..n).map(|i| weight(33, i)).collect();
         let of_places: Vec<f32> = (0..90).map(|i| weight(34, i)).collect();
         // The last has more bins than a workgroup adds up by itself.

@@ -126,9 +126,9 @@ impl GivenOptions {
                 _ => (),
             }
         }
-        // The schedule says nothing of these.
+        // The schedule has no constants and no temperature.
         IterationOptions {
-            point_estimates: own.point_estimates,
+            point_estimates: [&options.point_estimates[..], &own.point_estimates].concat(),
             constants: own.constants,
             temperature: own.temperature,
             ..options
@@ -308,9 +308,17 @@ impl NativeFit {
             let teller = Teller { told, failed: RefCell::new(None) };
             let start = field(likelihood.domain(), start)?;
             let schedule = Schedule::new(worker, likelihood, &start);
+            let scheduled = |iteration| {
+                let mut scheduled = schedule.options(iteration);
+                if !settles {
+                    // A fit of a given number of iterations may end before samples vary everything.
+                    scheduled.point_estimates.clear();
+                }
+                scheduled
+            };
             let mut fit = OptimizeKl::new(likelihood, groups, options.len() as u32)
                 .excitations(Excitations::Seed(seed))
-                .options(|iteration| options[iteration as usize].over(schedule.options(iteration)))
+                .options(|iteration| options[iteration as usize].over(scheduled(iteration)))
                 .callback(|_, _, _| Ok(ControlFlow::Break(())))
                 .progress(|progress| teller.tell(progress))
                 .memory(memory);

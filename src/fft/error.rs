@@ -54,7 +54,8 @@ pub enum FftError {
     },
     /// More elements than kernels index.
     #[error(
-        "the part of one rank has {elements} elements, more than the 2^32 - 2^17 that kernels index; use more ranks"
+        "expected at most 2^32 - 2^17 elements on one rank, which kernels can index, got {elements}; use at least {} times as many ranks",
+        elements.div_ceil((1 << 32) - (1 << 17))
     )]
     TooLarge {
         /// Elements of the largest array.

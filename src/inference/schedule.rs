@@ -49,19 +49,25 @@ impl Default for IterationOptions {
 ///
 /// | iterations | pairs | samples |
 /// |---|---|---|
-/// | 0, 1 | 2 | straight, with new random numbers |
+/// | 0, 1 | 2 | straight, with new random numbers, that vary the largest part of the latent values only |
 /// | 2, 3 | 6 | bent, with new random numbers |
 /// | 4 | 12 | bent, with new random numbers |
 /// | from 5 on | 12 | those of iteration 4, bent anew about the new position |
 ///
 /// The last stage repeats its random numbers, so that its samples follow the position, their energies become comparable
 /// and the position converges. Samples of a likelihood without coordinates stay straight.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// In iterations 0 and 1 parts with fewer values than the largest one are point estimates: amplitudes, slopes, offsets. Far from
+/// the data a straight sample of them can raise a whole spectrum by powers of ten, and the position would lower the spectrum
+/// until such samples fit, below the noise on small scales. It stays there, since power below the noise has no gradient.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// Latent values over all ranks of a group.
     numbers: u64,
     /// Whether the likelihood has the coordinates that bent samples need.
     bends: bool,
+    /// Parts with fewer values than the largest one.
+    small_parts: Vec<String>,
 }
 
 /// Pairs of samples of the last stage.
@@ -78,9 +84,13 @@ const COMPARED: usize = 3;
 /// Changes of reduced chi-squared from one iteration to the next that count as none, as a part of it.
 const CHI_SQUARED: f64 = 0.03;
 
-/// Changes of the energy that count as none, for each datum. A move of the position by one posterior standard deviation in one direction changes the energy by 1/2:
-/// this is a move by 0.09 standard deviations in as many directions as there are data.
-const ENERGY: f64 = 0.004;
+/// Returns the largest change of the energy that counts as none, for a number of data.
+///
+/// Over the posterior the energy varies by `sqrt(data / 2)`: this is 7 % of that. A move of the position by one posterior
+/// standard deviation in one direction changes the energy by 1/2, so changes below that are none for few data, too.
+fn energy_tolerance(data: u64) -> f64 {
+    (0.05 * (data as f64).sqrt()).max(0.5)
+}
 
 impl Schedule {
     /// Iterations at most.
@@ -91,7 +101,10 @@ impl Schedule {
 
     /// Creates the schedule of a fit of `likelihood` that starts at `start`.
     pub fn new<S: VectorSpace>(space: &S, likelihood: &dyn LogLikelihood<S>, start: &S::Vector) -> Self {
-        Schedule { numbers: space.len(start), bends: likelihood.has_coordinates() }
+        let parts = space.parts(start);
+        let most = parts.iter().map(|(_, len)| *len).max().unwrap_or(0);
+        let small_parts = parts.into_iter().filter(|(_, len)| *len < most).map(|(name, _)| name).collect();
+        Schedule { numbers: space.len(start), bends: likelihood.has_coordinates(), small_parts }
     }
 
     /// Returns the number of mirrored pairs of samples of iteration `iteration`.
@@ -119,15 +132,18 @@ impl Schedule {
             },
             linear: CgOptions { maxiter: Some(500), ..CgOptions::absdelta(linear) },
             curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(10) },
-            position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(35) },
+            // Steps are inexact, so a short one does not say that the minimum is near.
+            position: NewtonOptions { xtol: 0.0, ..NewtonOptions::default().absdelta(newton).steps(50) },
+            point_estimates: if iteration < BENT { self.small_parts.clone() } else { Vec::new() },
             ..IterationOptions::default()
         }
     }
 
     /// Returns why a fit with these reports has not settled, with the largest change that it found; `None` if it has.
     ///
-    /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if, over its last two, the number of samples stayed, reduced chi-squared of data and of latent values
-    /// changed by 3 % at most, and the energy by 0.004 for each of `data`. These follow from the reports alone: a fit that is resumed decides the same.
+    /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if over the last two the number of samples stayed,
+    /// the reduced chi-squared of data and of latent values changed by at most 3 %, and the energy by at most
+    /// `0.05 sqrt(data)` (0.5 for fewer than 100 data). The rule reads reports only, so a resumed fit decides the same.
     pub fn unsettled(history: &[IterationReport], data: u64) -> Option<String> {
         let Some(last) = history.last_chunk::<COMPARED>().filter(|_| history.len() >= Self::LEAST) else {
             let (least, done) = (Self::LEAST, history.len());
@@ -142,18 +158,19 @@ impl Schedule {
         let worst = |change: &dyn Fn(&IterationReport, &IterationReport) -> f64| {
             last.windows(2).map(|pair| change(&pair[0], &pair[1])).fold(0.0, f64::max)
         };
-        let energy = worst(&|before, after| (after.energy - before.energy).abs() / data.max(1) as f64);
+        let energy = worst(&|before, after| (after.energy - before.energy).abs());
+        let tolerance = energy_tolerance(data);
         let [of_data, of_latent] = [0, 1].map(|which| {
             worst(&|before, after| match (before.chi_squared[which], after.chi_squared[which]) {
                 (Some(before), Some(after)) => (after - before).abs() / after.max(f64::MIN_POSITIVE),
                 _ => 0.0,
             })
         });
-        let is_settled = energy <= ENERGY && of_data <= CHI_SQUARED && of_latent <= CHI_SQUARED;
+        let is_settled = energy <= tolerance && of_data <= CHI_SQUARED && of_latent <= CHI_SQUARED;
         (!is_settled).then(|| {
             format!(
-                "the fit has not settled after iteration {iteration}: within the last two iterations the energy changed by {energy:.1e} for each datum (at most \
-                 {ENERGY} when settled), the reduced chi-squared of the data by {:.1} % and of latent values by {:.1} % (at most {:.0} %)",
+                "the fit has not settled after iteration {iteration}: within the last two iterations the energy changed by {energy:.2} (at most \
+                 {tolerance:.2} when settled), the reduced chi-squared of the data by {:.1} % and of latent values by {:.1} % (at most {:.0} %)",
                 100.0 * of_data,
                 100.0 * of_latent,
                 100.0 * CHI_SQUARED

@@ -176,11 +176,11 @@ impl Linear for InverseFourier {
     }
 
     fn domain(&self) -> &Space {
-        &self.0.target
+        Linear::target(&self.0)
     }
 
     fn target(&self) -> &Space {
-        &self.0.domain
+        Linear::domain(&self.0)
     }
 
     fn forward(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {

@@ -75,8 +75,8 @@ pub enum SimulationError {
     NoForce,
     /// Particles without a finite position, or so far from their site that they cannot be painted.
     #[error(
-        "{particles} time(s) a force was computed without a particle that has no finite position; the run cannot go on: use more steps or \
-         check the input"
+        "{particles} time(s) a force was computed without a particle that has no finite position; the run cannot go on: check \
+         that every value of the white noise is finite, or use more steps"
     )]
     Lost {
         /// How many, on all ranks, each counted for every force without it.
