@@ -386,6 +386,24 @@ mod with_hdf5 {
         assert!(pairs(&[&snapshot, "--particle-type", "4"]).1.is_empty());
     }
 
+    /// A part of a larger snapshot that was saved with the header of that.
+    #[test]
+    fn coordinates_are_trusted_where_that_is_asked_for() {
+        let scratch = Scratch::new();
+        let (one, _) = save_types(&scratch, 1);
+        let file = hdf5_metno::File::open_rw(&one).unwrap();
+        let header = file.group("Header").unwrap();
+        header.attr("NumPart_Total").unwrap().write_raw(&[180u64, 0, 0, 0, 5000, 0]).unwrap();
+        drop((header, file));
+        let stars = ["sort", &one, "--particle-type", "4", "-o", &scratch.word("out.npy")];
+        let words = ["types.hdf5", "counts 5000 particles of type 4", "has 120", "(--trust-coordinates)"];
+        Call::new(&stars).on(Ranks::Threads(2)).run().is_error("a part", 1, &words);
+        Call::new(&[&stars[..], &["--trust-coordinates"]].concat()).on(Ranks::Threads(2)).succeeds();
+        let wrong =
+            Call::new(&["sort", &scratch.word("type0.0.npy"), "--trust-coordinates", "-o", &scratch.word("o.npy")]);
+        wrong.run().is_error("an array", 2, &["--trust-coordinates", "no input is one"]);
+    }
+
     #[test]
     fn types_that_are_not_there_are_named_with_those_that_are() {
         let scratch = Scratch::new();
@@ -616,6 +634,12 @@ mod with_hdf5 {
         };
         let file = hdf5_metno::File::open_rw(&snapshot).unwrap();
         file.group("Cosmology").unwrap().attr("Omega_lambda").unwrap().write_raw(&[0.2f64]).unwrap();
+        drop(file);
+        fof("vir").is_error("two densities", 1, &["Cosmology/Omega_lambda says 0.2", "Parameters/OmegaLambda says 0."]);
+        let file = hdf5_metno::File::open_rw(&snapshot).unwrap();
+        for group in ["Parameters", "Header"] {
+            file.group(group).unwrap().attr("OmegaLambda").unwrap().write_scalar(&0.2f64).unwrap();
+        }
         drop(file);
         fof("vir").is_error("curved", 2, &["--overdensity vir is of a flat universe", "Omega_k"]);
         let file = hdf5_metno::File::open_rw(&snapshot).unwrap();

@@ -13,7 +13,7 @@ use meshloom::grid::split;
 use meshloom::io::collective::seal_groups;
 use meshloom::io::hdf5::{
     Centers, ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot,
-    SnapshotInfo, SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
+    SnapshotInfo, SnapshotOptions, SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -315,7 +315,7 @@ fn the_background_is_that_of_swift_or_gadget() {
         // SWIFT's group goes first; w = -2/3 falls as 1/a.
         (
             &[
-                ("Header", &[("Omega0", 0.5), ("OmegaLambda", 0.5)]),
+                ("Header", &[("Omega0", 0.3), ("OmegaLambda", 0.6)]),
                 ("Cosmology", &[("Omega_m", 0.3), ("Omega_lambda", 0.6), ("Omega_r", 0.1), ("w_0", -2.0 / 3.0)]),
             ],
             Some(([0.3, 0.1, 0.6, -2.0 / 3.0, 0.0], 2.4 / (2.4 + 1.6 + 1.2))),
@@ -581,6 +581,7 @@ fn centres_of_groups_are_read_from_several_files() {
         assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
     };
     header(&part(2), "Time", 1);
+    header(&part(2), "Redshift", 0);
     told(&["halos.2.hdf5", "another catalogue than", "halos.0.hdf5", "times differ"]);
     fs::remove_file(part(2)).unwrap();
     told(&["halos.0.hdf5", "one of 3 files of a catalogue", "halos.2.hdf5", "put all beside it"]);
@@ -647,57 +648,6 @@ fn particles_of_any_type_can_be_chosen() {
 }
 
 #[test]
-fn masses_of_two_sources_must_agree() {
-    let scratch = Scratch::new();
-    let path = scratch.file("both.hdf5");
-    Foreign::new(&path, &[0, 3], &[0, 3], 1)
-        .list("MassTable", &[0.0f64, 0.25])
-        .data("PartType1/Coordinates", &[3, 3], &[0.5f32; 9])
-        .data("PartType1/Masses", &[3], &[0.25f32, 0.25, 0.5]);
-    let snapshot = Snapshot::open(&path).unwrap();
-    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [0.25; 2]);
-    let error = snapshot.masses_f32(0..3).unwrap_err().to_string();
-    assert!(
-        error.contains("MassTable gives 2.5e-1 for type 1, but PartType1/Masses has 5e-1 for particle 2"),
-        "{error}"
-    );
-}
-
-#[test]
-fn files_of_eagle_are_understood() {
-    let scratch = Scratch::new();
-    let path = scratch.file("eagle.hdf5");
-    let foreign = Foreign::new(&path, &[0, 2], &[0, 2], 1);
-    foreign
-        .scalar("Redshift", 3.0f64)
-        .scalar("HubbleParam", 0.5f64)
-        .data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6])
-        .data("PartType1/Velocity", &[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])
-        .data("PartType1/Mass", &[2], &[1.5f32, 2.5])
-        .data("PartType1/GroupNumber", &[2], &[1i32, 2]);
-    let attribute = |dataset: &str, name: &str, value: f64| {
-        let dataset = foreign.file.dataset(dataset).unwrap();
-        dataset.new_attr::<f64>().create(name).unwrap().write_scalar(&value).unwrap();
-    };
-    attribute("PartType1/Coordinates", "CGSConversionFactor", 3e24);
-    attribute("PartType1/Coordinates", "h-scale-exponent", -1.0);
-    attribute("PartType1/Coordinates", "aexp-scale-exponent", 1.0);
-    attribute("PartType1/Velocity", "CGSConversionFactor", 1e5);
-    attribute("PartType1/Velocity", "aexp-scale-exponent", 0.5);
-    drop(foreign);
-    let snapshot = Snapshot::open(&path).unwrap();
-    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [1.5, 2.5]);
-    assert_eq!(snapshot.velocities_f32(1..2).unwrap(), [4.0, 5.0, 6.0]);
-    // A scale factor of 1/4, whose root is 1/2; a length of 3e24 cm/h with h of 1/2.
-    let unit = snapshot.velocity_unit().unwrap().unwrap();
-    assert_eq!((unit.factor, unit.km_s), (0.5, true));
-    assert_eq!(snapshot.length_unit().unwrap(), Some(6e24));
-    // All members are named where one is missing.
-    let error = snapshot.ids(0..1).unwrap_err().to_string();
-    assert!(error.contains("Coordinates, GroupNumber, Mass, Velocity"), "{error}");
-}
-
-#[test]
 fn what_is_wrong_with_a_file_is_said() {
     let scratch = Scratch::new();
     #[track_caller]
@@ -742,7 +692,7 @@ fn what_is_wrong_with_a_file_is_said() {
     Foreign::new(&path, &[0, 2], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
     wrong(&path, &["NumPart_ThisFile counts 2 particles", "has 1"]);
     Foreign::new(&path, &[0, 1], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
-    wrong(&path, &["NumPart_Total counts 2 particles", "there are 1"]);
+    wrong(&path, &["NumPart_Total counts 2 particles", "has 1"]);
     Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 4], &[0.5f32; 4]);
     assert!(matches!(wrong(&path, &["(1, 4)", "(N, 3) or (N, 2)"]), IoError::Shape { .. }));
     Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 3], &[5i32; 3]);
@@ -770,6 +720,174 @@ fn what_is_wrong_with_a_file_is_said() {
     wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "boxes or masses differ"]);
     drop(right());
     assert_eq!(Snapshot::open(&path).unwrap().count(), 2);
+}
+
+/// A part of a larger snapshot, saved with the header of that.
+#[test]
+fn coordinates_are_trusted_where_that_is_asked_for() {
+    let scratch = Scratch::new();
+    let path = scratch.file("cut.hdf5");
+    Foreign::new(&path, &[0, 1000], &[0, 8000], 1).data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6]).data(
+        "PartType1/Masses",
+        &[2],
+        &[1.0f32, 2.0],
+    );
+    match Snapshot::open(&path).unwrap_err() {
+        error @ IoError::ParticleCount { counted: 1000, found: 2, .. } => {
+            let text = error.to_string();
+            assert!(
+                text.contains("a part of a larger snapshot") && text.contains("trusting the coordinates"),
+                "{text}"
+            );
+        }
+        error => panic!("{error}"),
+    }
+    let trusted = SnapshotOptions { trust_coordinates: true, ..SnapshotOptions::default() };
+    let snapshot = Snapshot::open_with(&path, trusted).unwrap();
+    assert_eq!((snapshot.count(), snapshot.masses_f32(0..2).unwrap()), (2, vec![1.0, 2.0]));
+    // Other arrays must have as many rows.
+    Foreign::new(&path, &[0, 3], &[0, 3], 1).data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6]).data(
+        "PartType1/Masses",
+        &[3],
+        &[1.0f32; 3],
+    );
+    let error = Snapshot::open_with(&path, trusted).unwrap().masses_f32(0..2).unwrap_err();
+    assert!(matches!(error, IoError::Shape { .. }), "{error}");
+}
+
+/// Two numbers for one fact must agree.
+#[test]
+fn contradictions_within_a_file_are_errors() {
+    let scratch = Scratch::new();
+    let path = scratch.file("s.hdf5");
+    let new = || {
+        let foreign = Foreign::new(&path, &[0, 2], &[0, 2], 1);
+        foreign.data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6]);
+        foreign
+    };
+    let group = |foreign: &Foreign, name: &str, attributes: &[(&str, f64)]| {
+        let group = foreign.file.create_group(name).unwrap();
+        for (name, value) in attributes {
+            group.new_attr::<f64>().create(*name).unwrap().write_scalar(value).unwrap();
+        }
+    };
+    let refused = |error: IoError, words: &[&str]| {
+        let text = error.to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
+    };
+
+    // Masses: equal ones are silent.
+    for (masses, is_right) in [([0.25f32, 0.25], true), ([0.25, 0.5], false)] {
+        let foreign = new();
+        foreign.list("MassTable", &[0.0f64, 0.25]).data("PartType1/Masses", &[2], &masses);
+        drop(foreign);
+        match Snapshot::open(&path).unwrap().masses_f32(0..2) {
+            Ok(found) => assert!(is_right && found == masses, "{found:?}"),
+            Err(error) if !is_right => {
+                refused(error, &["Header/MassTable has 2.5e-1 for type 1", "PartType1/Masses", "particle 1 is 5e-1"]);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    // The moment: by names of the scale factor, and by the time of a cosmological run of Gadget.
+    for (attributes, parameters, is_right) in [
+        (&[("Redshift", 1.0), ("Scale-factor", 0.5), ("Time", 3e-3)][..], &[][..], true),
+        (&[("Redshift", 1.0), ("Scale-factor", 0.7)], &[], false),
+        (&[("Redshift", 1.0), ("ExpansionFactor", 0.7), ("Omega0", 0.3)], &[], false),
+        (&[("Redshift", 1.0), ("ExpansionFactor", 0.5), ("Omega0", 0.3), ("Time", 3e-3)], &[], true),
+        (&[("Redshift", 1.0), ("Time", 0.5)], &[("ComovingIntegrationOn", 1.0)], true),
+        (&[("Redshift", 1.0), ("Time", 0.7)], &[("ComovingIntegrationOn", 1.0)], false),
+        (&[("Redshift", 1.0), ("Time", 0.7), ("Omega0", 0.3)], &[], false),
+        // A time.
+        (&[("Redshift", 0.0), ("Time", 0.7), ("Omega0", 0.3)], &[("ComovingIntegrationOn", 0.0)], true),
+        (&[("Redshift", 0.0), ("Time", 12.0)], &[], true),
+    ] {
+        let foreign = new();
+        for (name, value) in attributes {
+            foreign.scalar(name, *value);
+        }
+        if !parameters.is_empty() {
+            group(&foreign, "Parameters", parameters);
+        }
+        drop(foreign);
+        match Snapshot::open(&path) {
+            Ok(_) => assert!(is_right, "{attributes:?}"),
+            Err(error) if !is_right => refused(error, &["1 / (1 + Header/Redshift) says 0.5", "says 0.7"]),
+            Err(error) => panic!("{attributes:?}: {error}"),
+        }
+    }
+
+    // The box.
+    for (sides, is_right) in [(&[10.0][..], true), (&[10.0; 3], true), (&[20.0], false), (&[20.0, 20.0, 5.0], true)] {
+        let foreign = new();
+        foreign.list("BoxSize", sides);
+        group(&foreign, "Parameters", &[("BoxSize", 10.0)]);
+        drop(foreign);
+        match Snapshot::open(&path) {
+            Ok(_) => assert!(is_right, "{sides:?}"),
+            Err(error) if !is_right => refused(error, &["Header/BoxSize says 20", "Parameters/BoxSize says 10"]),
+            Err(error) => panic!("{sides:?}: {error}"),
+        }
+    }
+
+    // Cosmologies, and h.
+    let foreign = new();
+    group(&foreign, "Cosmology", &[("Omega_m", 0.3), ("Omega_lambda", 0.7), ("h", 0.7)]);
+    group(&foreign, "Parameters", &[("Omega0", 0.25), ("OmegaLambda", 0.7), ("HubbleParam", 0.68)]);
+    drop(foreign);
+    let snapshot = Snapshot::open(&path).unwrap();
+    refused(snapshot.background().unwrap_err(), &["Cosmology/Omega_m says 0.3", "Parameters/Omega0 says 0.25"]);
+    refused(snapshot.hubble().unwrap_err(), &["Cosmology/h says 0.7", "Parameters/HubbleParam says 0.68"]);
+
+    // Coordinates that are physical beside a comoving box; today both are the same.
+    for (redshift, is_right) in [(1.0f64, false), (0.0, true)] {
+        let foreign = new();
+        foreign.scalar("Redshift", redshift);
+        let dataset = foreign.file.dataset("PartType1/Coordinates").unwrap();
+        dataset.new_attr::<f32>().shape(1).create("a-scale exponent").unwrap().write_raw(&[0.0f32]).unwrap();
+        drop((dataset, foreign));
+        match Snapshot::open(&path) {
+            Ok(_) => assert!(is_right),
+            Err(error) => {
+                assert!(!is_right, "{error}");
+                refused(error, &["PartType1/Coordinates: a-scale exponent is 0 at scale factor 0.5", "comoving"]);
+            }
+        }
+    }
+}
+
+/// OWLS and EAGLE: singular names, and other attributes of units.
+#[test]
+fn names_and_units_of_eagle_are_known() {
+    let scratch = Scratch::new();
+    let path = scratch.file("eagle.hdf5");
+    let foreign = Foreign::new(&path, &[0, 2], &[0, 2], 1);
+    foreign.scalar("Redshift", 3.0f64).scalar("HubbleParam", 0.5f64).scalar("BoxSize", 10.0f64);
+    foreign.data("PartType1/Coordinates", &[2, 3], &[0.5f32; 6]);
+    foreign.data("PartType1/Velocity", &[2, 3], &[8.0f32; 6]).data("PartType1/Mass", &[2], &[1.5f32, 2.5]);
+    foreign.data("PartType1/GroupNumber", &[2], &[1i32; 2]);
+    let attributes = |name: &str, values: [f64; 3]| {
+        let dataset = foreign.file.dataset(&format!("PartType1/{name}")).unwrap();
+        for (name, value) in ["aexp-scale-exponent", "h-scale-exponent", "CGSConversionFactor"].into_iter().zip(values)
+        {
+            dataset.new_attr::<f64>().create(name).unwrap().write_scalar(&value).unwrap();
+        }
+    };
+    attributes("Coordinates", [1.0, -1.0, 3e24]);
+    attributes("Velocity", [0.5, -1.0, 1e5]);
+    drop(foreign);
+    let snapshot = Snapshot::open(&path).unwrap();
+    assert_eq!(snapshot.masses_f32(0..2).unwrap(), [1.5, 2.5]);
+    assert_eq!(snapshot.velocities_f32(0..2).unwrap(), [8.0; 6]);
+    assert_eq!(snapshot.pieces("Masses", 0..2, 1).unwrap(), [0..1, 1..2]);
+    // At a = 1/4 and h = 1/2.
+    let unit = snapshot.velocity_unit().unwrap().unwrap();
+    assert_eq!((unit.factor, unit.km_s), (0.5 * 2.0, true));
+    assert_eq!(snapshot.length_unit().unwrap(), Some(6e24));
+    // All datasets of the type are named.
+    let error = snapshot.ids(0..2).unwrap_err().to_string();
+    assert!(error.contains("PartType1/ParticleIDs`; it has: Coordinates, GroupNumber, Mass, Velocity"), "{error}");
 }
 
 /// A snapshot of two particles whose header has these values of one attribute, and good ones of all others.

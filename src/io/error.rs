@@ -140,6 +140,26 @@ pub enum IoError {
         reason: String,
     },
 
+    /// The header of a snapshot counts other particles than there are coordinates.
+    #[error(
+        "{}: Header/{attribute} counts {counted} particles of type {particle_type}, but PartType{particle_type}/Coordinates has \
+         {found}, as where a part of a larger snapshot was saved with the header of that; correct the header, or take the particles \
+         that are there by trusting the coordinates",
+        printable_path(.path)
+    )]
+    ParticleCount {
+        /// The file.
+        path: PathBuf,
+        /// The attribute of the header.
+        attribute: &'static str,
+        /// The type of the particles.
+        particle_type: usize,
+        /// Particles by the header.
+        counted: u64,
+        /// Rows of the coordinates.
+        found: u64,
+    },
+
     /// An archive has no array of this name.
     #[error("{}: has no array `{name}`; it has: {found}", printable_path(.path))]
     NoMember {

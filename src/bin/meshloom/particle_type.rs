@@ -1,23 +1,27 @@
-//! `--particle-type`: which particles of snapshots are read.
+//! `--particle-type`, `--trust-coordinates`: which particles of snapshots are read.
 
 use std::path::Path;
 
 use clap::Args;
 #[cfg(feature = "hdf5")]
-use meshloom::io::IoError;
+use meshloom::io::hdf5::{Snapshot, SnapshotOptions};
 #[cfg(feature = "hdf5")]
-use meshloom::io::hdf5::Snapshot;
+use meshloom::io::{IoError, printable_path};
 use meshloom::io::{PARTICLE_TYPES, is_hdf5};
 
 use crate::failure::Failure;
 
-/// The type of the particles that are read of all snapshots of a call.
+/// The particles that are read of all snapshots of a call.
 #[derive(Args, Clone, Copy, Default)]
 pub struct ParticleType {
     /// Take the particles of PartTypeN of a snapshot, 0 to 15 (Gadget: 0 gas, 1 dark matter, 4 stars, 5 black holes; SWIFT: 6
     /// neutrinos) [default: 1, else the only type that is there]
     #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=PARTICLE_TYPES as i64 - 1))]
     number: Option<u8>,
+    /// Take as many particles of a snapshot as it has coordinates, whatever its Header counts: of a part of a larger snapshot
+    /// that was saved with the header of that
+    #[arg(long)]
+    trust_coordinates: bool,
 }
 
 impl ParticleType {
@@ -26,12 +30,15 @@ impl ParticleType {
     /// # Errors
     /// [`Failure::Usage`].
     pub fn check<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-        if self.number.is_none() || inputs.into_iter().any(is_hdf5) {
+        let option = match (self.number, self.trust_coordinates) {
+            (None, false) => return Ok(()),
+            (Some(_), _) => "--particle-type chooses among the particles of",
+            (None, true) => "--trust-coordinates counts the particles of",
+        };
+        if inputs.into_iter().any(is_hdf5) {
             return Ok(());
         }
-        let why =
-            "--particle-type chooses among the particles of a snapshot in HDF5, and no input is one; leave it out";
-        Err(Failure::Usage(why.into()))
+        Err(Failure::Usage(format!("{option} a snapshot in HDF5, and no input is one; leave it out")))
     }
 
     /// Whether a type was asked for.
@@ -46,9 +53,16 @@ impl ParticleType {
     /// Those of the file.
     #[cfg(feature = "hdf5")]
     pub fn open(self, path: &Path) -> Result<Snapshot, IoError> {
-        match self.number {
-            Some(number) => Snapshot::open_type(path, number.into()),
-            None => Snapshot::open(path),
-        }
+        let options =
+            SnapshotOptions { particle_type: self.number.map(usize::from), trust_coordinates: self.trust_coordinates };
+        Snapshot::open_with(path, options).map_err(|error| match error {
+            IoError::ParticleCount { ref path, .. } => {
+                let (path, text) = (path.clone(), error.to_string());
+                let prefix = format!("{}: ", printable_path(&path));
+                let reason = format!("{} (--trust-coordinates)", text.strip_prefix(&prefix).unwrap_or(&text));
+                IoError::NotHdf5 { path, reason }
+            }
+            error => error,
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use hdf5_metno::{Group, Location, Result};
 
 use super::attributes::{numbers, single};
-use super::part_file::{Opened, wrong};
+use super::part_file::{Opened, contradiction, wrong};
 use super::queries;
 use crate::cosmology::expansion_rate;
 use crate::io::IoError;
@@ -57,16 +57,28 @@ impl Background {
             ("Header", "ComovingIntegrationOn", ["Omega0", "OmegaLambda", "Omega_r"]),
             ("Header", "ComovingIntegrationOn", ["Omega_Matter", "Omega_Lambda", "Omega_Radiation"]),
         ];
+        let mut first: Option<([String; 2], Self)> = None;
         for (name, cosmological, densities) in places {
             let Some(group) = group(name)? else { continue };
             let found = said_by(&group, cosmological, densities);
-            match found.map_err(|error| wrong(path, format!("{name}/{error}; write it again")))? {
-                Said::Background(background) => return Ok(Some(background)),
-                Said::NoCosmology => return Ok(None),
-                Said::Nothing => {}
+            match (found.map_err(|error| wrong(path, format!("{name}/{error}; write it again")))?, &first) {
+                (Said::Background(background), None) => {
+                    let names = [0, 1].map(|n| format!("{name}/{}", densities[n]));
+                    first = Some((names, background));
+                }
+                (Said::Background(other), Some((names, own))) => {
+                    let pairs = [(own.omega_m, other.omega_m), (own.omega_de, other.omega_de)];
+                    for (n, (own, other)) in pairs.into_iter().enumerate() {
+                        let other_name = format!("{name}/{}", densities[n]);
+                        contradiction((&names[n], Some(own)), (&other_name, Some(other)))
+                            .map_err(|why| wrong(path, why))?;
+                    }
+                }
+                (Said::NoCosmology, None) => return Ok(None),
+                (Said::NoCosmology, Some(_)) | (Said::Nothing, _) => {}
             }
         }
-        Ok(None)
+        Ok(first.map(|(_, background)| background))
     }
 }
 

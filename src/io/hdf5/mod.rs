@@ -44,6 +44,6 @@ pub use groups_reader::read_groups;
 pub use groups_writer::{GroupsWriter, seal_groups, write_groups};
 pub use parts::snapshot_paths;
 pub use snapshot_info::SnapshotInfo;
-pub use snapshot_reader::Snapshot;
+pub use snapshot_reader::{Snapshot, SnapshotOptions};
 pub use snapshot_writer::{FilePart, Files, SnapshotWriter, part_path};
 pub use velocity_unit::VelocityUnit;

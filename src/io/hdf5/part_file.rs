@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hdf5_metno::{Dataset, File as Hdf5File, H5Type};
+use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
 
 use super::attributes::{counts, magnitudes, numbers, single};
 use super::shared_datasets::lock_remedy;
@@ -50,9 +50,6 @@ pub(super) struct Opened {
     input: Input,
 }
 
-/// Names of datasets in Gadget's files and SWIFT's, and in those of OWLS and EAGLE.
-const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velocity")];
-
 impl Opened {
     /// Opens a file.
     pub fn new(path: &Path) -> Result<Self, IoError> {
@@ -71,9 +68,7 @@ impl Opened {
         self.input.expect(self.input.len())
     }
 
-    /// Returns a dataset of a group, or of the file's root where that has no name; `None` where it is missing.
-    ///
-    /// Masses and velocities may have the names that OWLS and EAGLE give them.
+    /// A dataset of a group, or of the file's root where that has no name; `None` where it is missing.
     pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
         let find = || {
             if group.is_empty() {
@@ -83,22 +78,7 @@ impl Opened {
                 return Ok(None);
             }
             let group = self.hdf5.group(group)?;
-            let other = OTHER_NAMES.iter().find(|(usual, _)| *usual == name).map(|(_, other)| *other);
-            for name in [Some(name), other].into_iter().flatten() {
-                if queries::has_link(&group, name)? {
-                    return group.dataset(name).map(Some);
-                }
-            }
-            Ok(None)
-        };
-        find().map_err(|e| broken(self.path(), &e))
-    }
-
-    /// Returns the names of all members of a group; none where the group is missing.
-    pub fn members(&self, group: &str) -> Result<Vec<String>, IoError> {
-        let find = || {
-            let is_there = queries::has_link(&self.hdf5, group)?;
-            if is_there { self.hdf5.group(group)?.member_names() } else { Ok(Vec::new()) }
+            if queries::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
         };
         find().map_err(|e| broken(self.path(), &e))
     }
@@ -139,6 +119,49 @@ impl Opened {
     }
 }
 
+/// Datasets of particles that codes give other names: the name in Gadget's and SWIFT's files, and that in OWLS's and EAGLE's.
+const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velocity")];
+
+impl Opened {
+    /// A dataset of particles, by the name in Gadget's and SWIFT's files or else by the name in OWLS's and EAGLE's, with the name that it
+    /// has; `None` where it is missing.
+    pub fn of_particles(&self, group: &str, name: &'static str) -> Result<Option<(&'static str, Dataset)>, IoError> {
+        if let Some(dataset) = self.dataset(group, name)? {
+            return Ok(Some((name, dataset)));
+        }
+        match OTHER_NAMES.into_iter().find(|(usual, _)| *usual == name) {
+            Some((_, other)) => Ok(self.dataset(group, other)?.map(|dataset| (other, dataset))),
+            None => Ok(None),
+        }
+    }
+
+    /// The first of these attributes of a dataset, which have one number, with its name; `name` is that of the dataset.
+    pub fn first_of(
+        &self,
+        name: &str,
+        dataset: &Dataset,
+        attributes: &[&'static str],
+    ) -> Result<Option<(&'static str, f64)>, IoError> {
+        for attribute in attributes {
+            let found = numbers(dataset, attribute).and_then(single);
+            let found =
+                found.map_err(|error| wrong(self.path(), format!("{name}: {attribute} {error}; write it again")));
+            if let Some(number) = found? {
+                return Ok(Some((attribute, number)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Attributes of a dataset with the power of the scale factor that makes its numbers physical: of Gadget-4, SWIFT, and EAGLE.
+pub(super) const A_POWER: [&str; 3] = ["a_scaling", "a-scale exponent", "aexp-scale-exponent"];
+/// The same of the power of h.
+pub(super) const H_POWER: [&str; 3] = ["h_scaling", "h-scale exponent", "h-scale-exponent"];
+/// The same of the unit in CGS, without these powers.
+pub(super) const TO_CGS: [&str; 3] =
+    ["to_cgs", "Conversion factor to CGS (not including cosmological corrections)", "CGSConversionFactor"];
+
 /// The group of particles of a type.
 pub(super) fn group_name(particle_type: usize) -> String {
     format!("PartType{particle_type}")
@@ -159,13 +182,19 @@ impl PartFile {
     }
 
     /// Reads and checks the coordinates of a type; `None` for a file without such particles. What other types hold does not
-    /// matter.
-    pub fn coordinates(&self, particle_type: usize) -> Result<Option<Coordinates>, IoError> {
+    /// matter. Where the coordinates are trusted, the header may count other particles.
+    pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Coordinates>, IoError> {
         let (file, group) = (Opened::new(&self.path)?, group_name(particle_type));
         let Some(dataset) = file.dataset(&group, "Coordinates")? else { return Ok(None) };
         let found = read_coordinates(&self.path, &dataset, particle_type)?;
-        check(&self.path, &self.header, &found)?;
-        file.check(&dataset, &format!("{group}/Coordinates"))?;
+        if !is_trusted {
+            check(&self.path, &self.header, &found)?;
+        }
+        let name = format!("{group}/Coordinates");
+        if let Some(power) = file.first_of(&name, &dataset, &A_POWER)? {
+            self.header.check_comoving(&self.path, &name, power)?;
+        }
+        file.check(&dataset, &name)?;
         Ok(Some(found))
     }
 }
@@ -220,6 +249,22 @@ impl Header {
         self.redshift.map(|z| 1.0 / (1.0 + z)).or(self.time).filter(|a| *a > 0.0)
     }
 
+    /// Checks that a file whose particles have the power `power` of the scale factor in an attribute of the coordinates has comoving ones, as
+    /// the box is.
+    fn check_comoving(&self, path: &Path, name: &str, (attribute, power): (&str, f64)) -> Result<(), IoError> {
+        match self.scale_factor() {
+            // With a = 1 both are the same.
+            Some(a) if power != 1.0 && (a - 1.0).abs() > SAME => Err(wrong(
+                path,
+                format!(
+                    "{name}: {attribute} is {power} at scale factor {a}, but Header/BoxSize and all lengths here are comoving \
+                     ({attribute} 1); write comoving coordinates"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that there is one side, or one for each of so many axes.
     pub fn check_box(&self, path: &Path, dims: usize) -> Result<(), IoError> {
         match self.box_size.as_ref().map(Vec::len) {
@@ -230,6 +275,65 @@ impl Header {
             _ => Ok(()),
         }
     }
+}
+
+/// Two numbers of one fact in a file may differ by so much of it: some codes write few digits.
+const SAME: f64 = 1e-3;
+
+/// Says that two attributes, given with their names, differ although they have one meaning.
+pub(super) fn contradiction(one: (&str, Option<f64>), other: (&str, Option<f64>)) -> Result<(), String> {
+    let ((name, Some(value)), (other_name, Some(other))) = (one, other) else { return Ok(()) };
+    if (value - other).abs() <= SAME * value.abs().max(other.abs()) {
+        return Ok(());
+    }
+    Err(format!("{name} says {value} and {other_name} says {other}; correct the wrong one"))
+}
+
+/// Checks that the redshift, the scale factor and, in cosmological runs of Gadget, the time say the same moment.
+fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Option<f64>) -> Result<(), String> {
+    let number = |at: &Group, group: &str, name: &str| {
+        numbers(at, name).and_then(single).map_err(|e| format!("{group}/{name} {e}; write it again"))
+    };
+    let of_redshift = ("1 / (1 + Header/Redshift)", redshift.map(|z| 1.0 / (1.0 + z)));
+    let mut is_named = false;
+    for name in ["Scale-factor", "ExpansionFactor"] {
+        let found = number(header, "Header", name)?.filter(|a| *a > 0.0);
+        is_named |= found.is_some();
+        contradiction((&format!("Header/{name}"), found), of_redshift)?;
+    }
+    // The time is the scale factor in Gadget's cosmological runs, and a time in its others and in SWIFT's and EAGLE's.
+    let is_link = queries::has_link(file, "Parameters").map_err(|e| e.to_string())?;
+    let parameters = if is_link { file.group("Parameters").ok() } else { None };
+    let comoving = match &parameters {
+        Some(parameters) => number(parameters, "Parameters", "ComovingIntegrationOn")?,
+        None => number(header, "Header", "ComovingIntegrationOn")?,
+    };
+    let is_cosmological = match comoving {
+        Some(comoving) => comoving != 0.0,
+        None => {
+            redshift.is_some_and(|z| z != 0.0) && number(header, "Header", "Omega0")?.is_some_and(|omega| omega > 0.0)
+        }
+    };
+    if is_cosmological && !is_named {
+        contradiction(("Header/Time", time.filter(|a| *a > 0.0)), of_redshift)?;
+    }
+    Ok(())
+}
+
+/// Checks that a box of one side in Gadget-4's parameters is that of the header.
+fn check_parameters(file: &Hdf5File, box_size: Option<&[f64]>) -> Result<(), String> {
+    if !queries::has_link(file, "Parameters").map_err(|e| e.to_string())? {
+        return Ok(());
+    }
+    let Ok(parameters) = file.group("Parameters") else { return Ok(()) };
+    let found = magnitudes(&parameters, "BoxSize").map_err(|e| format!("Parameters/BoxSize {e}; write it again"))?;
+    let one = |sides: Option<&[f64]>| match sides {
+        Some(sides) if sides.iter().all(|side| *side == sides[0]) => sides.first().copied(),
+        _ => None,
+    };
+    // Light cones are in open space, with the box of their run among the parameters.
+    let of_header = one(box_size).filter(|side| *side > 0.0);
+    contradiction(("Header/BoxSize", of_header), ("Parameters/BoxSize", one(found.as_deref())))
 }
 
 /// The header of a file that must have one.
@@ -257,13 +361,16 @@ pub(super) fn header(file: &Hdf5File) -> Result<Header, String> {
         let high = |i: usize| if wide { 0 } else { high.get(i).copied().unwrap_or(0) & 0xffff_ffff };
         total.iter().enumerate().map(|(i, &low)| low + (high(i) << 32)).collect()
     });
+    let (time, box_size) = (one("Time")?, magnitudes("BoxSize")?);
+    check_moment(file, &at, redshift, time)?;
+    check_parameters(file, box_size.as_deref())?;
     Ok(Header {
         files,
         here: counts("NumPart_ThisFile")?,
         total,
-        box_size: magnitudes("BoxSize")?,
+        box_size,
         masses: magnitudes("MassTable")?.unwrap_or_default(),
-        time: one("Time")?,
+        time,
         redshift,
     })
 }
@@ -293,14 +400,13 @@ pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64,
 fn check(path: &Path, header: &Header, found: &Coordinates) -> Result<(), IoError> {
     let said = header.here.as_ref().and_then(|here| here.get(found.particle_type)).copied();
     match said {
-        Some(said) if said != found.count => Err(wrong(
-            path,
-            format!(
-                "Header/NumPart_ThisFile counts {said} particles of type {0}, but PartType{0}/Coordinates has {1}; \
-                 write it again",
-                found.particle_type, found.count
-            ),
-        )),
+        Some(counted) if counted != found.count => Err(IoError::ParticleCount {
+            path: path.to_path_buf(),
+            attribute: "NumPart_ThisFile",
+            particle_type: found.particle_type,
+            counted,
+            found: found.count,
+        }),
         _ => Ok(()),
     }
 }

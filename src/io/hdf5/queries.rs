@@ -9,8 +9,10 @@ use std::ptr;
 use hdf5_metno::plist::DatasetCreate;
 use hdf5_metno::{Datatype, Error, Location, Result};
 use hdf5_metno_sys::LOCK;
+use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
 use hdf5_metno_sys::h5a::H5Aexists;
-use hdf5_metno_sys::h5l::H5Lexists;
+use hdf5_metno_sys::h5g::{H5G_info_t, H5Gget_info};
+use hdf5_metno_sys::h5l::{H5Lexists, H5Lget_name_by_idx};
 use hdf5_metno_sys::h5p::{H5P_DEFAULT, H5Pget_filter2, H5Pget_nfilters};
 use hdf5_metno_sys::h5t::{H5T_class_t, H5Tget_class};
 use hdf5_metno_sys::h5z::{H5Z_filter_t, H5Zfilter_avail};
@@ -29,6 +31,28 @@ pub(super) fn has_link(at: &Location, name: &str) -> Result<bool> {
     let _library = LOCK.lock();
     // SAFETY: as above.
     Ok(checked(unsafe { H5Lexists(at.id(), name.as_ptr(), H5P_DEFAULT) })? > 0)
+}
+
+/// The names of a group's links in the order of the names: at most `most`, each cut to [`NAME_BYTES`], for messages.
+pub(super) fn link_names(at: &Location, most: u64) -> Result<Vec<String>> {
+    let _library = LOCK.lock();
+    let mut info = H5G_info_t::default();
+    // SAFETY: the group is open, `info` outlives the call, and no other thread is in the library.
+    checked(unsafe { H5Gget_info(at.id(), &raw mut info) })?;
+    let name = |index: u64| {
+        let mut name = [0u8; NAME_BYTES];
+        let (here, text) = (c".".as_ptr(), name.as_mut_ptr().cast::<c_char>());
+        let (by_name, ascending) = (H5_index_t::H5_INDEX_NAME, H5_iter_order_t::H5_ITER_INC);
+        // SAFETY: as above; no more than the bytes of `name` are written, with the zero at the end.
+        let length =
+            unsafe { H5Lget_name_by_idx(at.id(), here, by_name, ascending, index, text, NAME_BYTES, H5P_DEFAULT) };
+        if length < 0 {
+            return Err(Error::query()?);
+        }
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy();
+        Ok(name.chars().filter(|c| !c.is_control()).collect())
+    };
+    (0..info.nlinks.min(most)).map(name).collect()
 }
 
 /// Whether values of this type are single numbers.

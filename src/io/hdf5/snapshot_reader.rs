@@ -8,12 +8,9 @@ use hdf5_metno::{Dataset, H5Type};
 use super::background::Background;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong};
 use super::velocity_unit::VelocityUnit;
-use super::{element_type, length_unit, parts, storage};
+use super::{element_type, length_unit, parts, queries, storage};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
-
-/// How far a mass may be from the one in `Header/MassTable`, as a part of it: what rounding to f32 reaches, and no more.
-const MASS_ROUNDING: f32 = 1e-6;
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
 ///
@@ -36,17 +33,31 @@ pub struct Snapshot {
     dtype: Dtype,
 }
 
+/// Names of datasets in an error at most.
+const MOST_NAMES: u64 = 100;
+
+/// How a snapshot is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotOptions {
+    /// The N of the `PartTypeN` to read; `None`: as [`Snapshot::open`] chooses.
+    pub particle_type: Option<usize>,
+    /// Whether the coordinates alone say how many particles there are, and the counts of the header are ignored: for a part of a
+    /// larger snapshot that was saved with the header of that.
+    pub trust_coordinates: bool,
+}
+
 impl Snapshot {
     /// Opens all files of the snapshot and checks that they agree.
     ///
     /// # Errors
     /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
     /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has impossible numbers or
-    /// disagrees with the datasets, and for a missing file of several; [`IoError::ParticleType`] where no particles or several
+    /// numbers that contradict each other, and for a missing file of several; [`IoError::ParticleCount`] for a header that counts other
+    /// particles than there are; [`IoError::ParticleType`] where no particles or several
     /// types but not `PartType1` have coordinates;
     /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
-        Self::of_type(path.as_ref(), None)
+        Self::open_with(path, SnapshotOptions::default())
     }
 
     /// As [`open`](Self::open), for the particles of `PartTypeN` with N of `particle_type`: in Gadget's files 0 is gas, 1 dark
@@ -56,18 +67,23 @@ impl Snapshot {
     /// As [`open`](Self::open); [`IoError::ParticleType`] where none of that type have coordinates, unless the snapshot counts
     /// no particles at all.
     pub fn open_type(path: impl AsRef<Path>, particle_type: usize) -> Result<Self, IoError> {
-        Self::of_type(path.as_ref(), Some(particle_type))
+        Self::open_with(path, SnapshotOptions { particle_type: Some(particle_type), ..SnapshotOptions::default() })
     }
 
-    fn of_type(path: &Path, wanted: Option<usize>) -> Result<Self, IoError> {
+    /// Opens the snapshot as `options` say.
+    ///
+    /// # Errors
+    /// Same as [`open`](Self::open) and [`open_type`](Self::open_type).
+    pub fn open_with(path: impl AsRef<Path>, options: SnapshotOptions) -> Result<Self, IoError> {
+        let (path, is_trusted) = (path.as_ref(), options.trust_coordinates);
         let files = parts::find(path)?;
-        let particle_type = particle_type(path, &files, wanted)?;
+        let particle_type = particle_type(path, &files, options.particle_type)?;
         let header = files[0].header.clone();
         let (mut dims, mut dtype) = (None, Dtype::F32);
         let (mut parts, mut end) = (Vec::new(), 0u64);
         for file in files {
             let start = end;
-            if let Some(found) = file.coordinates(particle_type)? {
+            if let Some(found) = file.coordinates(particle_type, is_trusted)? {
                 end = end.checked_add(found.count).ok_or_else(|| wrong(path, "it has more particles than can be"))?;
                 let dims = *dims.get_or_insert(found.dims);
                 if dims != found.dims {
@@ -82,7 +98,10 @@ impl Snapshot {
             parts.push((file.path, start..end));
         }
         let dims = dims.unwrap_or(3);
-        check_header(path, &header, particle_type, dims, end)?;
+        header.check_box(path, dims)?;
+        if !is_trusted {
+            check_total(path, &header, particle_type, end)?;
+        }
         Ok(Snapshot { path: path.into(), parts, header, particle_type, dims, dtype })
     }
 
@@ -177,12 +196,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`IoError::Range`], [`IoError::NotHdf5`].
-    pub fn pieces(&self, name: &str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
+    pub fn pieces(&self, name: &'static str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
         self.check_range(&rows)?;
         let mut chunks = Vec::new();
         for (path, part) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
-            let dataset = Opened::new(path)?.dataset(&group_name(self.particle_type), name)?;
-            let at_once = dataset.map_or(Ok(1), |dataset| storage::rows_at_once(&dataset));
+            let dataset = Opened::new(path)?.of_particles(&group_name(self.particle_type), name)?;
+            let at_once = dataset.map_or(Ok(1), |(_, dataset)| storage::rows_at_once(&dataset));
             chunks.push((part.clone(), at_once.map_err(|e| broken(path, &e))?));
         }
         Ok(pieces(rows, each, &chunks))
@@ -221,12 +240,10 @@ impl Snapshot {
         self.floats_f32("ScaleFactors", 1, rows)
     }
 
-    /// Returns what makes peculiar velocities of [`velocities_f32`](Self::velocities_f32), or `None` where neither the dataset
-    /// nor the header says how velocities depend on the scale factor.
-    ///
-    /// The power of the scale factor is that of the dataset's attribute `a_scaling` (Gadget-4), `a-scale exponent` (SWIFT) or
-    /// `aexp-scale-exponent` (EAGLE). Where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
-    /// including cosmological corrections)`, `CGSConversionFactor`, `Parameters/UnitVelocity_in_cm_per_s`), they are in km/s.
+    /// How [`velocities_f32`](Self::velocities_f32) become peculiar ones: by the power of the scale factor that the dataset says (`a_scaling` of
+    /// Gadget-4, `a-scale exponent` of SWIFT) and, where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
+    /// including cosmological corrections)`, `Parameters/UnitVelocity_in_cm_per_s`), in km/s. None where it or the header says nothing of the
+    /// power.
     ///
     /// # Errors
     /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
@@ -236,65 +253,56 @@ impl Snapshot {
         VelocityUnit::read(path, self.particle_type, a)
     }
 
-    /// Returns masses of particles: from the type's entry in `Header/MassTable` where it is not 0, else from `Masses`.
-    ///
-    /// They are not negative. Where the snapshot has both they must agree.
+    /// Masses of particles: from `Masses` (`Mass`), or the type's entry in `Header/MassTable`. They are not negative.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, [`IoError::NonFinite`]
-    /// and [`IoError::NotHdf5`] for masses that are none, and [`IoError::NotHdf5`] for two that contradict each other.
+    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, [`IoError::NonFinite`] and
+    /// [`IoError::NotHdf5`] for masses that are none, and [`IoError::NotHdf5`] where both are there and differ.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
-            return self.own_masses(rows);
+            return self.masses_of_dataset(rows);
         };
         self.check_range(&rows)?;
-        let (kind, path) = (self.particle_type, &self.parts[0].0);
         let narrow = mass as f32;
         if narrow == 0.0 || !narrow.is_finite() {
+            let (entry, path) = (self.particle_type, &self.parts[0].0);
             let reason =
-                format!("Header/MassTable: {mass:e} for type {kind} is beyond the range of f32; use other units");
+                format!("Header/MassTable: {mass:e} for type {entry} is beyond the range of f32; use other units");
             return Err(wrong(path, reason));
         }
         if self.has_masses(&rows)? {
-            let (first, masses) = (rows.start, self.own_masses(rows)?);
-            let differs = |own: f32| (own - narrow).abs() > MASS_ROUNDING * narrow;
-            return match masses.iter().position(|&own| differs(own)) {
-                None => Ok(masses),
-                Some(at) => {
-                    let (row, own) = (first + at as u64, masses[at]);
-                    let name = self.name("Masses");
-                    let reason = format!(
-                        "Header/MassTable gives {mass:e} for type {kind}, but {name} has {own:e} for particle {row}; \
-                         keep one of them"
-                    );
-                    Err(wrong(&self.path, reason))
-                }
-            };
+            let masses = self.masses_of_dataset(rows.clone())?;
+            let differs = |found: &f32| (f64::from(*found) - mass).abs() > 1e-5 * mass;
+            if let Some((row, found)) = (rows.start..).zip(&masses).find(|(_, found)| differs(found)) {
+                let (entry, name) = (self.particle_type, self.name("Masses"));
+                let reason = format!(
+                    "Header/MassTable has {mass:e} for type {entry}, but in {name} the mass of particle {row} is {found:e}; set the \
+                     entry to 0, or remove the dataset"
+                );
+                return Err(wrong(&self.path, reason));
+            }
         }
         let mut masses = self.allocate(&rows, 1)?;
         masses.resize((rows.end - rows.start) as usize, narrow);
         Ok(masses)
     }
 
-    /// Returns `true` if a file with one of `rows` has masses of its own.
-    fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
-        let group = group_name(self.particle_type);
-        for (path, _) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
-            if Opened::new(path)?.dataset(&group, "Masses")?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Returns masses of the dataset.
-    fn own_masses(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    fn masses_of_dataset(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = rows.start;
         let masses = self.floats_f32("Masses", 1, rows)?;
         match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
             None => Ok(masses),
             Some(at) => Err(self.wrong_mass(first + at as u64, masses[at])),
         }
+    }
+
+    /// Returns `true` if every file with some of the rows has a dataset of masses.
+    fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
+        let group = group_name(self.particle_type);
+        let mut with_rows = self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end);
+        with_rows.try_fold(!rows.is_empty(), |all, (path, _)| {
+            Ok(all && Opened::new(path)?.of_particles(&group, "Masses")?.is_some())
+        })
     }
 
     /// The error of a mass that is negative or not finite.
@@ -339,7 +347,7 @@ impl Snapshot {
     }
 
     /// Reads numbers as f32, those stored as f64 with a check of their range.
-    fn floats_f32(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    fn floats_f32(&self, name: &'static str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let mut beyond = None;
         let narrow = |wide: f64, element: usize, beyond: &mut Option<(usize, f64)>| {
             let narrow = wide as f32;
@@ -370,7 +378,7 @@ impl Snapshot {
         }
     }
 
-    fn floats_f64(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
+    fn floats_f64(&self, name: &'static str, width: usize, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         self.read(&rows, name, width, |dataset, at, dtype, out| match dtype {
             Dtype::F32 | Dtype::F64 => {
                 out.extend(read_rows::<f64>(dataset, at, width)?);
@@ -385,7 +393,7 @@ impl Snapshot {
     fn read<T: H5Type>(
         &self,
         rows: &Range<u64>,
-        name: &str,
+        name: &'static str,
         width: usize,
         mut append: impl FnMut(&Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
     ) -> Result<Vec<T>, IoError> {
@@ -398,7 +406,7 @@ impl Snapshot {
                 continue;
             }
             let file = Opened::new(path)?;
-            let Some(dataset) = file.dataset(&group, name)? else {
+            let Some((name, dataset)) = file.of_particles(&group, name)? else {
                 return Err(self.absent(path, &file, name));
             };
             let (shape, count) = (dataset.space().map_err(|e| broken(path, &e))?.shape(), part.end - part.start);
@@ -442,12 +450,15 @@ impl Snapshot {
             .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })
     }
 
-    /// Returns the error of a dataset that is missing, with the members that are there.
+    /// The error of a dataset that is missing, with those that are there.
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
-        match file.members(&group_name(self.particle_type)) {
-            Ok(found) => IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") },
-            Err(error) => error,
+        let group = file.hdf5.group(&group_name(self.particle_type));
+        let mut found = group.and_then(|group| queries::link_names(&group, MOST_NAMES + 1)).unwrap_or_default();
+        if found.len() as u64 > MOST_NAMES {
+            found.truncate(MOST_NAMES as usize);
+            found.push("...".into());
         }
+        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
     }
 
     fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {
@@ -474,17 +485,12 @@ fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Resu
     }
 }
 
-/// Checks that the box and the number of particles in the header agree with the coordinates of all files.
-fn check_header(path: &Path, header: &Header, particle_type: usize, dims: usize, count: u64) -> Result<(), IoError> {
-    header.check_box(path, dims)?;
+/// Checks that the header counts as many particles of a type as all files have.
+fn check_total(path: &Path, header: &Header, particle_type: usize, found: u64) -> Result<(), IoError> {
     match header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
-        Some(total) if total != count => Err(wrong(
-            path,
-            format!(
-                "Header/NumPart_Total counts {total} particles of type {particle_type}, but there are {count}; \
-                 write it again"
-            ),
-        )),
+        Some(counted) if counted != found => {
+            Err(IoError::ParticleCount { path: path.into(), attribute: "NumPart_Total", particle_type, counted, found })
+        }
         _ => Ok(()),
     }
 }
