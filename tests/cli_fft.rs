@@ -341,7 +341,11 @@ fn what_leaves_f32_is_an_error() {
     let (input, output) = (scratch.join("in.npy"), scratch.word("out.npy"));
     write(&input, &[4, 64], &[1e37f32; 256]);
     for words in ["", "--real --ranks 2", "--inverse --norm forward"] {
-        call(input.to_str().unwrap(), &output, words).run().is_error(words, 1, &["out.npy", "the element at (", "f32"]);
+        call(input.to_str().unwrap(), &output, words).run().is_error(
+            words,
+            1,
+            &["out.npy", "the element at (", "--precision f64", "f32"],
+        );
         assert_eq!(files(scratch.path()).len(), 1, "{words}");
     }
     write(&input, &[4, 64], &[1e35f32; 256]);

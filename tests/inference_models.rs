@@ -1152,7 +1152,9 @@ fn data_that_cannot_be_are_refused() {
         refused(Likelihood::poisson(worker, &of(&sound), Some(&[1.0, 0.0, 1.0])), "exposure of 0");
         refused(Likelihood::poisson(worker, &of(&[0.0; 3]), Some(&[0.0; 3])), "none of them counts");
         refused(Likelihood::gaussian(worker, &of(&[1.0, f64::NAN, 0.0]), NoiseLevel::Uniform(1.0)), "number 1 is NaN");
-        refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Uniform(0.0)), "it must be positive");
+        for sigma in [0.0, 1e-50, 1e50, f64::NAN] {
+            refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Uniform(sigma)), "it must be positive");
+        }
         refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Each(&[1.0; 2])), "standard deviations of noise");
         refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Each(&[1.0, 1.0, -1.0])), "number 2");
         refused(Likelihood::student_t(worker, &of(&sound), NoiseLevel::Uniform(1.0), 0.0), "degrees of freedom");

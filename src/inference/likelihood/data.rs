@@ -97,19 +97,19 @@ pub enum NoiseLevel<'a> {
 }
 
 impl NoiseLevel<'_> {
-    /// Refuses standard deviations that are none, of data that count.
+    /// Refuses standard deviations of data that count unless they and their inverses are positive in f32.
     pub(super) fn check(self, data: &Data<'_>) -> Result<(), String> {
-        let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0;
+        let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0 && ((1.0 / sigma) as f32).is_normal();
         match self {
-            NoiseLevel::Uniform(sigma) if !sound(sigma) => {
-                Err(format!("noise of standard deviation {sigma}; it must be positive"))
-            }
+            NoiseLevel::Uniform(sigma) if !sound(sigma) => Err(format!(
+                "noise of standard deviation {sigma:e}; it must be positive, with an inverse in the range of f32"
+            )),
             NoiseLevel::Uniform(_) => Ok(()),
             NoiseLevel::Each(sigmas) => {
                 data.check_len("standard deviations of noise", sigmas.len())?;
                 match (0..sigmas.len()).find(|&at| data.counts(at) && !sound(sigmas[at])) {
                     Some(at) => Err(format!(
-                        "noise of number {at} has the standard deviation {}; it must be positive, or mask it",
+                        "noise of number {at} has the standard deviation {:e}; it must be positive, with an inverse in the range of f32, or mask it",
                         sigmas[at]
                     )),
                     None => Ok(()),

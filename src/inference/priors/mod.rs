@@ -69,17 +69,32 @@ const LN_RANGE: f64 = 80.0;
 impl Prior {
     fn check(&self) -> Result<(), InferenceError> {
         let positive = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
-        let (sound, wanted) = match *self {
-            Prior::Normal { mean, std } => {
-                (mean.is_finite() && positive(&[std]), "a finite mean, a positive deviation")
+        let (is_valid, what, expected) = match *self {
+            Prior::Normal { mean, std } => (
+                mean.is_finite() && positive(&[std]),
+                format!("a normal prior of mean {mean} and standard deviation {std}"),
+                "a finite mean and a positive standard deviation",
+            ),
+            Prior::LogNormal { mean, std } => (
+                positive(&[mean, std]),
+                format!("a log-normal prior of mean {mean} and standard deviation {std}"),
+                "a positive mean and standard deviation",
+            ),
+            Prior::Uniform { low, high } => (
+                positive(&[high - low]) && low.is_finite(),
+                format!("a uniform prior from {low} to {high}"),
+                "two finite bounds, the lower one first",
+            ),
+            Prior::Laplace { scale } => {
+                (positive(&[scale]), format!("a Laplace prior of scale {scale}"), "a positive scale")
             }
-            Prior::LogNormal { mean, std } => (positive(&[mean, std]), "a positive mean and deviation"),
-            Prior::Uniform { low, high } => (positive(&[high - low]) && low.is_finite(), "low below high, both finite"),
-            Prior::Laplace { scale } => (positive(&[scale]), "a positive scale"),
-            Prior::InverseGamma { shape, scale } => (positive(&[shape, scale]), "a positive shape and scale"),
+            Prior::InverseGamma { shape, scale } => (
+                positive(&[shape, scale]),
+                format!("an inverse gamma prior of shape {shape} and scale {scale}"),
+                "a positive shape and scale",
+            ),
         };
-        let fault = || InferenceError::Invalid { what: "prior".into(), why: format!("{self:?}; it needs {wanted}") };
-        if sound { Ok(()) } else { Err(fault()) }
+        if is_valid { Ok(()) } else { Err(InferenceError::Invalid { what, why: format!("expected {expected}") }) }
     }
 
     /// Mean and deviation of the logarithm of a log-normal number.

@@ -123,7 +123,7 @@ pub struct OutputPart<'a> {
 /// Writes this rank's part of the output from `array`.
 ///
 /// # Errors
-/// Those of the file and of the device; [`IoError::OutOfRange`] for the first element that left the range of its type.
+/// Those of the file and of the device; [`IoError::Values`] for the first element that overflowed its type.
 pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,
@@ -146,8 +146,13 @@ pub fn save<T: Stored>(
             let left = rest[..count as usize].iter().position(|value| finite && !value.finite());
             if let Some(at) = left {
                 let (at, [_, n1, n2]) = (start + at as u64, shape);
-                let index = [at / n2 / n1, at / n2 % n1, at % n2][3 - axes..].to_vec();
-                return Err(IoError::OutOfRange { path: path.into(), index, value: f64::INFINITY }.into());
+                let index = [at / n2 / n1, at / n2 % n1, at % n2];
+                let place: Vec<String> = index[3 - axes..].iter().map(u64::to_string).collect();
+                let reason = format!(
+                    "the element at ({}) overflows f32; scale the data to other units, or give --precision f64",
+                    place.join(", ")
+                );
+                return Err(IoError::Values { path: path.into(), reason }.into());
             }
             file.write(start, &rest[..count as usize])?;
             (start, at) = (start + count, at + count);
