@@ -790,6 +790,18 @@ fn contradictions_within_a_file_are_errors() {
         }
     }
 
+    // Masses in one of two files: those of the other are unknown.
+    for (part, has_masses) in [(0, false), (1, true)] {
+        let foreign = Foreign::new(&scratch.file(&format!("p.{part}.hdf5")), &[0, 1], &[0, 2], 2);
+        foreign.list("MassTable", &[0.0f64, 0.25]).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
+        if has_masses {
+            foreign.data("PartType1/Masses", &[1], &[0.5f32]);
+        }
+    }
+    let parts = Snapshot::open(scratch.file("p.0.hdf5")).unwrap();
+    refused(parts.masses_f32(0..2).unwrap_err(), &["p.0.hdf5", "PartType1/Masses"]);
+    refused(parts.masses_f32(1..2).unwrap_err(), &["Header/MassTable has 2.5e-1 for type 1", "particle 1 is 5e-1"]);
+
     // The moment: by names of the scale factor, and by the time of a cosmological run of Gadget.
     for (attributes, parameters, is_right) in [
         (&[("Redshift", 1.0), ("Scale-factor", 0.5), ("Time", 3e-3)][..], &[][..], true),

@@ -563,7 +563,7 @@ class MetricCheck(NamedTuple):
 def check_metric(likelihood, position=None, *, seed=0):
     """Compare the gradient, the metric, its square roots and the coordinates of a likelihood with each other.
 
-    Call it before a fit: it finds models whose derivatives do not match their values. All ranks call it.
+    Call it before a fit: it finds models whose derivatives do not match their values. Collective.
 
     Parameters
     ----------

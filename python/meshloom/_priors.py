@@ -59,7 +59,7 @@ def NormalPrior(mean, std, space, result=None, comm=None):
 
 
 def LogNormalPrior(mean, std, space, result=None, comm=None):
-    """Log-normal numbers; `mean` and `std` are those of the numbers, not of their logarithm. See `NormalPrior`."""
+    """Log-normal numbers with this mean and standard deviation, which are not of their logarithm. See `NormalPrior`."""
     return _prior("log_normal", {"mean": mean, "std": std}, space, result, comm)
 
 

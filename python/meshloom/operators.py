@@ -4,8 +4,8 @@ A `Space` is a dictionary of leaves; a field is a dictionary of arrays, or one a
 point, the products with its derivative: ``jvp`` and ``vjp``. All is computed on the device in single precision and stays there as
 `meshloom.Array` until it is asked for.
 
-Linear operators take ``adjoint=True`` and are then the adjoint operator, which is not the
-inverse in general. Spaces are always those of the operator itself, not of its adjoint.
+With ``adjoint=True`` a linear operator is its adjoint, which in general is not the inverse.
+The argument `space` stays the domain of the operator itself, not of its adjoint.
 
 Examples
 --------

@@ -400,7 +400,7 @@ def test_pairs_are_weighted():
     np.testing.assert_allclose(meshloom.pair_counts(a, edges, other=b, weights=wa, other_weights=wb, box=1.0), truth(b, a, wb, wa), rtol=2e-7)
     np.testing.assert_allclose(meshloom.pair_counts(a, edges, other=b, other_weights=wb, box=1.0), truth(b, a, wb, np.ones(300)), rtol=2e-7)
 
-    # Arrays on the device, ranks, and integers as so many points.
+    # Arrays on the device, several ranks, and an integer weight that stands for that many points.
     single = wa.astype(np.float32)
     assert np.array_equal(meshloom.pair_counts(meshloom.asarray(a), edges, weights=meshloom.asarray(single), box=1.0), own)
 

@@ -143,8 +143,8 @@ pub enum IoError {
     /// The header of a snapshot counts other particles than there are coordinates.
     #[error(
         "{}: Header/{attribute} counts {counted} particles of type {particle_type}, but PartType{particle_type}/Coordinates has \
-         {found}, as where a part of a larger snapshot was saved with the header of that; correct the header, or take the particles \
-         that are there by trusting the coordinates",
+         {found}; this happens if a part of a larger snapshot is saved with the header of the whole: correct the header, or read the \
+         particles that are there by trusting the coordinates",
         printable_path(.path)
     )]
     ParticleCount {

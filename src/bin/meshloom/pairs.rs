@@ -22,8 +22,8 @@ pub struct Arguments {
     /// Edges of the bins of distances: numbers from 0 on, ascending, one per line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
-    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin; with masses also the sum of the products
-    /// of the masses of both points
+    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin. With --masses each bin also has
+    /// the sum of the products m_i m_j
     #[arg(short, long, value_name = "OUT.csv")]
     output: PathBuf,
     /// Count pairs of one of these and one of the points: shape (M, 3) or (M, 2) [default: of different points]
@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
     #[arg(long, visible_alias = "weights", value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// The same of the points of --cross
+    /// Masses or other weights of the points of --cross, like --masses
     #[arg(long, visible_alias = "cross-weights", value_name = "M.npy", requires = "cross")]
     cross_masses: Option<PathBuf>,
 }

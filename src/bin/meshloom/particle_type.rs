@@ -18,8 +18,8 @@ pub struct ParticleType {
     /// neutrinos) [default: 1, else the only type that is there]
     #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=PARTICLE_TYPES as i64 - 1))]
     number: Option<u8>,
-    /// Take as many particles of a snapshot as it has coordinates, whatever its Header counts: of a part of a larger snapshot
-    /// that was saved with the header of that
+    /// Read as many particles of a snapshot as it has coordinates and ignore the counts of its Header, for a part of a larger
+    /// snapshot that was saved with the header of the whole
     #[arg(long)]
     trust_coordinates: bool,
 }
@@ -60,7 +60,7 @@ impl ParticleType {
                 let (path, text) = (path.clone(), error.to_string());
                 let prefix = format!("{}: ", printable_path(&path));
                 let reason = format!("{} (--trust-coordinates)", text.strip_prefix(&prefix).unwrap_or(&text));
-                IoError::NotHdf5 { path, reason }
+                IoError::Values { path, reason }
             }
             error => error,
         })

@@ -156,9 +156,9 @@ impl Opened {
 
 /// Attributes of a dataset with the power of the scale factor that makes its numbers physical: of Gadget-4, SWIFT, and EAGLE.
 pub(super) const A_POWER: [&str; 3] = ["a_scaling", "a-scale exponent", "aexp-scale-exponent"];
-/// The same of the power of h.
+/// Attributes of a dataset with the power of h that makes its numbers physical.
 pub(super) const H_POWER: [&str; 3] = ["h_scaling", "h-scale exponent", "h-scale-exponent"];
-/// The same of the unit in CGS, without these powers.
+/// Attributes of a dataset with its unit in CGS, without these powers.
 pub(super) const TO_CGS: [&str; 3] =
     ["to_cgs", "Conversion factor to CGS (not including cosmological corrections)", "CGSConversionFactor"];
 

@@ -253,7 +253,9 @@ impl Snapshot {
         VelocityUnit::read(path, self.particle_type, a)
     }
 
-    /// Masses of particles: from `Masses` (`Mass`), or the type's entry in `Header/MassTable`. They are not negative.
+    /// Returns masses of particles: the type's entry in `Header/MassTable` if it is not 0, else those of `Masses` (`Mass`).
+    ///
+    /// They are not negative. Where a file has both they must be equal, and then every file with particles must have both.
     ///
     /// # Errors
     /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, [`IoError::NonFinite`] and
@@ -296,13 +298,15 @@ impl Snapshot {
         }
     }
 
-    /// Returns `true` if every file with some of the rows has a dataset of masses.
+    /// Returns `true` if a file with some of the rows has a dataset of masses.
     fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
         let group = group_name(self.particle_type);
-        let mut with_rows = self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end);
-        with_rows.try_fold(!rows.is_empty(), |all, (path, _)| {
-            Ok(all && Opened::new(path)?.of_particles(&group, "Masses")?.is_some())
-        })
+        for (path, _) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
+            if Opened::new(path)?.of_particles(&group, "Masses")?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The error of a mass that is negative or not finite.

@@ -123,7 +123,7 @@ pub struct OutputPart<'a> {
 /// Writes this rank's part of the output from `array`.
 ///
 /// # Errors
-/// Those of the file and of the device; [`IoError::Values`] for the first element that overflowed its type.
+/// Errors of the file and of the device, and [`IoError::Values`] for the first element that overflowed its type.
 pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,

@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// Returns the options of an iteration: those of the schedule, replaced by those that were given.
+/// Returns the options of an iteration: the schedule's, except where the user gave others.
 fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> IterationOptions {
     let mut options = schedule.options(iteration);
     options.linear.maxiter = Some(parameters.sample_steps);

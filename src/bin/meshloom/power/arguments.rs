@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
     #[arg(long, visible_alias = "weights", value_name = "M.npy")]
     pub masses: Option<PathBuf>,
-    /// The same of the points of --cross
+    /// Masses or other weights of the points of --cross, like --masses
     #[arg(long, visible_alias = "cross-weights", value_name = "M.npy", requires = "cross")]
     pub cross_masses: Option<PathBuf>,
     /// Paint points a second time half a cell away, against the strongest aliases
