@@ -1,5 +1,6 @@
 //! The light cone of a run as files: its particles, and the halos among them.
 
+#[cfg(feature = "hdf5")]
 use meshloom::host_memory;
 use meshloom::io::Sealed;
 use meshloom::pm::{LightCone, Simulation};
