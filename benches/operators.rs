@@ -13,7 +13,7 @@ use meshloom::operators::{
     Convolution, Diagonal, Field, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout,
     RegularGrid, Space, Stencil, Tap, Wavenumbers, Worker, random_field,
 };
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// Operators of the chain.
 const LINKS: usize = 10;
@@ -196,7 +196,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let gpu = Gpu::open(&Options::from_env()?, 0)?;
     println!("{}", gpu.info().name);
-    let mut context = Context::new(Communicator::solo(), gpu).map_err(Error::from)?;
+    let mut context = Rank::new(Communicator::solo(), gpu).map_err(Error::from)?;
     let mut worker = Worker::new(&mut context, Grid::new([1, 1], 1)?).map_err(Error::from)?;
     for cells in sizes {
         bench(&mut worker, cells)?;

@@ -20,7 +20,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{Filter, Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Callback, Options, Recorder};
 use meshloom::grid::{Box3, Grid};
-use meshloom::{Context, Error, Launch, kernel_params, launch};
+use meshloom::{Error, Launch, Rank, kernel_params, launch};
 
 const SHAPE: [u64; 3] = [16, 12, 20];
 /// Width of the Gaussian in cells.
@@ -50,14 +50,14 @@ fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
 }
 
 /// What a rank works with.
-struct Work {
-    rank: Context,
+struct Work<'a> {
+    rank: &'a mut Rank,
     recorder: Recorder,
     comms: GridComms,
     tuning: TransformTuning,
 }
 
-impl Work {
+impl Work<'_> {
     /// Filters the field and returns the largest difference from `direct`, and the largest value.
     fn compare(
         &mut self,

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use image::{Rgb, RgbImage};
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::fof::{Groups, Linking, Selection};
@@ -57,7 +57,7 @@ fn cosmic_web() -> Vec<f32> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
     let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, &cosmic_web())?;
     let groups = Groups::find(&mut context, &cloud, Linking::Separations(PARAMETER))?;
     let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;

@@ -15,12 +15,12 @@ use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config { particles: 32, mesh: 64, box_size: 64.0, ..Config::default() };
-    let lines = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
-        let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
-        simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+    let lines = launch(Launch::detect(2), &Options::from_env()?, |context| {
+        let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
+        simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
 
-        let cloud = simulation.cloud(&mut context)?;
-        let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.2))?;
+        let cloud = simulation.cloud(context)?;
+        let groups = Groups::find(context, &cloud, Linking::Separations(0.2))?;
         let halos = groups.catalogue(&mut context.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),

@@ -20,20 +20,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let path = std::path::Path::new(&words.next().unwrap_or_else(|| ".".into())).join("initial-conditions.png");
     let ranks = words.next().map_or(Ok(1), |text| text.parse())?;
-    launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         // Each rank has whole planes along x, of as many particles as cells.
         let base = Config { grid: Some([context.comm.size(), 1]), ..Config::default() };
         let config = Config { particles: 32, mesh: 32, box_size: 320.0, steps: 4, ..base };
         // Data: the density of a run of which only its noise is unknown.
-        let mut truth = Simulation::new(&mut context, Config { seed: 7, ..config.clone() }, Noise::Seed)?;
-        truth.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
-        let (own, mut data) = truth.density(&mut context)?;
+        let mut truth = Simulation::new(context, Config { seed: 7, ..config.clone() }, Noise::Seed)?;
+        truth.run(context, |_, _, _| Ok::<_, Error>(()))?;
+        let (own, mut data) = truth.density(context)?;
         data.iter_mut().zip(own[0].start * 32 * 32..).for_each(|(d, cell)| *d += SIGMA * white_noise(8, cell) as f32);
 
-        let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
+        let mut gradient = Gradient::new(context, config.clone(), 1)?;
         let [mut density, mut noise, mut mean, mut square] = [(); 4].map(|()| vec![0.0f32; data.len()]);
         for iteration in 1..=ITERATIONS {
-            let found = gradient.evaluate(&mut context, Noise::Values(&noise), |observer, context| {
+            let found = gradient.evaluate(context, Noise::Values(&noise), |observer, context| {
                 density = observer.run().density(context)?.1;
                 let residuals: Vec<f32> = density.iter().zip(&data).map(|(s, d)| (s - d) / SIGMA).collect();
                 let by = context.gpu.array("by", density.len() as u64)?;

@@ -44,11 +44,11 @@ fn model(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error>
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let shape = [1, 48, 64];
-    let losses = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    let losses = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         // Of an image the rows are cut: the second axis.
         let grid = Grid::new([1, context.comm.size()], context.comm.size())?;
         let regular = RegularGrid { shape, size: [1.0, 4.8, 6.4], grid, rank: context.comm.rank() };
-        let mut worker = Worker::new(&mut context, grid)?;
+        let mut worker = Worker::new(context, grid)?;
         let model = model(&mut worker, &regular)?;
 
         let truth = random_field(&mut worker, model.domain(), 1)?;

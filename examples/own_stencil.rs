@@ -43,7 +43,7 @@ const STEP: &str = "
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (shape, steps) = ([64, 128, 1], 3000);
     let ranks = std::env::args().nth(1).map_or(Ok(1), |n| n.parse())?;
-    launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         // This rank's cells, with ghost cells one wide on all sides: copies of its neighbours'.
         let (rank, grid) = (context.comm.rank(), Grid::auto(shape, context.comm.size()));
         let plan = GhostPlan::new(shape, grid, rank, [[1, 1], [1, 1], [0, 0]], [true; 3])?;

@@ -57,14 +57,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let edges: Vec<f64> = (0..=20).map(|i| 0.5 * 20f64.powf(f64::from(i) / 20.0)).collect();
     let bins = Bins::new(&edges)?;
 
-    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         let own = split(POINTS, context.comm.size() as u64, context.comm.rank() as u64);
         let mut pairs = |clustered: bool| {
             let points: Vec<f64> =
                 own.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
             let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let search = DistributedSearch::new(&mut context, &cloud)?;
-            Ok::<_, Error>(search.pairs(&mut context, None, &bins)?)
+            let search = DistributedSearch::new(context, &cloud)?;
+            Ok::<_, Error>(search.pairs(context, None, &bins)?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])
     })?;

@@ -61,17 +61,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let unit = |n: u64, of: u64| (n % of) as f32 / (of - 1) as f32;
     let pendulums: Vec<f32> =
         (0..PENDULUMS).flat_map(|n| [0.2 + 1.8 * unit(n / 100, 200), 0.01 + 2.99 * unit(n, 100)]).collect();
-    let found = launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    let found = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         // Constants travel once, from rank 0.
         let given = (context.comm.rank() == 0).then_some(&[9.81_f32, 1e-3][..]);
-        let constants = replicate(&mut context, 0, given)?;
+        let constants = replicate(context, 0, given)?;
         let swing = Kernel::new(KernelSource::new("swing", SWING).params::<PendulumParams>().group(GROUP as u32));
         let mapping = Mapping::new(PENDULUMS)
             .chunk(ChunkSize::Memory(1 << 20))
             .output("periods", 1, Placement::Gathered)
             .output("sum", 1, Placement::Reduced(RowReduction::Sum))
             .output("longest", 1, Placement::Reduced(RowReduction::Max));
-        let mapped = map(&mut context, &mapping, &[Items::Host(&pendulums)], |context, chunk| {
+        let mapped = map(context, &mapping, &[Items::Host(&pendulums)], |context, chunk| {
             let params = PendulumParams { count: chunk.count() as u32 };
             let [periods, sum, longest] = &chunk.outputs[..] else { return Ok(()) };
             let arrays = [chunk.inputs[0].raw(), constants.raw(), periods.raw()];

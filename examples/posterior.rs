@@ -16,7 +16,7 @@ use meshloom::inference::{
     NewtonOptions, OptimizeKl, SampleGroups, Samples, Sampling, Spectrum, Stream, VectorSpace,
 };
 use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Worker};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a power law.
 fn prior() -> FieldPrior {
@@ -88,7 +88,7 @@ fn compare<'w>(
 fn main() -> Result<(), Error> {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (n, iterations) = (words.next().unwrap_or(32), words.next().unwrap_or(6) as u32);
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
     let mut worker = Worker::new(&mut context, Grid::new([1, 1], 1)?)?;
     let regular = RegularGrid { shape: [1, n, n], size: [1.0; 3], grid: worker.comms.grid(), rank: 0 };
     let field = CorrelatedField::new(&mut worker, &regular, &prior())?.model()?;

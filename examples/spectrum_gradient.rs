@@ -8,7 +8,7 @@
 use meshloom::cosmology::{Amplitude, Cosmology, CosmologyError, Parameters};
 use meshloom::gpu::Options;
 use meshloom::pm::{Config, Gradient, Noise, Simulation, SimulationError};
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Error, Launch, Rank, launch};
 
 /// The usual cosmology with another matter density.
 fn cosmology(omega_m: f64) -> Result<Cosmology, CosmologyError> {
@@ -18,7 +18,7 @@ fn cosmology(omega_m: f64) -> Result<Cosmology, CosmologyError> {
 }
 
 /// The power in each bin at the end of a run.
-fn power(context: &mut Context, config: Config) -> Result<Vec<f64>, SimulationError> {
+fn power(context: &mut Rank, config: Config) -> Result<Vec<f64>, SimulationError> {
     let mut simulation = Simulation::new(context, config, Noise::Seed)?;
     simulation.run(context, |_, _, _| Ok::<_, SimulationError>(()))?;
     Ok(simulation.power(context)?.iter().map(|bin| bin.power).collect())
@@ -27,17 +27,17 @@ fn power(context: &mut Context, config: Config) -> Result<Vec<f64>, SimulationEr
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let config = Config { particles: 32, mesh: 32, box_size: 100.0, steps: 5, ..Config::default() };
-    launch(Launch::detect(ranks), &Options::from_env()?, |mut context| {
+    launch(Launch::detect(ranks), &Options::from_env()?, |context| {
         let (omega_m, step) = (config.cosmology.omega_m(), 1e-3);
         let mut run = |shift: f64| {
             let config = Config { cosmology: cosmology(omega_m + shift)?, ..config.clone() };
-            Ok::<_, Error>(power(&mut context, config)?)
+            Ok::<_, Error>(power(context, config)?)
         };
         let (above, below) = (run(step)?, run(-step)?);
-        let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
+        let mut gradient = Gradient::new(context, config.clone(), 1)?;
         for bin in 0..5 {
             let mut k = 0.0;
-            let found = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+            let found = gradient.evaluate(context, Noise::Seed, |observer, context| {
                 let spectrum = observer.run().power(context)?;
                 let by: Vec<f64> = (0..spectrum.len()).map(|other| f64::from(u8::from(other == bin))).collect();
                 observer.add_power(context, &spectrum, &by)?;

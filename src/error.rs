@@ -1,6 +1,6 @@
 //! Every error of the library as one type.
 
-use crate::comm::CommError;
+use crate::comm::{CommError, RunError};
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
@@ -62,6 +62,9 @@ pub enum Error {
     /// Points and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
+    /// A rank of [`run`](crate::run) or [`launch`](crate::launch()).
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// The shallow-water model.
     #[error(transparent)]
     ShallowWater(ShallowWaterError),

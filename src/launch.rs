@@ -2,11 +2,10 @@
 
 use std::error::Error;
 
-#[cfg(not(feature = "mpi"))]
-use crate::comm::CommError;
-use crate::comm::{self, Communicator, RunError};
-use crate::exchange::{Context, ExchangeError};
+use crate::comm::{self, CommError, Communicator, RunError};
+use crate::exchange::ExchangeError;
 use crate::gpu::Options;
+use crate::rank::Rank;
 
 /// How the ranks of a program are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +34,48 @@ impl Launch {
     }
 }
 
-/// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order. Each rank gets its
-/// [`Context`]: `options` choose the device, and ranks of one host take suitable adapters in turn.
+/// The environment variable with the number of ranks that [`run`] starts as threads.
+const RANKS: &str = "MESHLOOM_RANKS";
+
+/// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order.
 ///
-/// A rank that fails or panics ends all ranks, and its error is returned; any error that a `Box<dyn Error>`
-/// can hold will do, `anyhow::Error` too. (Under MPI it is printed and all processes end
-/// with exit code 1.)
+/// The ranks are the processes of an MPI launcher, such as `mpirun` (feature `mpi`), or else threads
+/// of this process: as many as the environment variable `MESHLOOM_RANKS` says, one by default.
+/// Other variables choose the device ([`Options::from_env`]). Use [`launch`] to choose in the
+/// program, or to return errors of another type.
+///
+/// ```
+/// let sums = meshloom::run(|rank| {
+///     let mut sum = [rank.comm.rank() as u64];
+///     rank.comm.all_reduce(&mut sum, meshloom::comm::Op::Sum)?;
+///     Ok(sum[0])
+/// })?;
+/// assert!(sums.iter().all(|&sum| sum == sums[0]));
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+///
+/// # Errors
+/// - [`RunError`] with the first failure of a rank.
+/// - [`RunError`] with [`CommError::Start`](crate::comm::CommError::Start) if `MESHLOOM_RANKS` is not a
+///   number of at least 1, or as for [`launch`].
+pub fn run<T: Send>(body: impl Fn(&mut Rank) -> crate::Result<T> + Sync) -> Result<Vec<T>, RunError> {
+    let threads = match std::env::var(RANKS) {
+        Err(_) => 1,
+        Ok(text) => text.trim().parse().ok().filter(|&ranks| ranks > 0).ok_or_else(|| {
+            let message = format!("{RANKS}: expected a number of ranks of at least 1, got `{text}`");
+            RunError::new(0, CommError::Start(message))
+        })?,
+    };
+    let options = Options::from_env().map_err(|error| RunError::new(0, error))?;
+    launch(Launch::detect(threads), &options, body)
+}
+
+/// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order.
+/// Ranks of one host take suitable adapters of `options` in turn.
+///
+/// A rank that fails or panics ends all ranks, and its error is returned. The error type may be any
+/// that a `Box<dyn Error>` can hold, also `anyhow::Error`. Under MPI the error is printed, and all
+/// processes end with exit code 1.
 ///
 /// ```no_run
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -58,7 +93,7 @@ impl Launch {
 pub fn launch<T, E>(
     how: Launch,
     options: &Options,
-    body: impl Fn(Context) -> Result<T, E> + Sync,
+    body: impl Fn(&mut Rank) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, RunError>
 where
     T: Send,
@@ -76,21 +111,20 @@ pub fn launch_with_code<T, E>(
     how: Launch,
     options: &Options,
     exit_code: impl Fn(&(dyn Error + 'static)) -> u8,
-    body: impl Fn(Context) -> Result<T, E> + Sync,
+    body: impl Fn(&mut Rank) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, RunError>
 where
     T: Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let rank = |comm: Communicator| {
-        let context = Context::open(comm, options).map_err(|error| match error {
+        let mut context = Rank::open(comm, options).map_err(|error| match error {
             ExchangeError::Device(error) => Box::from(error),
             ExchangeError::Comm(error) => Box::<dyn Error + Send + Sync>::from(error),
         })?;
-        let gpu = context.gpu.clone();
-        let result = body(context).map_err(E::into);
+        let result = body(&mut context).map_err(E::into);
         // Saved here, since a failure may end the process without dropping the device.
-        gpu.save_pipelines();
+        context.gpu.save_pipelines();
         result
     };
     match how {

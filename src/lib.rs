@@ -5,13 +5,13 @@
 //! threads of one process or MPI processes (feature `mpi`).
 //!
 //! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI. A rank works
-//! with its [`Context`]: a communicator, a device, a recorder of work and an exchange of device data.
+//! with its [`Rank`]: a communicator, a device, a recorder of work and an exchange of device data.
 //!
 //! ```
 //! use meshloom::{Error, Launch, exchange::GridComms, fft::Transform, gpu::Options, grid::Grid, launch};
 //!
 //! let shape = [8, 6, 10];
-//! let sums = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
+//! let sums = launch(Launch::detect(2), &Options::from_env()?, |context| {
 //!     let grid = Grid::auto(shape, context.comm.size());
 //!     let mut comms = GridComms::new(&context.comm, grid)?;
 //!     let transform = Transform::new(&context.gpu, shape, grid, context.comm.rank())?;
@@ -88,12 +88,16 @@ pub mod operators;
 pub mod pm;
 pub mod points;
 mod printable;
+pub mod rank;
 pub mod shallow_water;
+
+/// The result of an operation that fails with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[doc(hidden)]
 pub use bytemuck;
 pub use error::Error;
-pub use exchange::Context;
 pub use kernels::kernels;
-pub use launch::{Launch, launch, launch_with_code};
+pub use launch::{Launch, launch, launch_with_code, run};
+pub use rank::Rank;
 pub use wgpu;

@@ -6,7 +6,7 @@ mod bodies;
 #[allow(dead_code)]
 mod ranks;
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::{CommError, Op, run_threads};
 use meshloom::exchange::collectives::{Collectives, PendingCollective};
 use meshloom::exchange::{ExchangeError, Wire};
@@ -19,12 +19,12 @@ use ranks::on_grid;
 fn on_ranks<T: Send>(
     ranks: usize,
     options: &Options,
-    body: impl Fn(&mut Context) -> Result<T, ExchangeError> + Sync,
+    body: impl Fn(&mut Rank) -> Result<T, ExchangeError> + Sync,
 ) -> Vec<T> {
     let outcome = run_threads(ranks, |comm| {
         let gpu = Gpu::open(options, 0)?;
         // Messages are cut twice: into chunks, and these into pieces.
-        body(&mut Context::new(comm.with_max_message(700), gpu)?)
+        body(&mut Rank::new(comm.with_max_message(700), gpu)?)
     });
     outcome.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))
 }
@@ -64,7 +64,7 @@ fn collectives_of_an_exchange_in_blocks_are_exact() {
 }
 
 /// What each rank calls in a faulty run.
-type Faulty = fn(&mut Collectives, &mut Context, &Array<f32>, &Array<f32>) -> Result<(), ExchangeError>;
+type Faulty = fn(&mut Collectives, &mut Rank, &Array<f32>, &Array<f32>) -> Result<(), ExchangeError>;
 
 fn drop_pending<O>(pending: Result<PendingCollective<O>, ExchangeError>) -> Result<(), ExchangeError> {
     pending.map(drop)

@@ -14,7 +14,7 @@ use meshloom::points::neighbors::{
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Curve, Domain, Frame};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// How the input is shared out.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
     let dims = domain.dims();
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut part = |all: &[f32]| {
             let rows = rows(share, all.len() / dims, ranks, comm.rank());
             Cloud::from_host(&mut context.recorder, &domain, &all[rows.start * dims..rows.end * dims])
@@ -131,7 +131,7 @@ fn weighted_pairs(
     let dims = domain.dims();
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu)?;
+        let mut context = Rank::new(comm.clone(), gpu)?;
         let rows = |all: &[f32]| rows(share, all.len() / dims, ranks, comm.rank());
         let mut part = |all: &[f32]| {
             let rows = rows(all);
@@ -240,7 +240,7 @@ fn an_integer_weight_is_so_many_points() {
 fn bad_weights_are_the_same_error_on_all_ranks() {
     let found = run_threads(3, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu)?;
+        let mut context = Rank::new(comm.clone(), gpu)?;
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0])?;
         let search = DistributedSearch::new(&mut context, &cloud)?;
         let (bins, last) = (Bins::new(&[0.0, 2.0])?, comm.rank() == 2);
@@ -277,7 +277,7 @@ fn ghosts_are_few_and_traffic_is_counted() {
     let points = points(Kind::Uniform, n, 3, 23);
     let ghosts = run_threads(8, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let rows = rows(Share::Even, n, 8, comm.rank());
         let domain = Domain::new(&[1.0; 3])?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
@@ -302,7 +302,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
         let points = points(Kind::Uniform, n, 3, 24);
         let sums = run_threads(ranks, |comm| {
             let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            let mut context = Rank::new(comm.clone(), gpu.clone())?;
             let rows = rows(Share::Even, n, ranks, comm.rank());
             let domain = Domain::new(&[1.0, 1.0, 0.0])?;
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
@@ -359,7 +359,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
 fn every_rank_hears_of_an_error() {
     let failed = run_threads(3, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
         let search = DistributedSearch::new(&mut context, &cloud)?;
         search.nearest(&mut context, None, &KnnQuery::nearest(2000))?;
@@ -372,7 +372,7 @@ fn every_rank_hears_of_an_error() {
 fn ranks_that_look_for_different_things_are_refused() {
     run_threads(3, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm, gpu)?;
+        let mut context = Rank::new(comm, gpu)?;
         let last = context.comm.rank() == 2;
         let domain = Domain::open(2)?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
@@ -407,7 +407,7 @@ fn ranks_that_look_for_different_things_are_refused() {
 fn queries_elsewhere_are_no_points_that_could_be_left_out() {
     run_threads(2, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm, gpu.clone())?;
+        let mut context = Rank::new(comm, gpu.clone())?;
         let domain = Domain::open(2)?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
         let search = DistributedSearch::new(&mut context, &cloud)?;
@@ -432,7 +432,7 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
 fn ghosts_within(radii: [f32; 2], sides: [f64; 2]) -> Vec<String> {
     let errors = run_threads(2, |comm| {
         let rank = comm.rank();
-        let mut context = Context::new(comm, Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut context = Rank::new(comm, Gpu::open(&Options::from_env()?, 0)?)?;
         let domain = Domain::new(&[sides[rank]; 2])?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 2])?;
         let frame = Frame::new(&domain, None);
@@ -463,8 +463,8 @@ fn ranks_ask_for_ghosts_within_one_radius_of_one_domain() {
 #[test]
 fn queries_of_another_domain_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
-        let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
-        let cloud = |context: &mut Context, domain: Domain, values: usize| {
+        let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let cloud = |context: &mut Rank, domain: Domain, values: usize| {
             Cloud::from_host(&mut context.recorder, &domain, &vec![0.25; values])
         };
         let points = cloud(&mut context, Domain::open(3)?, 30)?;

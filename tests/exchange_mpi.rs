@@ -11,8 +11,9 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator};
-use meshloom::exchange::{Context, Exchange, ExchangeError, PendingExchange, Wire};
+use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use mpi::ffi;
 use plans::{MAPPED, Plan, Side, mismatched, mix};
@@ -42,7 +43,7 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
         }
     }
     let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-    device_collectives::all(&mut Context::new(comm.with_max_message(3000), gpu.clone())?, 7000)?;
+    device_collectives::all(&mut Rank::new(comm.with_max_message(3000), gpu.clone())?, 7000)?;
     if comm.size() > 1 {
         out_of_step(&gpu)?;
     }

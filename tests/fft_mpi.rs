@@ -19,7 +19,7 @@ use meshloom::operators::{
     Adjoint, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid, Space, Wavenumbers, Worker, check_adjoint,
     random_field,
 };
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// The whole spectrum and field, or this rank's parts of them.
 fn both<T: Cell>(gpu: &Gpu, comms: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
@@ -71,7 +71,7 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
 
 /// Amplitudes and excitations to a field at points, whose adjoint paints and sums over all processes.
 fn operators(comm: &Communicator, gpu: Gpu) -> Result<(), Error> {
-    let mut context = Context::new(comm.clone(), gpu)?;
+    let mut context = Rank::new(comm.clone(), gpu)?;
     let grid = Grid::new([1, comm.size()], comm.size())?;
     let mut worker = Worker::new(&mut context, grid)?;
     let regular = RegularGrid { shape: [4, 6, 5], size: [4.0, 6.0, 5.0], grid, rank: comm.rank() };

@@ -8,7 +8,7 @@ use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, LptOrder, Parameter
 use meshloom::gpu::{DeviceError, Options};
 use meshloom::mesh::Window;
 use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, NoiseBy, Observer, SimulationError};
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Error, Launch, Rank, launch};
 use reference_pm::{Setup, displacements, linear_density, power_spectrum, rms, start, white};
 
 fn golden() -> Config {
@@ -17,7 +17,7 @@ fn golden() -> Config {
 }
 
 /// Half the mean square of the density contrast.
-fn variance(observer: &mut Observer<'_>, context: &mut Context) -> Result<f64, SimulationError> {
+fn variance(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
     let (_, density) = observer.run().density(context)?;
     let cells = (observer.run().config().mesh as f64).powi(3);
     let contrast: Vec<f64> = density.iter().map(|&d| f64::from(d) - 1.0).collect();
@@ -31,14 +31,14 @@ fn variance(observer: &mut Observer<'_>, context: &mut Context) -> Result<f64, S
 }
 
 /// The power in the third bin.
-fn third_bin(observer: &mut Observer<'_>, context: &mut Context) -> Result<f64, SimulationError> {
+fn third_bin(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
     let spectrum = observer.run().power(context)?;
     let by: Vec<f64> = (0..spectrum.len()).map(|bin| f64::from(u8::from(bin == 2))).collect();
     observer.add_power(context, &spectrum, &by)?;
     Ok(spectrum[2].power)
 }
 
-type Loss = fn(&mut Observer<'_>, &mut Context) -> Result<f64, SimulationError>;
+type Loss = fn(&mut Observer<'_>, &mut Rank) -> Result<f64, SimulationError>;
 
 /// A sensitivity, gathered in Lagrangian order.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,14 +63,14 @@ fn evaluate_with(
 ) -> Found {
     let n = config.particles;
     let noise: Vec<f32> = noise.iter().map(|&v| v as f32).collect();
-    let parts = launch(Launch::Threads(ranks), options, |mut context| {
+    let parts = launch(Launch::Threads(ranks), options, |context| {
         let rows: Vec<u64> = config.rows(ranks, context.comm.rank())?.collect();
         let own: Vec<f32> = rows.iter().flat_map(|&row| noise[row as usize..(row + n) as usize].to_vec()).collect();
-        let mut gradient = Gradient::new(&mut context, config.clone(), every)?;
+        let mut gradient = Gradient::new(context, config.clone(), every)?;
         let mut found = Vec::new();
         // An evaluation leaves nothing behind that the next would see.
         for _ in 0..2 {
-            let of = gradient.evaluate(&mut context, Noise::Values(&own), loss)?;
+            let of = gradient.evaluate(context, Noise::Values(&own), loss)?;
             let [noise, positions, momenta] = [&of.white_noise, &of.positions, &of.momenta]
                 .map(|array| context.recorder.download(array, 0, array.len()));
             found.push((of.loss, noise?, positions?, momenta?, of.cosmology));
@@ -167,15 +167,15 @@ fn a_warmed_gradient_only_computes() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..Options::from_env().unwrap() };
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
-    launch(Launch::Threads(1), &options, |mut context| {
+    launch(Launch::Threads(1), &options, |context| {
         let own: Vec<f32> = white(512, 3).iter().map(|&v| v as f32).collect();
         let (noise, by) = (context.gpu.array("noise", 512)?, context.gpu.array("by", 4096)?);
         context.recorder.upload(&noise, 0, &own)?;
         context.recorder.upload(&by, 0, &vec![0.5f32; 4096])?;
-        let mut gradient = Gradient::new(&mut context, config.clone(), 2)?;
+        let mut gradient = Gradient::new(context, config.clone(), 2)?;
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let found = gradient.evaluate(&mut context, Noise::Device(&noise), |observer, context| {
+            let found = gradient.evaluate(context, Noise::Device(&noise), |observer, context| {
                 observer.add_density(context, &by)?;
                 Ok::<_, SimulationError>(1.0)
             })?;
@@ -205,11 +205,11 @@ fn memory_is_what_was_said() {
     ] {
         let config = Config { particles, mesh, steps: 6, lpt, ..golden() };
         let options = Options { window_bytes: Some(window), ..Options::from_env().unwrap() };
-        launch(Launch::Threads(1), &options, |mut context| {
+        launch(Launch::Threads(1), &options, |context| {
             let before = context.gpu.most_used();
-            let mut gradient = Gradient::new(&mut context, config.clone(), every)?;
+            let mut gradient = Gradient::new(context, config.clone(), every)?;
             for _ in 0..2 {
-                gradient.evaluate(&mut context, Noise::Seed, third_bin)?;
+                gradient.evaluate(context, Noise::Seed, third_bin)?;
             }
             let (taken, said) = (context.gpu.most_used() - before, gradient.memory().total());
             assert!(
@@ -228,12 +228,12 @@ fn memory_is_what_was_said() {
 fn ranks_take_no_more_memory_than_each_said() {
     let config = Config { particles: 16, mesh: 32, steps: 4, ..golden() };
     let options = Options { window_bytes: Some(1 << 25), ..Options::from_env().unwrap() };
-    launch(Launch::Threads(2), &options, |mut context| {
+    launch(Launch::Threads(2), &options, |context| {
         context.comm.barrier()?;
         let before = context.gpu.most_used();
         context.comm.barrier()?;
-        let mut gradient = Gradient::new(&mut context, config.clone(), 2)?;
-        gradient.evaluate(&mut context, Noise::Seed, third_bin)?;
+        let mut gradient = Gradient::new(context, config.clone(), 2)?;
+        gradient.evaluate(context, Noise::Seed, third_bin)?;
         context.comm.barrier()?;
         let (taken, said) = (context.gpu.most_used() - before, 2 * gradient.memory().total());
         // Ranks need not have their most at one time. Where arrays cannot be mapped, exchanges may hold staging buffers besides.
@@ -253,16 +253,16 @@ fn ranks_take_no_more_memory_than_each_said() {
 fn windows_too_small_for_a_gradient_are_an_error() {
     let config = Config { particles: 16, mesh: 32, steps: 1, ..golden() };
     let options = Options { window_bytes: Some(128 << 10), floor: true, ..Options::from_env().unwrap() };
-    launch(Launch::Threads(1), &options, |mut context| {
-        let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
-        let refused = gradient.evaluate(&mut context, Noise::Seed, |_, _| Ok::<_, SimulationError>(1.0)).err();
+    launch(Launch::Threads(1), &options, |context| {
+        let mut gradient = Gradient::new(context, config.clone(), 1)?;
+        let refused = gradient.evaluate(context, Noise::Seed, |_, _| Ok::<_, SimulationError>(1.0)).err();
         let Some(SimulationError::Device(DeviceError::TooManyWindows { kernel, needed, limit, .. })) = refused else {
             panic!("{refused:?}")
         };
         assert!(!kernel.is_empty() && needed > limit, "{kernel}: {needed} of {limit}");
         let small = Config { particles: 4, mesh: 8, ..config.clone() };
-        let mut small = Gradient::new(&mut context, small, 1)?;
-        assert!(small.evaluate(&mut context, Noise::Seed, variance)?.loss > 0.0);
+        let mut small = Gradient::new(context, small, 1)?;
+        assert!(small.evaluate(context, Noise::Seed, variance)?.loss > 0.0);
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -272,10 +272,8 @@ fn windows_too_small_for_a_gradient_are_an_error() {
 #[test]
 fn more_particles_than_sums_have_terms_are_refused() {
     let config = Config { particles: 4509, mesh: 4509, ..golden() };
-    launch(Launch::Threads(1), &Options::from_env().unwrap(), |mut context| {
-        for refused in
-            [Gradient::new(&mut context, config.clone(), 1).map(drop), config.gradient_memory(64, 1).map(drop)]
-        {
+    launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
+        for refused in [Gradient::new(context, config.clone(), 1).map(drop), config.gradient_memory(64, 1).map(drop)] {
             assert!(matches!(refused, Err(SimulationError::OutOfRange { what: "particles", .. })), "{refused:?}");
         }
         Ok::<_, Error>(())
@@ -286,11 +284,11 @@ fn more_particles_than_sums_have_terms_are_refused() {
 /// Downloads of an evaluation on each of two ranks.
 fn downloads(every: usize) -> Vec<u64> {
     let config = Config { particles: 8, mesh: 16, steps: 4, ..golden() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
-        let mut gradient = Gradient::new(&mut context, config.clone(), every)?;
-        gradient.evaluate(&mut context, Noise::Seed, third_bin)?;
+    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        let mut gradient = Gradient::new(context, config.clone(), every)?;
+        gradient.evaluate(context, Noise::Seed, third_bin)?;
         let before = context.recorder.counts().downloads;
-        gradient.evaluate(&mut context, Noise::Seed, third_bin)?;
+        gradient.evaluate(context, Noise::Seed, third_bin)?;
         Ok::<_, Error>(context.recorder.counts().downloads - before)
     })
     .unwrap()
@@ -309,14 +307,14 @@ fn the_way_back_asks_nobody_for_widths() {
 fn a_lost_run_does_not_spoil_the_next() {
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     for ranks in [1, 2] {
-        launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
-            let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
+        launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+            let mut gradient = Gradient::new(context, config.clone(), 1)?;
             let own = (512 / ranks) as u64;
             let bad = context.gpu.array("noise", own)?;
             context.recorder.upload(&bad, 0, &vec![f32::NAN; own as usize])?;
-            let lost = gradient.evaluate(&mut context, Noise::Device(&bad), |_, _| Ok::<_, SimulationError>(1.0));
+            let lost = gradient.evaluate(context, Noise::Device(&bad), |_, _| Ok::<_, SimulationError>(1.0));
             assert!(matches!(lost.err(), Some(SimulationError::Lost { particles: 1.. })));
-            assert!(gradient.evaluate(&mut context, Noise::Seed, variance)?.loss > 0.0);
+            assert!(gradient.evaluate(context, Noise::Seed, variance)?.loss > 0.0);
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -438,15 +436,15 @@ fn losses_of_positions_and_momenta() {
 #[test]
 fn what_has_no_gradient_is_an_error() {
     let config = Config { particles: 4, mesh: 8, steps: 1, ..golden() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
-        assert!(Gradient::new(&mut context, config.clone(), 0).unwrap_err().to_string().contains("checkpoint_every"));
-        let mut gradient = Gradient::new(&mut context, config.clone(), 1)?;
+    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        assert!(Gradient::new(context, config.clone(), 0).unwrap_err().to_string().contains("checkpoint_every"));
+        let mut gradient = Gradient::new(context, config.clone(), 1)?;
         let memory = gradient.memory();
         assert_eq!((memory.forces, memory.states, memory.state), (2, 2, 24 * 32));
         assert!(memory.total() > 2 * memory.state && memory.to_string().contains("2 states"), "{memory}");
-        let nan = gradient.evaluate(&mut context, Noise::Seed, |_, _| Ok::<_, SimulationError>(f64::NAN));
+        let nan = gradient.evaluate(context, Noise::Seed, |_, _| Ok::<_, SimulationError>(f64::NAN));
         assert!(matches!(nan.err(), Some(SimulationError::Loss { what: "the loss" })));
-        let wrong = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+        let wrong = gradient.evaluate(context, Noise::Seed, |observer, context| {
             // One rank's cotangent is enough.
             if context.comm.rank() == 1 {
                 context.recorder.upload(observer.cotangents().momenta(), 0, &[f32::NAN])?;
@@ -455,20 +453,20 @@ fn what_has_no_gradient_is_an_error() {
         });
         assert!(matches!(wrong.err(), Some(SimulationError::Loss { .. })));
         // The noise has a finite cotangent, the amplitude does not: A_s is some 1e-9, and products are f32.
-        let steep = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+        let steep = gradient.evaluate(context, Noise::Seed, |observer, context| {
             let count = observer.cotangents().positions().len() as usize;
             let steep: Vec<f32> = (0..count).map(|i| 1e31 * (i % 7) as f32).collect();
             context.recorder.upload(observer.cotangents().positions(), 0, &steep)?;
             Ok::<_, SimulationError>(0.0)
         });
         assert!(matches!(steep.err(), Some(SimulationError::Loss { what: "a derivative of the loss" })));
-        let few = gradient.evaluate(&mut context, Noise::Seed, |observer, context| {
+        let few = gradient.evaluate(context, Noise::Seed, |observer, context| {
             let spectrum = observer.run().power(context)?;
             observer.add_power(context, &spectrum, &[1.0])?;
             Ok::<_, SimulationError>(0.0)
         });
         assert!(few.err().is_some_and(|error| error.to_string().contains("bins")));
-        let again = gradient.evaluate(&mut context, Noise::Seed, variance)?;
+        let again = gradient.evaluate(context, Noise::Seed, variance)?;
         assert!(again.loss > 0.0);
         Ok::<_, Error>(())
     })

@@ -15,7 +15,7 @@ use meshloom::gpu::{Array, Gpu, Options};
 use meshloom::grid::{Box3, Grid};
 use meshloom::operators::{Field, Model, Worker};
 use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 const N: u64 = 8;
 
@@ -53,7 +53,7 @@ struct Found {
 }
 
 fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> {
-    let mut context = Context::new(comm.clone(), gpu.clone())?;
+    let mut context = Rank::new(comm.clone(), gpu.clone())?;
     let config = Config { particles: N, mesh: 2 * N, box_size: 40.0, steps: 2, ..Config::default() };
     let config = Config { grid: Some(grid.parts()), ..config };
     let (sites, cells) = (grid.part([N; 3], comm.rank()), grid.part([2 * N; 3], comm.rank()));
@@ -101,7 +101,7 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
         };
         assert!(own == wanted, "rank {} of {grid}", comm.rank());
         if ranks > 2 {
-            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            let mut context = Rank::new(comm.clone(), gpu.clone())?;
             every_operator::check(&mut Worker::new(&mut context, grid)?, |_| true)?;
         }
     }

@@ -9,7 +9,7 @@ use meshloom::comm::{RunError, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection, device_memory};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Error, Launch, Rank, launch};
 
 /// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
 fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
@@ -36,7 +36,7 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
     let ends = share(points.len() / dims, ranks, how);
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let rows = ends[comm.rank()]..ends[comm.rank() + 1];
         let mut cloud = Cloud::from_host(&mut context.recorder, domain, &points[rows.start * dims..rows.end * dims])?;
         let mut attribute = |name: &str, width: usize, of: &dyn Fn(u64) -> f32| -> Result<(), Error> {
@@ -177,7 +177,7 @@ fn a_halo_that_is_cut_has_few_ghosts() {
         let parts = run_threads(ranks, |comm| {
             let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
             let rows = n * comm.rank() / ranks..n * (comm.rank() + 1) / ranks;
-            let mut context = Context::new(comm, gpu)?;
+            let mut context = Rank::new(comm, gpu)?;
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &all[3 * rows.start..3 * rows.end])?;
             let groups = Groups::find(&mut context, &cloud, Linking::Length(length))?;
             Ok::<_, Error>((groups.labels(&mut context)?, groups.ghosts()))
@@ -230,7 +230,7 @@ fn lengths_in_mean_separations() {
 fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> RunError {
     run_threads(2, move |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 6])?;
         if let Some((mass, len)) = mass {
             let array = gpu.array("mass", 2)?;
@@ -257,7 +257,7 @@ fn groups_take_the_memory_that_was_said() {
     let points: Vec<f32> = (0..3 * count).map(place).collect();
     // A device of its own, whose memory nobody else uses.
     let options = Options { kernels: 401, ..Options::from_env().unwrap() };
-    launch(Launch::Threads(1), &options, |mut context| {
+    launch(Launch::Threads(1), &options, |context| {
         // Uploaded in pieces, so that what they pass through is little.
         let mut array = |name: &str| {
             let array = context.gpu.array::<f32>(name, 3 * count)?;
@@ -270,7 +270,7 @@ fn groups_take_the_memory_that_was_said() {
         let (positions, velocity) = (array("positions")?, array("velocity")?);
         let mut cloud = Cloud::new(&mut context.recorder, &Domain::new(&[f64::from(side); 3])?, positions)?;
         cloud.set("velocity", velocity, 3)?;
-        let groups = Groups::find(&mut context, &cloud, Linking::Separations(0.55))?;
+        let groups = Groups::find(context, &cloud, Linking::Separations(0.55))?;
         let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
         let (taken, said, members) = (context.gpu.most_used(), device_memory(count, count), catalogue.members_total);
         assert!((count / 3..count * 2 / 3).contains(&members), "{members} of {count}");
@@ -286,7 +286,7 @@ fn groups_take_the_memory_that_was_said() {
 #[test]
 fn attributes_of_another_width_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
-        let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
         let own = if comm.rank() == 0 { 2 } else { 0 };
         let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &vec![0.25; 3 * own])?;
         cloud.set("mass", context.gpu.array::<f32>("mass", 3 * own as u64)?, 3)?;
@@ -297,10 +297,10 @@ fn attributes_of_another_width_are_refused_on_all_ranks() {
         found.iter().all(|error| matches!(error, Some(FofError::Attribute { what: "mass", width: 3, wanted: 1, .. }))),
         "{found:?}"
     );
-    let error = launch(Launch::Threads(1), &Options::from_env().unwrap(), |mut context| {
+    let error = launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
         let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &[0.25; 6])?;
         cloud.set("velocity", context.gpu.array::<u32>("velocity", 6)?, 3)?;
-        Ok::<_, Error>(Groups::find(&mut context, &cloud, Linking::Length(0.1)).err())
+        Ok::<_, Error>(Groups::find(context, &cloud, Linking::Length(0.1)).err())
     });
     let text = error.unwrap()[0].as_ref().unwrap().to_string();
     assert_eq!(text, "the attribute `velocity` has 3 values of type u32 for each point; catalogues take 3 of type f32");
@@ -333,7 +333,7 @@ fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
     {
         let failed = run_threads(ranks, |comm| {
             let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-            let mut context = Context::new(comm.clone(), gpu.clone())?;
+            let mut context = Rank::new(comm.clone(), gpu.clone())?;
             let each = 4 / ranks;
             let rows = comm.rank() * each..(comm.rank() + 1) * each;
             let domain = Domain::new(&[1.0; 2])?;

@@ -22,21 +22,21 @@ struct Seen {
 }
 
 fn see(ranks: usize, config: &Config, cone: &Cone, noise: Option<f32>) -> Seen {
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
         let rows = config.rows(ranks, context.comm.rank())?.count() as u64 * config.particles;
         let values = noise.map(|value| vec![value; rows as usize]);
         let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
-        let mut simulation = Simulation::new(&mut context, config.clone(), noise)?;
+        let mut simulation = Simulation::new(context, config.clone(), noise)?;
         let mut light = LightCone::new(config, cone.clone())?;
         let mut states = Vec::new();
-        simulation.run(&mut context, |simulation, context, reached| {
+        simulation.run(context, |simulation, context, reached| {
             light.advance(context, simulation)?;
             states.push((reached.a, simulation.phase_space(context)?[0].clone()));
             // A second call at the same moment finds nothing new.
             Ok::<_, Error>(light.advance(context, simulation)?)
         })?;
         let own: Vec<u64> = simulation.rows().collect();
-        Ok::<_, Error>((own, light.particles(&mut context)?, states))
+        Ok::<_, Error>((own, light.particles(context)?, states))
     })
     .unwrap();
     let (n, steps) = (config.particles, parts[0].2.len());
@@ -225,11 +225,11 @@ fn a_resumed_run_has_the_same_cone() {
         let whole = see(1, &config, &cone, None).particles;
         for stop in [1, 3, 4] {
             let options = Options::from_env().unwrap();
-            let state = launch(Launch::Threads(1), &options, |mut context| {
-                let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+            let state = launch(Launch::Threads(1), &options, |context| {
+                let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
                 let mut light = LightCone::new(&config, cone.clone())?;
                 let mut state = None;
-                simulation.run(&mut context, |simulation, context, reached| {
+                simulation.run(context, |simulation, context, reached| {
                     light.advance(context, simulation)?;
                     if reached.step == stop {
                         let crossed = light.particles(context)?;
@@ -243,19 +243,19 @@ fn a_resumed_run_has_the_same_cone() {
             .unwrap()
             .remove(0);
             let ranks = 1 + stop % 3;
-            let parts = launch(Launch::Threads(ranks), &options, |mut context| {
+            let parts = launch(Launch::Threads(ranks), &options, |context| {
                 let n = config.particles as usize;
                 let rows: Vec<usize> = config.rows(ranks, context.comm.rank())?.map(|row| row as usize).collect();
                 let own = |all: &Vec<f32>| -> Vec<f32> {
                     rows.iter().flat_map(|&row| all[3 * row..3 * (row + n)].to_vec()).collect()
                 };
                 let part = state.0.each_ref().map(own);
-                let mut simulation = Simulation::resume(&mut context, config.clone(), stop, &part)?;
+                let mut simulation = Simulation::resume(context, config.clone(), stop, &part)?;
                 let crossed = ConeParticles::read(&context.comm, &path)?;
                 assert_eq!(crossed.fingerprint(&context.comm)?, state.1);
                 let mut light = LightCone::resume(&config, cone.clone(), crossed)?;
-                simulation.run(&mut context, |simulation, context, _| light.advance(context, simulation))?;
-                Ok::<_, Error>(light.particles(&mut context)?.iter().collect::<Vec<_>>())
+                simulation.run(context, |simulation, context, _| light.advance(context, simulation))?;
+                Ok::<_, Error>(light.particles(context)?.iter().collect::<Vec<_>>())
             })
             .unwrap();
             assert!(parts.concat() == whole, "{scheme:?}, stopped at {stop}");

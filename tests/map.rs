@@ -19,7 +19,7 @@ use meshloom::operators::{
     Differentiable, Field, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
     PointwiseOperator, Space, SumOverRanks, Worker,
 };
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use ranks::on_grid;
 
 meshloom::kernel_params! {
@@ -58,14 +58,10 @@ fn tree(rows: &[f32], combine: &dyn Fn(f32, f32) -> f32) -> f32 {
     }
 }
 
-fn on_ranks<T: Send>(
-    ranks: usize,
-    options: &Options,
-    body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
-) -> Vec<T> {
+fn on_ranks<T: Send>(ranks: usize, options: &Options, body: impl Fn(&mut Rank) -> Result<T, Error> + Sync) -> Vec<T> {
     let outcome = run_threads(ranks, |comm| {
         let gpu = Gpu::open(options, 0)?;
-        body(&mut Context::new(comm, gpu)?)
+        body(&mut Rank::new(comm, gpu)?)
     });
     outcome.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))
 }
@@ -77,14 +73,14 @@ struct RowMaker {
 }
 
 impl RowMaker {
-    fn new(context: &mut Context) -> Result<Self, Error> {
+    fn new(context: &mut Rank) -> Result<Self, Error> {
         let given = (context.comm.rank() == 0).then_some(&CONSTANTS[..]);
         let constants = replicate(context, 0, given)?;
         let kernel = Kernel::new(KernelSource::new("test::rows", ROWS).params::<RowParams>());
         Ok(RowMaker { kernel, constants })
     }
 
-    fn make(&self, context: &mut Context, chunk: &MapChunk) -> Result<(), Error> {
+    fn make(&self, context: &mut Rank, chunk: &MapChunk) -> Result<(), Error> {
         let count = chunk.count() as u32;
         assert_eq!(chunk.inputs[0].len(), chunk.count());
         for rows in &chunk.outputs {
@@ -108,12 +104,12 @@ fn mapping(items: u64, chunk: u64) -> Mapping {
         .output("product", 2, Placement::Reduced(RowReduction::Custom { function: product, neutral: 1.0 }))
 }
 
-fn values(context: &mut Context, mapped: &Mapped, name: &str) -> Result<Vec<f32>, Error> {
+fn values(context: &mut Rank, mapped: &Mapped, name: &str) -> Result<Vec<f32>, Error> {
     let array = mapped.output(name).unwrap();
     Ok(context.recorder.download(array, 0, array.len())?)
 }
 
-fn check(context: &mut Context, mapped: &Mapped, x: &[f32], what: &str) -> Result<(), Error> {
+fn check(context: &mut Rank, mapped: &Mapped, x: &[f32], what: &str) -> Result<(), Error> {
     let own = Deal { items: x.len() as u64, ranks: context.comm.size() }.block(context.comm.rank());
     let row =
         |width: usize| x.iter().flat_map(move |x| CONSTANTS[..width].iter().map(move |c| x * c)).collect::<Vec<_>>();
@@ -288,7 +284,7 @@ fn an_error_of_the_function_ends_all_ranks() {
     for memory in [false, true] {
         let chunk = if memory { ChunkSize::Memory(1 << 20) } else { ChunkSize::Items(2) };
         let outcome = run_threads(3, |comm| {
-            let context = &mut Context::new(comm, Gpu::open(&options, 0)?)?;
+            let context = &mut Rank::new(comm, Gpu::open(&options, 0)?)?;
             let mapping = Mapping::new(12).chunk(chunk).output("x", 1, Placement::Gathered);
             map(context, &mapping, &[], |context, chunk| {
                 context.recorder.clear(&chunk.outputs[0]);
@@ -506,7 +502,7 @@ fn likelihoods_are_mapped() {
         on_ranks(ranks, &options, |context| {
             // Ranks have different numbers of chunks: each works alone.
             let alone = context.comm.split(Some(context.comm.rank() as u32), 0)?.unwrap();
-            let mut own = Context::new(alone, context.gpu.clone())?;
+            let mut own = Rank::new(alone, context.gpu.clone())?;
             let mut worker = Worker::new(&mut own, Grid::new([1, 1], 1).unwrap())?;
             for chunk in [1, 4, 13] {
                 let mapping = Mapping::new(13)

@@ -6,7 +6,7 @@ use meshloom::{Error, Launch, exchange::GridComms, fft::Transform, gpu::Options,
 #[test]
 fn a_transform_gives_its_input_back() {
     let shape = [12, 10, 8];
-    let parts = launch(Launch::Threads(3), &Options::from_env().unwrap(), |mut context| {
+    let parts = launch(Launch::Threads(3), &Options::from_env().unwrap(), |context| {
         let grid = Grid::auto(shape, context.comm.size());
         let mut comms = GridComms::new(&context.comm, grid)?;
         let transform = Transform::new(&context.gpu, shape, grid, context.comm.rank())?;

@@ -17,7 +17,7 @@ impl Numbers {
 
 /// The counts of all ranks' rows, of which each has an equal part of points and of centres.
 fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &OverdensityQuery) -> Vec<u64> {
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
         let mut part = |all: &[f32]| {
             let (n, rank) = (all.len() / 3, context.comm.rank());
@@ -25,8 +25,8 @@ fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: 
             Cloud::from_host(&mut context.recorder, &domain, &all[rows])
         };
         let (cloud, centers) = (part(points)?, part(centers)?);
-        let search = DistributedSearch::new(&mut context, &cloud)?;
-        Ok::<_, Error>(search.overdense(&mut context, &centers, query)?)
+        let search = DistributedSearch::new(context, &cloud)?;
+        Ok::<_, Error>(search.overdense(context, &centers, query)?)
     });
     parts.unwrap().concat()
 }
@@ -110,13 +110,13 @@ fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
     let points: Vec<f32> = (0..3 * 1024).map(|_| (5.0 + 0.01 * numbers.next()) as f32).collect();
     // A device of its own, whose memory nobody else uses.
     let options = Options { kernels: 420, ..Options::from_env().unwrap() };
-    launch(Launch::Threads(1), &options, |mut context| {
+    launch(Launch::Threads(1), &options, |context| {
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let search = DistributedSearch::new(context, &cloud)?;
         let before = context.gpu.most_used();
         // The clump fills a sphere of radius 1, which holds it whole.
         let query = OverdensityQuery { densities: vec![1024.0 * 0.75 / std::f64::consts::PI], least: 10 };
-        assert_eq!(search.overdense(&mut context, &cloud, &query)?, [1024; 1024]);
+        assert_eq!(search.overdense(context, &cloud, &query)?, [1024; 1024]);
         let each = (context.gpu.most_used() - before) as f64 / f64::from(1 << 20);
         assert!(each < 50.0, "{each} bytes an entry");
         Ok::<_, Error>(())
@@ -148,10 +148,10 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
         assert!((count as f64 - radius / step).abs() <= 1.5, "{count} {radius}");
     }
     let wrong = OverdensityQuery { densities: vec![f64::NAN], least: 10 };
-    let context = launch(Launch::Threads(1), &Options::from_env().unwrap(), |mut context| {
+    let context = launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
-        Ok::<_, Error>(search.overdense(&mut context, &cloud, &wrong)?)
+        let search = DistributedSearch::new(context, &cloud)?;
+        Ok::<_, Error>(search.overdense(context, &cloud, &wrong)?)
     });
     assert!(context.unwrap_err().to_string().contains("density of NaN"));
 }

@@ -214,7 +214,7 @@ fn a_launch_saves_and_many_writers_leave_one_whole_file() {
             scope.spawn(move || {
                 let ran = launch(Launch::Threads(2), &options, |rank| {
                     work(&rank.gpu, 10 + writer);
-                    Ok::<_, Error>(rank.gpu)
+                    Ok::<_, Error>(rank.gpu.clone())
                 });
                 assert_eq!(ran.unwrap().len(), 2);
             });
@@ -227,7 +227,7 @@ fn a_launch_saves_and_many_writers_leave_one_whole_file() {
     fs::remove_file(&file).unwrap();
     let kept = launch(Launch::Solo, &options(Some(&scratch.0)), |rank| {
         work(&rank.gpu, 20);
-        Ok::<_, Error>(rank.gpu)
+        Ok::<_, Error>(rank.gpu.clone())
     });
     assert!(scratch.file().exists());
     drop(kept);

@@ -14,6 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["io"],
     &["gpu"],
     &["exchange"],
+    &["rank"],
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],

@@ -13,7 +13,7 @@ use meshloom::points::neighbors::{
 };
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// Neighbours asked for.
 const K: usize = 6;
@@ -48,7 +48,7 @@ fn edges(length: f32) -> [f64; 4] {
     [0.0, 0.01, 0.3, 1.0].map(|part| part * f64::from(length))
 }
 
-fn tell(context: &mut Context, case: &Case) -> Result<Told, Error> {
+fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
     let dims = case.domain.dims();
     let mut part = |all: &[f32]| {
         let (n, ranks) = (all.len() / dims, context.comm.size());
@@ -58,7 +58,7 @@ fn tell(context: &mut Context, case: &Case) -> Result<Told, Error> {
     let (cloud, places) = (part(&case.points)?, part(&case.places)?);
     let search = DistributedSearch::new(context, &cloud)?;
     let mut told = Told::default();
-    let nearest = |context: &mut Context, queries: Option<&Cloud>, ask: &KnnQuery| {
+    let nearest = |context: &mut Rank, queries: Option<&Cloud>, ask: &KnnQuery| {
         let near = search.nearest(context, queries, ask)?;
         Ok::<_, Error>(near.index.into_iter().zip(near.distance).collect::<Vec<_>>())
     };
@@ -87,7 +87,7 @@ fn tell(context: &mut Context, case: &Case) -> Result<Told, Error> {
 fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
-        let mut context = Context::new(comm, gpu)?;
+        let mut context = Rank::new(comm, gpu)?;
         cases.iter().map(|case| tell(&mut context, case)).collect::<Result<Vec<_>, Error>>()
     })
     .unwrap();

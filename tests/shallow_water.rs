@@ -2,7 +2,7 @@
 
 use meshloom::gpu::Options;
 use meshloom::shallow_water::{Diagnostics, Real, ShallowWater, ShallowWaterConfig, ShallowWaterError};
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Error, Launch, Rank, launch};
 
 /// Step, least and greatest eta, greatest |u| and |v|, mean height, energy; the sums of h, u and v times cos(0.1 i), where i counts cells; u, v and h
 /// of row 5, column 7.
@@ -51,16 +51,16 @@ struct Seen {
 
 /// Runs to each of `steps` on threads.
 fn run<T: Real>(ranks: usize, options: &Options, config: &ShallowWaterConfig, steps: &[u64]) -> Vec<Seen> {
-    let parts = launch(Launch::Threads(ranks), options, |mut context| {
-        let mut water = ShallowWater::<T>::new(&mut context, config.clone())?;
+    let parts = launch(Launch::Threads(ranks), options, |context| {
+        let mut water = ShallowWater::<T>::new(context, config.clone())?;
         let mut seen = Vec::new();
         for &step in steps {
             let left = step - water.steps();
-            water.advance(&mut context, left)?;
-            let flow = water.flow(&mut context)?;
+            water.advance(context, left)?;
+            let flow = water.flow(context)?;
             let [u, v] = flow.velocity;
             let fields = [flow.elevation, u, v].map(|field| field.into_iter().map(T::wide).collect::<Vec<f64>>());
-            seen.push((water.diagnostics(&mut context)?, fields));
+            seen.push((water.diagnostics(context)?, fields));
         }
         let (starts, length) = config.rows(ranks, context.comm.rank())?;
         Ok::<_, Error>((starts.collect::<Vec<_>>(), length as usize, seen))
@@ -243,17 +243,17 @@ fn double_precision_has_the_same_bits_on_ranks() {
 
 #[test]
 fn ranks_that_run_different_models_are_refused() {
-    launch(Launch::Threads(3), &options(), |mut context| {
+    launch(Launch::Threads(3), &options(), |context| {
         let last = context.comm.rank() == 2;
         let usual = config([8, 6], false);
         let other = ShallowWaterConfig { depth: usual.depth.next_up(), ..usual.clone() };
-        let error = ShallowWater::<f32>::new(&mut context, if last { other } else { usual.clone() }).err();
+        let error = ShallowWater::<f32>::new(context, if last { other } else { usual.clone() }).err();
         assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
-        let water = ShallowWater::<f32>::new(&mut context, usual.clone())?;
-        let state = water.state(&mut context)?;
-        let error = ShallowWater::<f32>::resume(&mut context, usual.clone(), 4 + u64::from(last), &state).err();
+        let water = ShallowWater::<f32>::new(context, usual.clone())?;
+        let state = water.state(context)?;
+        let error = ShallowWater::<f32>::resume(context, usual.clone(), 4 + u64::from(last), &state).err();
         assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
-        ShallowWater::<f32>::resume(&mut context, usual, 4, &state)?;
+        ShallowWater::<f32>::resume(context, usual, 4, &state)?;
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -264,11 +264,11 @@ fn ranks_that_run_different_models_are_refused() {
 fn a_step_costs_what_was_planned() {
     let config = config([64, 48], false);
     for ranks in [1, 4] {
-        launch(Launch::Threads(ranks), &options(), |mut context| {
-            let mut water = ShallowWater::<f32>::new(&mut context, config.clone())?;
+        launch(Launch::Threads(ranks), &options(), |context| {
+            let mut water = ShallowWater::<f32>::new(context, config.clone())?;
             context.recorder.wait()?;
             let (cost, counts, planned) = (water.cost(), context.recorder.counts(), water.step_cost());
-            water.advance(&mut context, 20)?;
+            water.advance(context, 20)?;
             context.recorder.wait()?;
             let (sent, after) = (water.cost(), context.recorder.counts());
             assert_eq!(sent.sent - cost.sent, 20 * planned.sent);
@@ -291,12 +291,12 @@ fn a_step_costs_what_was_planned() {
 #[test]
 fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
     fn ends<T: Real>(config: &ShallowWaterConfig) {
-        let whole = launch(Launch::Threads(1), &options(), |mut context| {
-            let mut water = ShallowWater::<T>::new(&mut context, config.clone())?;
-            let mut states = vec![water.state(&mut context)?];
+        let whole = launch(Launch::Threads(1), &options(), |context| {
+            let mut water = ShallowWater::<T>::new(context, config.clone())?;
+            let mut states = vec![water.state(context)?];
             for _ in 0..2 {
-                water.advance(&mut context, 4)?;
-                states.push(water.state(&mut context)?);
+                water.advance(context, 4)?;
+                states.push(water.state(context)?);
             }
             Ok::<_, Error>(states)
         });
@@ -309,13 +309,12 @@ fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
             Ok(fields.flat_map(|f| starts.iter().flat_map(|&s| f[s..s + length as usize].to_vec())).collect())
         };
         for (from, ranks) in [(0, 1), (1, 1), (1, 4)] {
-            launch(Launch::Threads(ranks), &options(), |mut context| {
+            launch(Launch::Threads(ranks), &options(), |context| {
                 let rank = context.comm.rank();
                 let state = own(&states[from], ranks, rank)?;
-                let mut water = ShallowWater::<T>::resume(&mut context, config.clone(), 4 * from as u64, &state)?;
-                water.advance(&mut context, 8 - water.steps())?;
-                let same =
-                    bytemuck_bytes(&water.state(&mut context)?) == bytemuck_bytes(&own(&states[2], ranks, rank)?);
+                let mut water = ShallowWater::<T>::resume(context, config.clone(), 4 * from as u64, &state)?;
+                water.advance(context, 8 - water.steps())?;
+                let same = bytemuck_bytes(&water.state(context)?) == bytemuck_bytes(&own(&states[2], ranks, rank)?);
                 assert!(same, "from step {} on {ranks} ranks", 4 * from);
                 Ok::<_, Error>(())
             })
@@ -335,9 +334,9 @@ fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
 fn pictures_show_every_so_many_cells_from_the_north() {
     for (cells, ranks, size) in [([37, 23], 3, [37, 23]), ([1000, 6], 2, [334, 2])] {
         let config = config(cells, false);
-        let found = launch(Launch::Threads(ranks), &options(), |mut context| {
-            let water = ShallowWater::<f32>::new(&mut context, config.clone())?;
-            Ok::<_, Error>(water.picture(&mut context)?)
+        let found = launch(Launch::Threads(ranks), &options(), |context| {
+            let water = ShallowWater::<f32>::new(context, config.clone())?;
+            Ok::<_, Error>(water.picture(context)?)
         });
         let mut found = found.unwrap();
         assert!(found[1..].iter().all(Option::is_none));
@@ -359,16 +358,15 @@ fn pictures_show_every_so_many_cells_from_the_north() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    let error = |ranks: usize,
-                 config: ShallowWaterConfig,
-                 work: fn(&mut Context, &mut ShallowWater<f32>) -> Result<(), Error>| {
-        let found = launch(Launch::Threads(ranks), &options(), |mut context| {
-            let mut water = ShallowWater::<f32>::new(&mut context, config.clone())?;
-            work(&mut context, &mut water)
-        });
-        found.unwrap_err().to_string()
-    };
-    let nothing = |_: &mut Context, _: &mut ShallowWater<f32>| Ok(());
+    let error =
+        |ranks: usize, config: ShallowWaterConfig, work: fn(&mut Rank, &mut ShallowWater<f32>) -> Result<(), Error>| {
+            let found = launch(Launch::Threads(ranks), &options(), |context| {
+                let mut water = ShallowWater::<f32>::new(context, config.clone())?;
+                work(context, &mut water)
+            });
+            found.unwrap_err().to_string()
+        };
+    let nothing = |_: &mut Rank, _: &mut ShallowWater<f32>| Ok(());
     let text = error(1, config([2, 24], false), nothing);
     assert!(text.contains("number of columns is 2"), "{text}");
     let text = error(2, ShallowWaterConfig { grid: Some([3, 1]), ..config([48, 24], false) }, nothing);
@@ -381,15 +379,15 @@ fn what_cannot_be_is_an_error() {
         Ok(())
     });
     assert!(text.contains("not finite"), "{text}");
-    let text = launch(Launch::Threads(1), &options(), |mut context| {
-        ShallowWater::<f32>::resume(&mut context, config([8, 4], false), 1, &[0.0; 7])?;
+    let text = launch(Launch::Threads(1), &options(), |context| {
+        ShallowWater::<f32>::resume(context, config([8, 4], false), 1, &[0.0; 7])?;
         Ok::<_, Error>(())
     });
     let text = text.unwrap_err().to_string();
     assert!(text.contains("7 values") && text.contains("192"), "{text}");
     let floor = Options { floor: true, ..options() };
-    let text = launch(Launch::Threads(1), &floor, |mut context| {
-        ShallowWater::<f64>::new(&mut context, config([8, 4], false))?;
+    let text = launch(Launch::Threads(1), &floor, |context| {
+        ShallowWater::<f64>::new(context, config([8, 4], false))?;
         Ok::<_, Error>(())
     });
     let text = text.unwrap_err().to_string();

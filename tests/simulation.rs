@@ -14,7 +14,7 @@ use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
     Config, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
 };
-use meshloom::{Context, Error, Launch, launch};
+use meshloom::{Error, Launch, Rank, launch};
 use reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 use rustfft::num_complex::Complex;
 
@@ -31,8 +31,8 @@ fn the_start_sends_what_was_forecast() {
     {
         let config = Config { noise_by, lpt, ..golden() };
         let forecast = config.forecast(2, &Speeds::default()).unwrap();
-        let sent = launch(Launch::Threads(2), &Options::default(), |mut context| {
-            Ok::<_, Error>(Simulation::new(&mut context, config.clone(), Noise::Seed)?.cost().sent)
+        let sent = launch(Launch::Threads(2), &Options::default(), |context| {
+            Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent)
         });
         assert_eq!(sent.unwrap(), [forecast.exchange[0].sent; 2], "{noise_by:?} {lpt:?}");
     }
@@ -63,17 +63,17 @@ fn are_means(means: &[f32], cells: &[f32], m: usize) {
 
 fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
     let (n, m) = (config.particles, config.mesh as usize);
-    let parts = launch(Launch::Threads(ranks), options, |mut context| {
+    let parts = launch(Launch::Threads(ranks), options, |context| {
         let rows = config.rows(ranks, context.comm.rank())?;
         let values = noise.map(|noise| noise_of(rows, n, noise));
         let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
-        let mut simulation = Simulation::new(&mut context, config.clone(), noise)?;
-        simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
-        let state = simulation.phase_space(&mut context)?;
+        let mut simulation = Simulation::new(context, config.clone(), noise)?;
+        simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
+        let state = simulation.phase_space(context)?;
         let rows: Vec<u64> = simulation.rows().collect();
-        let density = simulation.density(&mut context)?;
-        are_means(&simulation.projected_density(&mut context)?, &density.1, m);
-        Ok::<_, Error>((rows, state, density, simulation.power(&mut context)?))
+        let density = simulation.density(context)?;
+        are_means(&simulation.projected_density(context)?, &density.1, m);
+        Ok::<_, Error>((rows, state, density, simulation.power(context)?))
     })
     .unwrap();
     let mut end = End {
@@ -221,7 +221,7 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
         // sites but for rounding of sums of order 8 * eps a cell.
         assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
     }
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, Config { steps: 3, ..golden() }, Noise::Seed).unwrap();
     simulation.run(&mut context, |_, _, _| Ok::<_, Error>(())).unwrap();
     let force = simulation.accelerations(&mut context).unwrap();
@@ -242,7 +242,7 @@ fn a_plane_wave_follows_zeldovich() {
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
     let config = Config { particles: 32, mesh: 64, steps: 5, lpt: LptOrder::First, a_end: 0.125, ..golden() };
     let options = Options::from_env().unwrap();
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, config, Noise::Values(&noise)).unwrap();
     let mut states = Vec::new();
     simulation
@@ -266,7 +266,7 @@ fn low_modes_grow_as_linear_theory_says() {
     let base = Config { noise_by: NoiseBy::Site, ..Config::default() };
     let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..base };
     let options = Options::from_env().unwrap();
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed).unwrap();
     let mut spectra = Vec::new();
     simulation
@@ -298,7 +298,7 @@ fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
         let config = Config { particles: 32, mesh: 64, box_size: 640.0, steps: 4, a_end: 0.25, ..base };
         let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
         assert_eq!(config.grows_off_nodes(&power).unwrap(), window == Window::Cic);
-        let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+        let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
         let mut simulation = Simulation::new(&mut context, config, Noise::Seed).unwrap();
         let [early, _] = simulation.phase_space(&mut context).unwrap();
         simulation.run(&mut context, |_, _, _| Ok::<_, Error>(())).unwrap();
@@ -336,7 +336,7 @@ fn a_warmed_step_submits_twice_and_allocates_nothing() {
     // Tests of one process share devices by their options, and a device counts everybody's allocations: this window, larger
     // than any array here, gives a device of its own.
     let options = Options { window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
-    let mut context = Context::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
+    let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation =
         Simulation::new(&mut context, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
     let mut seen = Vec::new();
@@ -374,14 +374,14 @@ fn a_run_takes_the_memory_that_was_said() {
         // A device of its own, whose memory nobody else uses.
         let options = Options { kernels: 300 + number, ..Options::from_env().unwrap() };
         let forecast = config.forecast(ranks, &Speeds::default()).unwrap();
-        let found = launch(Launch::Threads(ranks), &options, |mut context| {
-            let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+        let found = launch(Launch::Threads(ranks), &options, |context| {
+            let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
             context.recorder.submit()?;
             context.comm.barrier()?;
             let start = context.gpu.most_used();
             context.comm.barrier()?;
-            simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
-            simulation.power(&mut context)?;
+            simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
+            simulation.power(context)?;
             context.comm.barrier()?;
             let staging = context.exchange.staging_bytes(&context.gpu);
             Ok::<_, Error>(([start, context.gpu.most_used()], staging))
@@ -410,8 +410,8 @@ fn small() -> Config {
 fn a_state_replaces_the_one_before_it() {
     for scheme in [Scheme::BullFrog, Scheme::FastPm] {
         let config = Config { snapshots: vec![0.5], scheme, ..small() };
-        launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
-            let run = |context: &mut Context, noise: u64, given: Option<&[Vec<f32>; 2]>| {
+        launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+            let run = |context: &mut Rank, noise: u64, given: Option<&[Vec<f32>; 2]>| {
                 let mut seen = None;
                 let config = Config { seed: noise, ..config.clone() };
                 let mut simulation = Simulation::new(context, config, Noise::Seed)?;
@@ -425,8 +425,8 @@ fn a_state_replaces_the_one_before_it() {
                 })?;
                 Ok::<_, SimulationError>((seen, simulation.phase_space(context)?))
             };
-            let (seen, end) = run(&mut context, 1, None)?;
-            assert_eq!(run(&mut context, 2, seen.as_ref())?.1, end, "{scheme:?}");
+            let (seen, end) = run(context, 1, None)?;
+            assert_eq!(run(context, 2, seen.as_ref())?.1, end, "{scheme:?}");
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -437,8 +437,8 @@ fn a_state_replaces_the_one_before_it() {
 #[test]
 fn particles_come_back_as_they_were() {
     let config = Config { snapshots: vec![0.5], ..small() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
-        let end = |context: &mut Context, releases: bool| {
+    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        let end = |context: &mut Rank, releases: bool| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
             simulation.run(context, |simulation, context, reached| {
                 if !(releases && reached.snapshot) {
@@ -452,7 +452,7 @@ fn particles_come_back_as_they_were() {
             })?;
             simulation.phase_space(context)
         };
-        assert_eq!(end(&mut context, true)?, end(&mut context, false)?);
+        assert_eq!(end(context, true)?, end(context, false)?);
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -492,16 +492,16 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
             noise_by: NoiseBy::Site,
             ..Config::default()
         };
-        let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+        let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
             let own: Vec<u64> = config.rows(ranks, context.comm.rank())?.flat_map(|line| line..line + n).collect();
             let state = [rows(&way, &own), rows(&momentum, &own)];
-            let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
-            assert!(simulation.particles(&mut context, Quantity::Displacement)? == state[0]);
-            assert!(simulation.particles(&mut context, Quantity::Momentum)? == state[1]);
-            assert!(simulation.particles(&mut context, Quantity::Position)? == rows(&position, &own), "{grid:?}");
-            assert!(simulation.particles(&mut context, Quantity::Velocity)? == rows(&velocity, &own), "{grid:?}");
-            let cloud = simulation.cloud(&mut context)?;
-            let moving = simulation.in_order(&mut context, Quantity::Velocity)?;
+            let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
+            assert!(simulation.particles(context, Quantity::Displacement)? == state[0]);
+            assert!(simulation.particles(context, Quantity::Momentum)? == state[1]);
+            assert!(simulation.particles(context, Quantity::Position)? == rows(&position, &own), "{grid:?}");
+            assert!(simulation.particles(context, Quantity::Velocity)? == rows(&velocity, &own), "{grid:?}");
+            let cloud = simulation.cloud(context)?;
+            let moving = simulation.in_order(context, Quantity::Velocity)?;
             let [at, moving] = [cloud.positions(), &moving].map(|all| context.recorder.download(all, 0, all.len()));
             Ok::<_, Error>((at?, moving?))
         });
@@ -516,10 +516,10 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
 #[test]
 fn ranks_that_order_other_rows_are_told() {
     let config = Config { grid: Some([1, 2]), ..small() };
-    let mixed = launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
-        let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+    let mixed = launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
         let quantity = [Quantity::Position, Quantity::Velocity][context.comm.rank()];
-        Ok::<_, Error>(simulation.in_order(&mut context, quantity)?.len())
+        Ok::<_, Error>(simulation.in_order(context, quantity)?.len())
     });
     let told = mixed.unwrap_err().to_string();
     assert!(told.contains("particles in order, Position") && told.contains("particles in order, Velocity"), "{told}");
@@ -530,17 +530,17 @@ fn ranks_that_order_other_rows_are_told() {
 fn particles_without_a_position_are_an_error() {
     for (value, grid) in [(f32::NAN, [1, 1]), (f32::INFINITY, [1, 1]), (f32::NAN, [1, 2])] {
         let config = Config { grid: Some(grid), ..small() };
-        let told = launch(Launch::Threads(grid[0] * grid[1]), &Options::from_env().unwrap(), |mut context| {
+        let told = launch(Launch::Threads(grid[0] * grid[1]), &Options::from_env().unwrap(), |context| {
             let own = 512 / context.comm.size() as u64;
             let noise = context.gpu.array("noise", own)?;
             let mut values = vec![0.5; own as usize];
             values[0] = value;
             context.recorder.upload(&noise, 0, &values)?;
-            let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Device(&noise))?;
-            let positions = simulation.in_order(&mut context, Quantity::Position)?;
+            let mut simulation = Simulation::new(context, config.clone(), Noise::Device(&noise))?;
+            let positions = simulation.in_order(context, Quantity::Position)?;
             let positions = context.recorder.download(&positions, 0, positions.len())?;
             assert!(positions.iter().all(|x| !x.is_finite()));
-            Ok::<_, Error>(simulation.cloud(&mut context)?.len())
+            Ok::<_, Error>(simulation.cloud(context)?.len())
         });
         let told = told.unwrap_err().to_string();
         assert!(told.contains("coordinate 0 of point 0 is not finite"), "{told}");
@@ -555,43 +555,43 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
     {
         // At the start, between steps, at the end of a step, and at the end.
         let config = Config { snapshots: vec![0.0625, 0.4, 0.6875, 1.0], scheme, lpt, window, ..small() };
-        let results = launch(Launch::Threads(2), &options, |mut context| {
+        let results = launch(Launch::Threads(2), &options, |context| {
             let mut kept = Vec::new();
-            let mut whole = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
-            whole.run(&mut context, |simulation, context, reached| {
+            let mut whole = Simulation::new(context, config.clone(), Noise::Seed)?;
+            whole.run(context, |simulation, context, reached| {
                 if reached.snapshot {
                     kept.push((reached, simulation.phase_space(context)?));
                 }
                 Ok::<_, Error>(())
             })?;
             let want = (
-                whole.phase_space(&mut context)?,
-                whole.density(&mut context)?,
-                whole.power(&mut context)?,
+                whole.phase_space(context)?,
+                whole.density(context)?,
+                whole.power(context)?,
                 whole.scale_factor(),
                 whole.steps(),
             );
             for (at, state) in &kept {
-                let mut resumed = Simulation::resume(&mut context, config.clone(), at.step, state)?;
+                let mut resumed = Simulation::resume(context, config.clone(), at.step, state)?;
                 assert_eq!((resumed.scale_factor(), resumed.steps()), (at.a, want.4), "before its first step");
-                assert_eq!(&resumed.phase_space(&mut context)?, state);
+                assert_eq!(&resumed.phase_space(context)?, state);
                 let mut first = None;
-                resumed.run(&mut context, |_, _, reached| {
+                resumed.run(context, |_, _, reached| {
                     first.get_or_insert(reached);
                     Ok::<_, Error>(())
                 })?;
                 assert_eq!(first, Some(*at), "it begins where it was left");
                 let got = (
-                    resumed.phase_space(&mut context)?,
-                    resumed.density(&mut context)?,
-                    resumed.power(&mut context)?,
+                    resumed.phase_space(context)?,
+                    resumed.density(context)?,
+                    resumed.power(context)?,
                     resumed.scale_factor(),
                     resumed.steps(),
                 );
                 assert!(got == want, "{scheme:?} from {at:?}: {} {}", got.3, got.4);
                 // A run that has ended stays as it is.
-                resumed.run(&mut context, |_, _, reached| -> Result<(), Error> { panic!("{reached:?}") })?;
-                assert!(resumed.phase_space(&mut context)? == want.0);
+                resumed.run(context, |_, _, reached| -> Result<(), Error> { panic!("{reached:?}") })?;
+                assert!(resumed.phase_space(context)? == want.0);
             }
             Ok::<_, Error>(kept.len())
         });
@@ -603,15 +603,15 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
 fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
     let options = Options::from_env().unwrap();
     let config = small();
-    let all = launch(Launch::Threads(2), &options, |mut context| {
+    let all = launch(Launch::Threads(2), &options, |context| {
         let rank = context.comm.rank();
-        let mut fresh = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
-        let good = fresh.phase_space(&mut context)?;
+        let mut fresh = Simulation::new(context, config.clone(), Noise::Seed)?;
+        let good = fresh.phase_space(context)?;
         let mut resumed = |change: &dyn Fn(&mut [Vec<f32>; 2])| {
             let mut state = good.clone();
             change(&mut state);
-            let made = Simulation::resume(&mut context, config.clone(), 0, &state);
-            made.and_then(|mut simulation| simulation.phase_space(&mut context).map(drop)).unwrap_err()
+            let made = Simulation::resume(context, config.clone(), 0, &state);
+            made.and_then(|mut simulation| simulation.phase_space(context).map(drop)).unwrap_err()
         };
         // Rank 1 has the sites from 256 on.
         let mine = |at: usize| (rank == 1).then_some(at);
@@ -624,7 +624,7 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
         assert!(matches!(far, SimulationError::Lost { particles: 1 }), "{far}");
         let short = resumed(&|state| state[1].truncate(767));
         assert!(matches!(short, SimulationError::WrongLength { what: "momenta", have: 767, want: 768 }), "{short}");
-        let noise = Simulation::new(&mut context, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
+        let noise = Simulation::new(context, config.clone(), Noise::Values(&[0.0; 255])).map(drop).unwrap_err();
         assert!(matches!(noise, SimulationError::WrongLength { have: 255, want: 256, .. }), "{noise}");
         Ok::<_, Error>(())
     });
@@ -638,14 +638,14 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
     let config = Config { particles: 8, mesh: 32, box_size: 32.0, ..golden() };
     let run = |ranks: usize, shift: f32| {
         let config = Config { grid: Some([ranks, 1]), ..config.clone() };
-        let parts = launch(Launch::Threads(ranks), &options, |mut context| {
+        let parts = launch(Launch::Threads(ranks), &options, |context| {
             let sites = 512 / ranks;
             let mut state = [0, 1].map(|_| vec![0.0f32; 3 * sites]);
             if context.comm.rank() == 0 {
                 state[0][0] = shift;
             }
-            let mut simulation = Simulation::resume(&mut context, config.clone(), 0, &state)?;
-            let density = simulation.density(&mut context)?.1;
+            let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
+            let density = simulation.density(context)?.1;
             Ok::<_, Error>((density, simulation.cost().sent))
         });
         let (density, sent): (Vec<_>, Vec<u64>) = parts.unwrap().into_iter().unzip();

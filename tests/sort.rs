@@ -7,7 +7,7 @@ use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::split;
 use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 /// Numbers in `-0.5..0.5`.
 fn uniform(seed: u64, count: usize) -> Vec<f64> {
@@ -70,7 +70,7 @@ impl Case {
         let what = format!("{} points as {:?} along {:?}", self.count(), self.given, self.curve);
         let done = run_threads(ranks, |comm| {
             let (gpu, rank, dims) = (Gpu::open(options, 0)?, comm.rank(), self.domain.dims());
-            let mut context = Context::new(comm, gpu)?;
+            let mut context = Rank::new(comm, gpu)?;
             context.exchange = context.exchange.with_chunks(500, 2);
             let first: usize = self.given[..rank].iter().sum();
             let own = &self.points[first * dims..(first + self.given[rank]) * dims];
@@ -230,7 +230,7 @@ fn a_bad_point_of_any_rank_is_the_same_error_on_all() {
 fn ranks_must_sort_the_same() {
     let results = run_threads(3, |comm| {
         let gpu = Gpu::open(&options(), 0)?;
-        let mut context = Context::new(comm.clone(), gpu.clone())?;
+        let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut cloud = Cloud::from_host(&mut context.recorder, &cube(1.0, 2), &[0.5, 0.5])?;
         if comm.rank() == 2 {
             let mass = upload(&mut context.recorder, &[1.0f32]);
@@ -244,7 +244,7 @@ fn ranks_must_sort_the_same() {
 #[test]
 fn routes_refuse_what_does_not_fit() {
     run_threads(1, |comm| {
-        let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+        let mut context = Rank::new(comm.clone(), Gpu::open(&options(), 0)?)?;
         let order = upload(&mut context.recorder, &[1u32, 0]);
         assert!(Route::new(&comm, order.clone(), vec![3], vec![3], None).is_err());
         assert!(Route::new(&comm, order.clone(), vec![2, 0], vec![2, 0], None).is_err());
@@ -260,7 +260,7 @@ fn routes_refuse_what_does_not_fit() {
     .unwrap();
     assert!(
         run_threads(2, |comm| {
-            let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+            let mut context = Rank::new(comm.clone(), Gpu::open(&options(), 0)?)?;
             let order = upload(&mut context.recorder, &[0u32]);
             Route::new(&comm, order, vec![u64::MAX, 2], vec![u64::MAX, 2], None)?;
             Ok::<_, Error>(())
@@ -271,10 +271,10 @@ fn routes_refuse_what_does_not_fit() {
 
 /// The error of two ranks that make two plans of the same shape and move rows by them, each rank as it says.
 fn told_of(
-    moves: impl Fn(usize, &mut Context, &[Route; 2], &Array<f32>) -> Result<Array<f32>, ExchangeError> + Sync,
+    moves: impl Fn(usize, &mut Rank, &[Route; 2], &Array<f32>) -> Result<Array<f32>, ExchangeError> + Sync,
 ) -> String {
     let error = run_threads(2, |comm| {
-        let mut context = Context::new(comm.clone(), Gpu::open(&options(), 0)?)?;
+        let mut context = Rank::new(comm.clone(), Gpu::open(&options(), 0)?)?;
         let order = upload(&mut context.recorder, &[0u32, 1]);
         let route = || Route::new(&comm, order.clone(), vec![1; 2], vec![1; 2], None);
         let routes = [route()?, route()?];

@@ -1,7 +1,8 @@
 //! Forecasts against what real runs count, and the search for the fastest way.
 
+use meshloom::Rank;
 use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::{Context, GridComms};
+use meshloom::exchange::GridComms;
 use meshloom::fft::{
     FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning,
     Tuner, Value, Values,
@@ -175,7 +176,7 @@ fn ranks_on_different_devices_plan_alike() {
     let parts = run_threads(2, |comm| {
         let (profile, floor) = [(Profile::Software, false), (Profile::Gpu, true)][comm.rank()];
         let options = Options { profile: Some(profile), floor, ..Options::from_env()? };
-        let Context { gpu, mut recorder, .. } = Context::new(comm.clone(), Gpu::open(&options, 0)?)?;
+        let Rank { gpu, mut recorder, .. } = Rank::new(comm.clone(), Gpu::open(&options, 0)?)?;
         let tuning = TransformTuning::of(&gpu);
         let limits = tuning.limits(gpu.common());
         let planned = [tuning.pieces, tuning.alone, limits.workgroup_bytes, limits.invocations, limits.shared.into()];

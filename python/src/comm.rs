@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
-use meshloom::{Context, Launch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -210,8 +210,8 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
     let (reply, results) = sync_channel(1);
     let running = sessions.clone();
     let run = move || {
-        let rank = |context: Context| {
-            let session = noted(Session::new(context)?);
+        let rank = |comm: Communicator| {
+            let session = noted(Session::new(Rank::open(comm, &options).map_err(Failure::from)?)?);
             running.lock().unwrap_or_else(PoisonError::into_inner).push(session.clone());
             let outcome = Python::attach(|py| {
                 let comm = Comm { session: session.clone() }.into_pyobject(py)?;
@@ -224,8 +224,11 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
             }
             outcome.map_err(Failure::from)
         };
-        let how = if count == 1 { Launch::Solo } else { Launch::Threads(count) };
-        let outcome = meshloom::launch(how, &options, rank).map_err(Failure::from);
+        let outcome = match count {
+            1 => meshloom::comm::run_solo(rank).map(|value| vec![value]),
+            _ => meshloom::comm::run_threads(count, rank),
+        };
+        let outcome = outcome.map_err(Failure::from);
         let ended = std::mem::take(&mut *running.lock().unwrap_or_else(PoisonError::into_inner));
         ended.iter().for_each(|session| session.close(None));
         // Nobody waits any more after an interrupt.

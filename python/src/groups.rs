@@ -1,6 +1,6 @@
 //! Friends-of-friends groups.
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
 use meshloom::points::{BoxUse, Cloud};
 use numpy::PyArrayDyn;
@@ -17,7 +17,7 @@ use crate::points::{Rows, domain};
 type Attribute = (&'static str, HostArray<f32>, u64);
 
 /// Gives points a quantity.
-fn set(context: &mut Context, cloud: &mut Cloud, (name, values, width): &Attribute) -> Result<(), Failure> {
+fn set(context: &mut Rank, cloud: &mut Cloud, (name, values, width): &Attribute) -> Result<(), Failure> {
     let array = context.gpu.array::<f32>(name, values.as_slice().len() as u64)?;
     context.recorder.upload(&array, 0, values.as_slice())?;
     Ok(cloud.set(name, array, *width)?)

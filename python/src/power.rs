@@ -1,6 +1,6 @@
 //! Power spectra of points and of fields.
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, Values};
 use meshloom::gpu::Array;
@@ -41,16 +41,11 @@ impl Measurement {
     fn measure(
         &self,
         work: &mut Work,
-        modes: impl FnOnce(
-            &Self,
-            &mut Context,
-            &mut GridComms,
-            &Transform,
-        ) -> Result<(ModeArray, Option<ModeArray>), Failure>,
+        modes: impl FnOnce(&Self, &mut Rank, &mut GridComms, &Transform) -> Result<(ModeArray, Option<ModeArray>), Failure>,
     ) -> Result<Vec<Bin>, Failure> {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, self.shape));
-        let make = |context: &mut Context| Ok(Transform::<f32>::new(&context.gpu, self.shape, grid, rank)?);
+        let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, self.shape, grid, rank)?);
         work.with_transform(&spec, grid, make, |context, comms, transform| {
             let (modes, shifted) = modes(self, context, comms, transform)?;
             let geometry = SpectrumGeometry { shape: self.shape, size: self.size, part: transform.spectrum_part() };
@@ -63,7 +58,7 @@ impl Measurement {
 
 /// The modes of a real field on the device.
 fn modes_of(
-    context: &mut Context,
+    context: &mut Rank,
     comms: &mut GridComms,
     transform: &Transform,
     field: &Array<f32>,
@@ -76,7 +71,7 @@ fn modes_of(
 /// The modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
 fn point_modes(
     measurement: &Measurement,
-    context: &mut Context,
+    context: &mut Rank,
     comms: &mut GridComms,
     transform: &Transform,
     (positions, weights): (&[f64], Option<&[f32]>),
@@ -91,7 +86,7 @@ fn point_modes(
         Some(weights) => PointsInCells::distribute_weighted(recorder, comm, grid, mesh, size, positions, weights)?,
     };
     let painter = Painter::new(window);
-    let mut paint = |context: &mut Context, points: &PointsInCells| {
+    let mut paint = |context: &mut Rank, points: &PointsInCells| {
         let density = context.gpu.array::<f32>("power::density", transform.field_layout().len())?;
         points.density(&mut context.recorder, comms, &painter, -1.0, &density)?;
         modes_of(context, comms, transform, &density)

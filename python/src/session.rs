@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Spec;
@@ -33,7 +33,7 @@ const TRANSFORMS: usize = 32;
 
 /// What the thread of a session works with.
 pub struct Work {
-    pub context: Context,
+    pub context: Rank,
     /// Transforms that were used last, the latest at the end.
     transforms: Vec<(Spec, Box<dyn Any>)>,
     /// Communicators of process grids.
@@ -67,7 +67,7 @@ impl Watch {
 }
 
 impl Work {
-    fn new(context: Context, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
+    fn new(context: Rank, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
         let (groups, kept) = (Rc::new(groups), HashMap::new());
         Work {
@@ -110,8 +110,8 @@ impl Work {
         &mut self,
         spec: &Spec,
         grid: Grid,
-        make: impl FnOnce(&mut Context) -> Result<T, Failure>,
-        body: impl FnOnce(&mut Context, &mut GridComms, &T) -> Result<R, Failure>,
+        make: impl FnOnce(&mut Rank) -> Result<T, Failure>,
+        body: impl FnOnce(&mut Rank, &mut GridComms, &T) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let at = self.transforms.iter().position(|(known, transform)| known == spec && transform.is::<T>());
         let transform = match at {
@@ -204,13 +204,13 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure
 
 impl Session {
     /// The session of a rank that has this context.
-    pub fn new(context: Context) -> Result<Arc<Session>, Failure> {
+    pub fn new(context: Rank) -> Result<Arc<Session>, Failure> {
         let groups = SampleGroups::one(&context.comm);
         Self::in_groups(context, groups)
     }
 
     /// The session of a rank whose context is that of its group of samples.
-    fn in_groups(context: Context, groups: SampleGroups) -> Result<Arc<Session>, Failure> {
+    fn in_groups(context: Rank, groups: SampleGroups) -> Result<Arc<Session>, Failure> {
         let (jobs, queue) = sync_channel::<Job>(16);
         let interrupted = Arc::new(AtomicBool::new(false));
         let (gpu, rank, size) = (context.gpu.clone(), context.comm.rank(), context.comm.size());
@@ -235,7 +235,7 @@ impl Session {
     pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
         let part = self.run(py, move |work| {
             let (groups, own) = SampleGroups::split(&work.context.comm, count)?;
-            let mut context = Context::new(own, work.context.gpu.clone())?;
+            let mut context = Rank::new(own, work.context.gpu.clone())?;
             // Devices are shared with other groups, too.
             context.sharing = work.context.sharing;
             Self::in_groups(context, groups)
@@ -253,7 +253,7 @@ impl Session {
 
     /// The session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
     pub fn open(comm: Communicator) -> Result<Arc<Session>, Failure> {
-        Self::new(Context::open(comm, &Options::from_env()?)?)
+        Self::new(Rank::open(comm, &Options::from_env()?)?)
     }
 
     /// Its number among [`size`](Self::size).

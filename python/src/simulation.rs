@@ -1,6 +1,6 @@
 //! Cosmological particle-mesh runs.
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind};
 use meshloom::fft::{Spec, Transform, Values};
@@ -28,7 +28,7 @@ struct Snapshot {
 
 impl Snapshot {
     /// Of where a run is. All ranks call it.
-    fn of(simulation: &mut Simulation, context: &mut Context) -> Result<Self, Failure> {
+    fn of(simulation: &mut Simulation, context: &mut Rank) -> Result<Self, Failure> {
         let a = simulation.scale_factor();
         // Looks whether all particles are where they can be.
         simulation.phase_space(context)?;
@@ -121,7 +121,7 @@ pub fn noise_of_seed<'py>(
     let values = comm.session.run(py, move |work| {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, sites));
-        let make = |context: &mut Context| Ok(Transform::<f32>::new(&context.gpu, sites, grid, rank)?);
+        let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, sites, grid, rank)?);
         work.with_transform(&spec, grid, make, |context, comms, transform| {
             let (own, recorder) = (transform.field_part(), &mut context.recorder);
             let field = recorder.gpu().array::<f32>("pm::noise", volume(&own))?;

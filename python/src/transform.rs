@@ -1,6 +1,6 @@
 //! Fourier transforms of NumPy arrays.
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Value};
 use meshloom::gpu::Array;
@@ -46,12 +46,12 @@ fn transformed<T: Value, R: Send + 'static>(
     py: Python<'_>,
     comm: &Comm,
     request: Request,
-    body: impl FnOnce(&mut Context, &mut GridComms, &Transform<T>) -> Result<R, Failure> + Send + 'static,
+    body: impl FnOnce(&mut Rank, &mut GridComms, &Transform<T>) -> Result<R, Failure> + Send + 'static,
 ) -> PyResult<R> {
     comm.session.run(py, move |work| {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, request.spec::<T>(ranks));
-        let make = |context: &mut Context| {
+        let make = |context: &mut Rank| {
             let (tuning, callbacks) = (TransformTuning::of(&context.gpu), TransformCallbacks::default());
             Ok(Transform::<T>::with(&context.gpu, &spec, grid, rank, &tuning, &callbacks)?)
         };

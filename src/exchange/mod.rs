@@ -35,7 +35,6 @@
 mod block_copy;
 mod channel;
 pub mod collectives;
-mod context;
 mod error;
 mod exact_sum;
 pub mod ghost_cells;
@@ -56,7 +55,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use channel::{Channel, ChunkedArray};
-pub use context::Context;
 pub use error::ExchangeError;
 pub use exact_sum::{ExactSum, Terms};
 pub(crate) use exact_sum::{FIXED, bits_for};

@@ -37,8 +37,8 @@ pub struct Tuned {
 /// Searches for the fastest way of a transform.
 ///
 /// ```no_run
-/// # use meshloom::{Context, fft::{Spec, Tuner, TransformError, Values}};
-/// # fn example(rank: &Context) -> Result<(), TransformError> {
+/// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError, Values}};
+/// # fn example(rank: &Rank) -> Result<(), TransformError> {
 /// let spec = Spec::new(Values::Real, [256; 3]);
 /// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.txt").tune::<f32>()?;
 /// let mut comms = tuned.choice.comms(&rank.comm)?;

@@ -144,7 +144,7 @@ impl Gpu {
     }
 
     /// What this device and those of the other ranks have in common, where ranks have agreed on it, as those of a
-    /// [`Context`](crate::Context) have; else what this one has.
+    /// [`Rank`](crate::Rank) have; else what this one has.
     pub fn common(&self) -> &CommonLimits {
         &self.1
     }

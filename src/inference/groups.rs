@@ -28,7 +28,7 @@ impl SampleGroups {
         SampleGroups { all: comm.clone(), across: Communicator::solo() }
     }
 
-    /// Cuts the ranks of `comm` into groups; returns them with the communicator of this rank's group, for a [`Context`](crate::exchange::Context) of its own.
+    /// Cuts the ranks of `comm` into groups; returns them with the communicator of this rank's group, for a [`Rank`](crate::rank::Rank) of its own.
     /// All ranks call it.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 
 use super::error::MapError;
 use crate::comm::Op;
-use crate::exchange::Context;
 use crate::hash::fnv1a;
+use crate::rank::Rank;
 
 /// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have one device take turns, since one would use the buffers
 /// that another has just given back.
@@ -18,7 +18,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     /// All ranks call it.
-    pub fn new(context: &Context) -> Result<Self, MapError> {
+    pub fn new(context: &Rank) -> Result<Self, MapError> {
         let process = fnv1a(crate::host::id(), &std::process::id().to_le_bytes());
         let device = fnv1a(process, &context.gpu.number().to_le_bytes());
         let all = context.comm.all_gather(&[device])?;
@@ -29,7 +29,7 @@ impl Gauge {
     }
 
     /// Waits for this rank's turn.
-    pub fn begin(&mut self, context: &mut Context) -> Result<(), MapError> {
+    pub fn begin(&mut self, context: &mut Rank) -> Result<(), MapError> {
         for _ in 0..self.turn {
             context.comm.barrier()?;
         }
@@ -39,7 +39,7 @@ impl Gauge {
     }
 
     /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
-    pub fn end(&self, context: &mut Context) -> Result<u64, MapError> {
+    pub fn end(&self, context: &mut Rank) -> Result<u64, MapError> {
         context.recorder.wait()?;
         let mut most = [context.gpu.allocated().saturating_sub(self.before)];
         settle(context)?;
@@ -58,7 +58,7 @@ pub(super) struct JointGauge {
 
 impl JointGauge {
     /// Looks when all ranks are at rest.
-    pub fn begin(context: &mut Context) -> Result<Self, MapError> {
+    pub fn begin(context: &mut Rank) -> Result<Self, MapError> {
         settle(context)?;
         context.comm.barrier()?;
         let before = context.gpu.allocated();
@@ -67,7 +67,7 @@ impl JointGauge {
     }
 
     /// Looks again when all ranks have done a chunk and still have what it made; the bytes that were taken on the device where they are most.
-    pub fn look(&self, context: &mut Context) -> Result<u64, MapError> {
+    pub fn look(&self, context: &mut Rank) -> Result<u64, MapError> {
         context.recorder.wait()?;
         context.comm.barrier()?;
         let mut most = [context.gpu.allocated().saturating_sub(self.before)];
@@ -77,7 +77,7 @@ impl JointGauge {
 }
 
 /// Gives buffers that nobody uses back, once the device is done.
-pub(super) fn settle(context: &mut Context) -> Result<(), MapError> {
+pub(super) fn settle(context: &mut Rank) -> Result<(), MapError> {
     context.recorder.wait()?;
     context.gpu.trim();
     Ok(())

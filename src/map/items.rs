@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::deal::Deal;
 use super::error::MapError;
-use crate::exchange::Context;
 use crate::exchange::collectives::{Collectives, DeviceParts};
 use crate::gpu::{Array, DeviceElement, Recorder};
+use crate::rank::Rank;
 
 /// Numbers of the items of a map: a row of so many `f32` of each, in the order of the items.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Input<'a> {
 impl<'a> Input<'a> {
     /// Deals the rows of `items` to ranks. All ranks call it.
     pub fn deal(
-        context: &mut Context,
+        context: &mut Rank,
         collectives: &mut Collectives,
         deal: Deal,
         items: Items<'a>,
@@ -98,7 +98,7 @@ impl<'a> Input<'a> {
 /// # Errors
 /// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].
 pub fn replicate<T: DeviceElement>(
-    context: &mut Context,
+    context: &mut Rank,
     root: usize,
     values: Option<&[T]>,
 ) -> Result<Array<T>, MapError> {

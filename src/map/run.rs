@@ -11,9 +11,9 @@ use super::items::{Input, Items};
 use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
 use super::ordered::OrderedReduction;
 use crate::comm::Op;
-use crate::exchange::Context;
 use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
+use crate::rank::Rank;
 
 /// Chunks that the device may have to do at once: while it works on one, the next is recorded and uploaded.
 const IN_FLIGHT: usize = 2;
@@ -60,7 +60,7 @@ impl Mapped {
 /// - Submits every chunk, and waits for other ranks at the beginning and for outputs that are gathered or reduced.
 ///
 /// ```
-/// use meshloom::{Context, Error, Launch, gpu::{Kernel, KernelSource, Options}, launch};
+/// use meshloom::{Rank, Error, Launch, gpu::{Kernel, KernelSource, Options}, launch};
 /// use meshloom::map::{ChunkSize, Items, Mapping, Placement, RowReduction, map};
 ///
 /// meshloom::kernel_params! { struct Count { count: u32 } }
@@ -70,11 +70,11 @@ impl Mapped {
 ///     var<storage, read_write> y: array<f32>;
 ///     fn each(i: u32) { store_y(i, load_x(i) * load_x(i)); }
 ///     #each params.count";
-/// let sums = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
+/// let sums = launch(Launch::Threads(3), &Options::from_env()?, |context| {
 ///     let square = Kernel::new(KernelSource::new("square", SQUARE).params::<Count>());
 ///     let numbers: Vec<f32> = (0..100).map(|n| n as f32).collect();
 ///     let mapping = Mapping::new(100).chunk(ChunkSize::Items(7)).output("sum", 1, Placement::Reduced(RowReduction::Sum));
-///     let mapped = map(&mut context, &mapping, &[Items::Host(&numbers)], |context, chunk| {
+///     let mapped = map(context, &mapping, &[Items::Host(&numbers)], |context, chunk| {
 ///         let arrays = [chunk.inputs[0].raw(), chunk.outputs[0].raw()];
 ///         let params = Count { count: chunk.count() as u32 };
 ///         Ok::<_, Error>(context.recorder.each(&square, &arrays, &params, chunk.count())?)
@@ -90,10 +90,10 @@ impl Mapped {
 /// [`MapError::Invalid`] on all ranks for mappings that cannot be or that differ, and items that do not fit; [`MapError::Budget`] on all ranks; those of
 /// the device, of other ranks and of `f`.
 pub fn map<E: From<MapError>>(
-    context: &mut Context,
+    context: &mut Rank,
     mapping: &Mapping,
     items: &[Items<'_>],
-    mut f: impl FnMut(&mut Context, &MapChunk) -> Result<(), E>,
+    mut f: impl FnMut(&mut Rank, &MapChunk) -> Result<(), E>,
 ) -> Result<Mapped, E> {
     let mut run = Run::new(context, mapping, items)?;
     while let Some(chunk) = run.begin(context)? {
@@ -110,12 +110,12 @@ pub fn map<E: From<MapError>>(
 /// # Errors
 /// As [`map`].
 pub fn map_reduce<E: From<MapError>>(
-    context: &mut Context,
+    context: &mut Rank,
     [items, width]: [u64; 2],
     chunk: ChunkSize,
     reduction: RowReduction,
     inputs: &[Items<'_>],
-    f: impl FnMut(&mut Context, &MapChunk) -> Result<(), E>,
+    f: impl FnMut(&mut Rank, &MapChunk) -> Result<(), E>,
 ) -> Result<Array<f32>, E> {
     let mapping = Mapping::new(items).chunk(chunk).output("row", width, Placement::Reduced(reduction));
     let mapped = map(context, &mapping, inputs, f)?;
@@ -152,7 +152,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(context: &mut Context, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
+    fn new(context: &mut Rank, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
         let calls = context.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
         mapping.check()?;
         if let Some(rank) = calls.iter().position(|call| *call != calls[0]) {
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
     }
 
     /// The next chunk with its inputs, on their way; of ranks that keep in step it may be empty.
-    fn begin(&mut self, context: &mut Context) -> Result<Option<MapChunk>, MapError> {
+    fn begin(&mut self, context: &mut Rank) -> Result<Option<MapChunk>, MapError> {
         let len = self.own.end - self.own.start;
         let all = if self.gauge.is_some() { self.deal.most() } else { len };
         if self.done >= all {
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
     }
 
     /// Takes what a chunk has become, and submits it.
-    fn end(&mut self, context: &mut Context, chunk: MapChunk) -> Result<(), MapError> {
+    fn end(&mut self, context: &mut Rank, chunk: MapChunk) -> Result<(), MapError> {
         let (recorder, count) = (&mut context.recorder, chunk.count());
         let outputs = self.mapping.outputs().iter().zip(&chunk.outputs);
         for (sink, (output, rows)) in self.sinks.iter_mut().zip(outputs) {
@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
     }
 
     /// Gathers and reduces among ranks.
-    fn finish(mut self, context: &mut Context) -> Result<Mapped, MapError> {
+    fn finish(mut self, context: &mut Rank) -> Result<Mapped, MapError> {
         if self.estimate.is_some() {
             // What comes now needs memory of its own.
             settle(context)?;

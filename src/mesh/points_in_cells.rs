@@ -21,7 +21,7 @@ use crate::host_memory;
 /// - Which rank hands over which points does not matter: what is painted is the same to the last bit.
 ///
 /// ```no_run
-/// # fn body(rank: &meshloom::Context, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
+/// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
 /// use meshloom::gpu::Recorder;
 /// use meshloom::exchange::GridComms;
 /// use meshloom::grid::{Grid, volume};

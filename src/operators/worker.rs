@@ -2,10 +2,11 @@
 
 use crate::comm::{CommError, Communicator};
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{Context, ExactSum, ExchangeError, GridComms, SeveralSums, Summed};
+use crate::exchange::{ExactSum, ExchangeError, GridComms, SeveralSums, Summed};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Grid;
 use crate::mesh::Axpby;
+use crate::rank::Rank;
 
 use super::error::OperatorError;
 use super::field::{Contents, Field};
@@ -17,7 +18,7 @@ use super::leaf::Leaf;
 /// Operators record their work in `context.recorder`. They submit only what exchanges between ranks need, and wait only for those.
 pub struct Worker<'a> {
     /// The rank's communicator, device and recorder.
-    pub context: &'a mut Context,
+    pub context: &'a mut Rank,
     /// The exchanges along the axes of the process grid.
     pub comms: GridComms,
     axpby: Axpby,
@@ -31,7 +32,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`ExchangeError`] when the communicator cannot be split.
-    pub fn new(context: &'a mut Context, grid: Grid) -> Result<Self, ExchangeError> {
+    pub fn new(context: &'a mut Rank, grid: Grid) -> Result<Self, ExchangeError> {
         let comms = GridComms::new(&context.comm, grid)?;
         let collectives = Collectives::new(context.exchange.clone());
         let (axpby, sum, several) = (Axpby::default(), ExactSum::default(), SeveralSums::default());

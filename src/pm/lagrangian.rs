@@ -1,12 +1,12 @@
 //! All ranks' particles in Lagrangian order: lines of sites dealt evenly to ranks, whatever the process grid of the run. Points of a
 //! [`Cloud`] are numbered in this order, so that groups of them do not depend on the grid.
 
-use crate::Context;
 use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, MemoryKind};
 use crate::grid::{Grid, Transfer, Transfers, owner, split};
 use crate::points::{Cloud, Domain};
+use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
@@ -90,7 +90,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Those of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for more than 2^32 / 3 particles of a rank.
-    pub fn in_order(&mut self, context: &mut Context, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
+    pub fn in_order(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
         self.settle(context)?;
         let (n, count) = (self.config.particles, self.lattice.len());
         let in_order = is_in_order(n, self.grid());
@@ -123,9 +123,9 @@ impl Simulation {
     ///
     /// ```
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
-    /// use meshloom::{Context, Error, comm::Communicator, gpu::Options};
+    /// use meshloom::{Rank, Error, comm::Communicator, gpu::Options};
     ///
-    /// let mut context = Context::open(Communicator::solo(), &Options::from_env()?)?;
+    /// let mut context = Rank::open(Communicator::solo(), &Options::from_env()?)?;
     /// let config = Config { particles: 8, mesh: 8, box_size: 32.0, steps: 2, ..Config::default() };
     /// let mut simulation = Simulation::new(&mut context, config, Noise::Seed)?;
     /// simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
@@ -138,7 +138,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a position.
-    pub fn cloud(&mut self, context: &mut Context) -> Result<Cloud, SimulationError> {
+    pub fn cloud(&mut self, context: &mut Rank) -> Result<Cloud, SimulationError> {
         let positions = self.in_order(context, Quantity::Position)?;
         let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);
         let made = Cloud::new(&mut context.recorder, &domain, positions);

@@ -22,7 +22,7 @@
 //! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
 //! cells, whose width follows the displacements. Units and equations are those of [`cosmology`](crate::cosmology).
 //!
-//! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the rank's [`Context`],
+//! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the rank's [`Rank`],
 //! so that several simulations can take turns on one rank. It must be the context that the simulation was made with.
 //!
 //! **The same bits on any number of ranks**: noise is a function of the site, the transform of a line does not depend on
@@ -61,13 +61,13 @@ pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_whi
 
 use std::fmt;
 
-use crate::Context;
 use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::fft::Transform;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
+use crate::rank::Rank;
 use agreement::agree;
 use footprint::PlannedFor;
 use force::Force;
@@ -135,7 +135,7 @@ impl Simulation {
     /// # Errors
     /// [`SimulationError`] for parameters that ranks have different, on all of them; for parameters out of range, too little memory, noise that is not finite or not one value per
     /// site; other [`SimulationError`]s of the layers below.
-    pub fn new(context: &mut Context, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+    pub fn new(context: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let start = match noise {
             Noise::Seed => "noise of the seed",
             Noise::Values(_) | Noise::Device(_) => "noise that was given",
@@ -154,7 +154,7 @@ impl Simulation {
     }
 
     /// Records the initial conditions that follow from `source`, and goes to the beginning of the schedule.
-    fn begin(&mut self, context: &mut Context, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
+    fn begin(&mut self, context: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
         self.push = Push::default();
@@ -177,7 +177,7 @@ impl Simulation {
     /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
     /// the schedule has no such step.
     pub fn resume(
-        context: &mut Context,
+        context: &mut Rank,
         config: Config,
         step: usize,
         state: &[Vec<f32>; 2],
@@ -193,7 +193,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn release(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    pub fn release(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         self.settle(context)?;
         // A buffer is free when what was recorded with it has been submitted.
         context.recorder.submit()?;
@@ -208,7 +208,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
-    pub fn upload(&mut self, context: &mut Context, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
+    pub fn upload(&mut self, context: &mut Rank, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
@@ -235,7 +235,7 @@ impl Simulation {
     }
 
     /// A run that begins after step `step`, without the values of its particles.
-    fn plan(context: &mut Context, config: Config, step: usize) -> Result<Self, SimulationError> {
+    fn plan(context: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
         // Chosen once: whoever asks the run's configuration has it without a forecast.
@@ -276,7 +276,7 @@ impl Simulation {
     }
 
     /// The white noise of this rank's sites on the device.
-    fn noise(&mut self, context: &mut Context, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+    fn noise(&mut self, context: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = || context.gpu.array("pm::noise", self.lattice.len());
         match noise {
@@ -385,8 +385,8 @@ impl Simulation {
     /// Those of `reached`, and [`SimulationError`]s of the device, the ranks and lost particles.
     pub fn run<E: From<SimulationError>>(
         &mut self,
-        context: &mut Context,
-        mut reached: impl FnMut(&mut Self, &mut Context, Reached) -> Result<(), E>,
+        context: &mut Rank,
+        mut reached: impl FnMut(&mut Self, &mut Rank, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             self.execute(context, op)?;
@@ -402,7 +402,7 @@ impl Simulation {
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.
-    fn execute(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
+    fn execute(&mut self, context: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
         match op {
             StepOp::Force => self.solve(context)?,
             StepOp::Kick { keep, factor } => self.then(context, |push| push.kick(keep, factor))?,
@@ -416,7 +416,7 @@ impl Simulation {
     }
 
     /// Does an operation that has been done from the same state before.
-    fn repeat(&mut self, context: &mut Context, op: StepOp) -> Result<(), SimulationError> {
+    fn repeat(&mut self, context: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
         if op == StepOp::Force {
             self.settle(context)?;
             self.force.seen();
@@ -425,7 +425,7 @@ impl Simulation {
     }
 
     /// Computes the force of where the particles are.
-    fn solve(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    fn solve(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         // What the force before took is free again for this one.
         context.recorder.submit()?;
         self.settle(context)?;
@@ -434,7 +434,7 @@ impl Simulation {
     }
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where they do not go together.
-    fn then(&mut self, context: &mut Context, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
+    fn then(&mut self, context: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
         if !add(&mut self.push) {
             self.settle(context)?;
             add(&mut self.push);
@@ -443,7 +443,7 @@ impl Simulation {
     }
 
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
-    fn settle(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    fn settle(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         if self.is_released() {
             let why = "its particles were released, and what was called needs them; upload them first".into();
             return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
@@ -458,7 +458,7 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self, context: &mut Context) -> Result<[Vec<f32>; 2], SimulationError> {
+    pub fn phase_space(&mut self, context: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
         self.settle(context)?;
         self.force.check(&mut context.recorder, &self.comms)?;
         let displacement = self.particles(context, Quantity::Displacement)?;
@@ -473,7 +473,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn accelerations(&mut self, context: &mut Context) -> Result<[Vec<f32>; 3], SimulationError> {
+    pub fn accelerations(&mut self, context: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
         self.solve(context)?;
         let out = context.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
         let mut of_axis = |axis: usize| {
@@ -490,7 +490,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
-    pub fn density(&mut self, context: &mut Context) -> Result<(Box3, Vec<f32>), SimulationError> {
+    pub fn density(&mut self, context: &mut Rank) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
         self.record_density(context, &out)?;
@@ -500,14 +500,14 @@ impl Simulation {
     }
 
     /// Records the [density](Self::density).
-    fn record_density(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
+    fn record_density(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
-    fn widen(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    fn widen(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.widen(&mut context.recorder, &mut self.comms, particles)
     }
@@ -517,7 +517,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
-    pub fn power(&mut self, context: &mut Context) -> Result<Vec<Bin>, SimulationError> {
+    pub fn power(&mut self, context: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
         let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
@@ -553,7 +553,7 @@ impl Simulation {
 }
 
 /// Arrays for the displacements and the momenta of a rank's particles.
-fn particles(context: &Context, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], DeviceError> {
+fn particles(context: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], DeviceError> {
     let field = |what: &str| context.gpu.array::<f32>(what, lattice.len());
     let three = |what: &str| Ok::<_, DeviceError>([field(what)?, field(what)?, field(what)?]);
     Ok([three("pm::displacement")?, three("pm::momentum")?])

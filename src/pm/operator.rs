@@ -11,12 +11,12 @@ use super::gradient::{
 };
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
-use crate::Context;
 use crate::gpu::Array;
 use crate::operators::{
     CallCost, Contents, Differentiable, Field, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid,
     Space, Worker,
 };
+use crate::rank::Rank;
 
 /// What a run gives at its end: the leaves of a [`SimulationOperator`]'s value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Observable {
 /// use meshloom::operators::{Field, Model, Worker};
 /// use meshloom::pm::{Config, Observable, SimulationOperator};
 ///
-/// # fn example(context: &mut meshloom::Context) -> Result<(), meshloom::Error> {
+/// # fn example(context: &mut meshloom::Rank) -> Result<(), meshloom::Error> {
 /// let config = Config { particles: 32, mesh: 32, ..Config::default() };
 /// let grid = Grid::auto(config.cells(), context.comm.size());
 /// let mut worker = Worker::new(context, grid)?;
@@ -185,7 +185,7 @@ impl SimulationOperator {
     }
 
     /// The numbers at these parameters.
-    fn numbers(&self, context: &mut Context, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
+    fn numbers(&self, context: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {
@@ -208,7 +208,7 @@ impl SimulationOperator {
     }
 
     /// Records what is observed at the end of the run.
-    fn observe(&self, sweeps: &mut Sweeps, context: &mut Context, y: &Field) -> Result<(), OperatorError> {
+    fn observe(&self, sweeps: &mut Sweeps, context: &mut Rank, y: &Field) -> Result<(), OperatorError> {
         for (observable, out) in self.observed(y)? {
             let run = &mut sweeps.run;
             match observable {

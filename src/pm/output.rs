@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::Context;
 use crate::grid::Box3;
 use crate::io::collective::seal_npy;
 use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
+use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
@@ -42,7 +42,7 @@ impl Simulation {
     /// As [`seal_rows`](Self::seal_rows), and those of the device.
     pub fn seal_particles(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         path: &Path,
         quantity: Quantity,
     ) -> Result<Sealed, SimulationError> {

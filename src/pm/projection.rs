@@ -1,9 +1,9 @@
 //! The density along the last axis, for a picture.
 
 use super::{Simulation, SimulationError};
-use crate::Context;
 use crate::gpu::{Kernel, KernelSource};
 use crate::grid::extent;
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct ColumnParams {
@@ -29,7 +29,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`density`](Self::density).
-    pub fn projected_density(&mut self, context: &mut Context) -> Result<Vec<f32>, SimulationError> {
+    pub fn projected_density(&mut self, context: &mut Rank) -> Result<Vec<f32>, SimulationError> {
         let [rows, width, depth] = extent(&self.force.layout().own);
         let columns = rows * width;
         let density = context.gpu.array::<f32>("pm::density", columns * depth)?;

@@ -1,8 +1,8 @@
 //! Particles as rows of three numbers, as files and clouds have them. The device makes them of the run's columns, and takes them back.
 
-use crate::Context;
 use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
+use crate::rank::Rank;
 
 use super::{Simulation, SimulationError};
 use crate::host_memory;
@@ -106,7 +106,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Uploads two numbers for each site of an axis, where positions are wanted.
-    pub fn new(context: &mut Context, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
+    pub fn new(context: &mut Rank, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
         let [rows, _, velocities, positions] = kernels();
         let kernel = match quantity {
             Quantity::Displacement | Quantity::Momentum => rows,
@@ -131,7 +131,7 @@ impl Rows {
     /// Records the rows of some particles to the beginning of `rows`.
     pub fn record(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &Simulation,
         Piece { first, count }: Piece,
         rows: &Array<f32>,
@@ -169,7 +169,7 @@ impl Rows {
 
     fn each<P: KernelParams>(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         arrays: &[&crate::gpu::RawArray],
         params: &P,
         count: u32,
@@ -183,7 +183,7 @@ impl Simulation {
     /// rank.
     pub(super) fn each_piece<const N: usize>(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         kinds: [&Rows; N],
         mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
@@ -212,7 +212,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn particles(&mut self, context: &mut Context, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+    pub fn particles(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
         let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
         let rows = Rows::new(context, self, quantity)?;
         self.each_piece(context, [&rows], |_, [values]| {
@@ -225,7 +225,7 @@ impl Simulation {
     /// Takes rows of this rank's particles back into columns.
     pub(super) fn set_columns(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         columns: &[Array<f32>; 3],
         values: &[f32],
     ) -> Result<(), DeviceError> {

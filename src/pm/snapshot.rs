@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Context;
 use crate::comm::{Communicator, Op};
 use crate::io::collective::opened_with_offsets;
 use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
 use crate::io::{IoError, Sealed, token};
+use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
@@ -80,12 +80,7 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`seal_snapshot_together`], and those of the device.
-    pub fn seal_snapshot(
-        &mut self,
-        context: &mut Context,
-        path: &Path,
-        files: Files,
-    ) -> Result<Sealed, SimulationError> {
+    pub fn seal_snapshot(&mut self, context: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
         let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
         let lines: Vec<u64> = self.rows().collect();
         let positions = Rows::new(context, self, Quantity::Position)?;

@@ -4,7 +4,6 @@
 //! where it needs them ([`Decomposition::fetch_ghosts`]).
 
 use crate::comm::Communicator;
-use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::points::ghosts::{Ghosts, Reach, Region};
@@ -13,6 +12,7 @@ use crate::points::sort::{Route, Shares, SortError, Summary, by_rank, probe};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Curve, CurveKeys, Extent, Frame};
+use crate::rank::Rank;
 
 /// Points on this rank in the order of their global indices, and a tree over them.
 pub(crate) struct LocalPoints {
@@ -88,7 +88,7 @@ fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, De
 
 impl Decomposition {
     /// Distributes the points of all ranks' clouds with their attributes, and builds the trees. All ranks call it.
-    pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, SortError> {
+    pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, SortError> {
         let comm = context.comm.clone();
         let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
         let all = Summary::gather(&comm, cloud, Curve::Hilbert)?;
@@ -125,7 +125,7 @@ impl Decomposition {
 
     /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
     /// several.
-    pub fn route_of(&self, context: &mut Context, cloud: &Cloud) -> Result<Route, SortError> {
+    pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
         let (gpu, recorder, ranks) = (context.gpu.clone(), &mut context.recorder, self.comm.size() as u32);
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
@@ -148,7 +148,7 @@ impl Decomposition {
     /// points ask. `None` on one rank. Waits. All ranks call it.
     pub fn fetch_ghosts(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         asking: Option<&Region>,
         reach: &Reach,
     ) -> Result<Option<WithGhosts>, SortError> {

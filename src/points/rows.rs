@@ -1,9 +1,10 @@
 //! Rows that belong to points, on all ranks: where each rank's begin, and how they move between ranks.
 
 use crate::comm::Subject;
-use crate::exchange::{Context, ExchangeError};
+use crate::exchange::ExchangeError;
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers};
+use crate::rank::Rank;
 
 /// Where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
 pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
@@ -33,7 +34,7 @@ pub(crate) fn chained<T: DeviceElement>(
 /// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
 /// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow from their numbers.
 pub(crate) fn exchange_rows<T: DeviceElement>(
-    context: &mut Context,
+    context: &mut Rank,
     what: &str,
     outgoing: &Array<T>,
     width: u64,

@@ -35,13 +35,13 @@ pub use real::Real;
 
 use std::fmt;
 
-use crate::Context;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Box3, Cost, Grid};
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
+use crate::rank::Rank;
 use kernels::Kernels;
 use plan::{FIELDS, Part};
 use samples::Samples;
@@ -57,17 +57,17 @@ const SUBMITTED: u64 = 1 << 32;
 /// The state of one rank and its steps.
 ///
 /// Like a [`Simulation`](crate::pm::Simulation) it holds device arrays but no recorder: methods that work on the device borrow the rank's
-/// [`Context`], which must be the one it was made with.
+/// [`Rank`], which must be the one it was made with.
 ///
 /// ```
 /// use meshloom::shallow_water::{ShallowWater, ShallowWaterConfig};
 /// use meshloom::{Error, Launch, gpu::Options, launch};
 ///
-/// let heights = launch(Launch::detect(2), &Options::from_env()?, |mut context| {
+/// let heights = launch(Launch::detect(2), &Options::from_env()?, |context| {
 ///     let config = ShallowWaterConfig { cells: [24, 12], ..ShallowWaterConfig::default() };
-///     let mut water = ShallowWater::<f32>::new(&mut context, config)?;
-///     water.advance(&mut context, 3)?;
-///     Ok::<_, Error>(water.diagnostics(&mut context)?.mean_height)
+///     let mut water = ShallowWater::<f32>::new(context, config)?;
+///     water.advance(context, 3)?;
+///     Ok::<_, Error>(water.diagnostics(context)?.mean_height)
 /// })?;
 /// assert!((heights[0] - 100.0).abs() < 0.01 && heights[0] == heights[1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -97,7 +97,7 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
 
 /// Fails on all ranks if they are about to run different models, from the start or from a step on. One all-gather of 8 bytes a rank. All ranks
 /// call it.
-fn agree<T: Real>(context: &Context, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
+fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
     let all = format!("{config:?} {from:?} {}", size_of::<T>());
     match context.comm.first_to_differ(fnv1a(START, all.as_bytes()))? {
         Some(rank) => Err(ShallowWaterError::Differ { rank }),
@@ -112,7 +112,7 @@ impl<T: Real> ShallowWater<T> {
     /// # Errors
     /// [`ShallowWaterError`] for parameters that ranks have different, on all of them; for parameters out of range, a process grid that does not fit, a device without `T`, too little memory; those of the
     /// layers below.
-    pub fn new(context: &mut Context, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+    pub fn new(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         agree::<T>(context, &config, None)?;
         let mut water = Self::empty(context, config)?;
         let [y, x, _] = water.own().clone();
@@ -131,7 +131,7 @@ impl<T: Real> ShallowWater<T> {
     /// # Errors
     /// As [`new`](Self::new); [`ShallowWaterError::WrongLength`].
     pub fn resume(
-        context: &mut Context,
+        context: &mut Rank,
         config: ShallowWaterConfig,
         step: u64,
         state: &[T],
@@ -154,7 +154,7 @@ impl<T: Real> ShallowWater<T> {
     }
 
     /// A run without a state.
-    fn empty(context: &mut Context, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+    fn empty(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         config.validate()?;
         real::check::<T>(&context.gpu)?;
         let (ranks, rank, bytes) = (context.comm.size(), context.comm.rank(), size_of::<T>() as u64);
@@ -195,7 +195,7 @@ impl<T: Real> ShallowWater<T> {
     }
 
     /// The one exchange of a step.
-    fn fill_ghosts(&mut self, context: &mut Context) -> Result<(), ShallowWaterError> {
+    fn fill_ghosts(&mut self, context: &mut Rank) -> Result<(), ShallowWaterError> {
         Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
@@ -204,7 +204,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn advance(&mut self, context: &mut Context, steps: u64) -> Result<(), ShallowWaterError> {
+    pub fn advance(&mut self, context: &mut Rank, steps: u64) -> Result<(), ShallowWaterError> {
         let together = (SUBMITTED / self.part.cells().max(1)).max(1);
         for step in 1..=steps {
             let arrays = [self.coefficients().raw(), self.now.raw(), self.tendencies.raw(), self.next.raw()];
@@ -224,7 +224,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// [`ShallowWaterError::Device`].
-    pub fn state(&self, context: &mut Context) -> Result<Vec<T>, ShallowWaterError> {
+    pub fn state(&self, context: &mut Rank) -> Result<Vec<T>, ShallowWaterError> {
         let now = context.recorder.download(&self.now, 0, self.now.len())?;
         let row = self.row();
         let own = self.own_rows().count() * row;
@@ -285,7 +285,7 @@ impl<T: Real> ShallowWater<T> {
 }
 
 /// Numbers of the host on the device.
-fn upload<T: Real>(context: &mut Context, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
+fn upload<T: Real>(context: &mut Rank, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
     let array = context.gpu.array("shallow_water::numbers", values.len() as u64)?;
     let values = host_memory::collect("the state of the flow", values.iter().map(|&value| T::nearest(value)))?;
     context.recorder.upload(&array, 0, &values)?;

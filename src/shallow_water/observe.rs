@@ -4,12 +4,12 @@ use super::plan::FIELDS;
 use super::real::Real;
 use super::samples::Samples;
 use super::{ShallowWater, ShallowWaterError};
-use crate::Context;
 use crate::comm::Op;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::Array;
 use crate::gpu::primitives::{Count, Permute};
 use crate::host_memory;
+use crate::rank::Rank;
 
 /// Figures of a moment, the same on all ranks and for every number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ struct Observed<T> {
 
 impl<T: Real> ShallowWater<T> {
     /// Records what is seen of the state.
-    fn observe(&self, context: &mut Context) -> Result<Observed<T>, ShallowWaterError> {
+    fn observe(&self, context: &mut Rank) -> Result<Observed<T>, ShallowWaterError> {
         let (cells, groups) = (self.part.cells(), u64::from(self.part.params.groups));
         let parts = if T::DOUBLE { 4 } else { 2 };
         let seen = Observed {
@@ -86,7 +86,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// [`ShallowWaterError::Device`].
-    pub fn flow(&self, context: &mut Context) -> Result<Flow<T>, ShallowWaterError> {
+    pub fn flow(&self, context: &mut Rank) -> Result<Flow<T>, ShallowWaterError> {
         let (seen, cells) = (self.observe(context)?, self.part.cells());
         let mut field = |number: u64| context.recorder.download(&seen.shown, number * cells, cells);
         Ok(Flow { elevation: field(0)?, velocity: [field(1)?, field(2)?] })
@@ -96,7 +96,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those of the device and the ranks.
-    pub fn diagnostics(&self, context: &mut Context) -> Result<Diagnostics, ShallowWaterError> {
+    pub fn diagnostics(&self, context: &mut Rank) -> Result<Diagnostics, ShallowWaterError> {
         let seen = self.observe(context)?;
         let cells: u64 = self.config.cells.iter().product();
         let batches = if T::DOUBLE { 4 } else { 2 };
@@ -129,7 +129,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn picture(&self, context: &mut Context) -> Result<Option<Picture>, ShallowWaterError> {
+    pub fn picture(&self, context: &mut Rank) -> Result<Option<Picture>, ShallowWaterError> {
         let Samples { index, pixels, size: [width, height] } = &self.samples;
         let values = context.gpu.array::<T>("shallow_water::picture", index.len())?;
         Permute::new().gather(&mut context.recorder, &self.now, index, &values, 1, Count::All)?;

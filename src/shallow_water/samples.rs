@@ -2,8 +2,8 @@
 
 use super::ShallowWaterError;
 use super::plan::Part;
-use crate::Context;
 use crate::gpu::Array;
+use crate::rank::Rank;
 
 /// Longest side of a picture.
 const LONGEST_SIDE: u64 = 480;
@@ -20,7 +20,7 @@ pub(super) struct Samples {
 
 impl Samples {
     /// Chooses them. Submits an upload.
-    pub fn new(context: &mut Context, part: &Part) -> Result<Self, ShallowWaterError> {
+    pub fn new(context: &mut Rank, part: &Part) -> Result<Self, ShallowWaterError> {
         let [_, _, nx, ny] = part.params.first.map(u64::from);
         let stride = nx.max(ny).div_ceil(LONGEST_SIDE);
         let size = [nx, ny].map(|n| n.div_ceil(stride));

@@ -3,10 +3,11 @@
 
 use std::fmt::Debug;
 
+use meshloom::Rank;
 use meshloom::bytemuck;
 use meshloom::comm::{Op, Reducible};
+use meshloom::exchange::ExchangeError;
 use meshloom::exchange::collectives::{Collectives, DeviceNumber};
-use meshloom::exchange::{Context, ExchangeError};
 use meshloom::gpu::{Array, DeviceElement};
 
 type Result<T = ()> = std::result::Result<T, ExchangeError>;
@@ -48,14 +49,14 @@ fn samples<T: Sample>(rank: usize, count: u64, salt: u64) -> Vec<T> {
 }
 
 /// Numbers in an array of elements.
-fn upload<N: Sample, T: DeviceElement>(context: &mut Context, numbers: &[N]) -> Result<Array<T>> {
+fn upload<N: Sample, T: DeviceElement>(context: &mut Rank, numbers: &[N]) -> Result<Array<T>> {
     let values: Vec<T> = bytemuck::pod_collect_to_vec(numbers);
     let array = context.gpu.array("given", values.len() as u64)?;
     context.recorder.upload(&array, 0, &values)?;
     Ok(array)
 }
 
-fn download<N: Sample, T: DeviceElement>(context: &mut Context, array: &Array<T>) -> Result<Vec<N>> {
+fn download<N: Sample, T: DeviceElement>(context: &mut Rank, array: &Array<T>) -> Result<Vec<N>> {
     let values = context.recorder.download(array, 0, array.len())?;
     Ok(bytemuck::pod_collect_to_vec(&values))
 }
@@ -76,7 +77,7 @@ fn cut<T: Sample>(from: usize, to: usize, field: u64, count: u64) -> Vec<T> {
 }
 
 /// What moves, of elements of one type: uneven and empty parts, one and several fields, short and long.
-fn moves<T: DeviceElement + Sample>(context: &mut Context, collectives: &mut Collectives) -> Result {
+fn moves<T: DeviceElement + Sample>(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     for (fields, most) in [(1, 0), (1, 5), (3, 4), (1, 4200), (3, 1500)] {
         let what = format!("{:?}, {fields} fields of {most}, rank {me} of {size}", T::ELEMENT);
@@ -140,7 +141,7 @@ fn moves<T: DeviceElement + Sample>(context: &mut Context, collectives: &mut Col
 }
 
 /// Along a ring and along a row, of arrays that differ in length.
-fn shifted<T: DeviceElement + Sample>(context: &mut Context, collectives: &mut Collectives, most: u64) -> Result {
+fn shifted<T: DeviceElement + Sample>(context: &mut Rank, collectives: &mut Collectives, most: u64) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     let own = upload::<T, T>(context, &samples::<T>(me, uneven(me, 1, most), 0))?;
     let (next, before) = ((me + 1) % size, (me + size - 1) % size);
@@ -168,7 +169,7 @@ fn tree<T: Reducible>(elements: &[T], op: Op) -> T {
 }
 
 /// What is combined, to the last bit.
-fn reduces<N: DeviceNumber + Sample>(context: &mut Context, collectives: &mut Collectives) -> Result {
+fn reduces<N: DeviceNumber + Sample>(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     for op in [Op::Sum, Op::Min, Op::Max] {
         for (fields, most) in [(1, 0), (1, 7), (1, 5000), (3, 4), (2, 1501)] {
@@ -231,7 +232,7 @@ fn assert_bits<N: Sample>(got: &[N], wanted: &[N], what: &str) {
 }
 
 /// NaN, infinities and both zeros of floats, of one rank or another.
-fn odd_floats(context: &mut Context, collectives: &mut Collectives) -> Result {
+fn odd_floats(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e-42, -1e-42, 3.0];
     // More than is short, so that the device combines.
@@ -251,7 +252,7 @@ fn odd_floats(context: &mut Context, collectives: &mut Collectives) -> Result {
 }
 
 /// Several collectives in flight at once, of one and of two exchanges, moved in another order on each rank.
-fn in_flight(context: &mut Context, collectives: &mut Collectives) -> Result {
+fn in_flight(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     let given = |salt: u64| samples::<u32>(me, 6000, salt);
     let [a, b, c] = [1, 2, 3].map(|salt| upload::<u32, u32>(context, &given(salt)));
@@ -287,7 +288,7 @@ fn in_flight(context: &mut Context, collectives: &mut Collectives) -> Result {
 }
 
 /// All collectives on this rank, for all types of elements, in chunks of so many bytes.
-pub fn all(context: &mut Context, chunk: u64) -> Result {
+pub fn all(context: &mut Rank, chunk: u64) -> Result {
     let exchange = context.exchange.clone().with_chunks(chunk, 2);
     let collectives = &mut Collectives::new(exchange);
     moves::<f32>(context, collectives)?;

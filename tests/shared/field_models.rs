@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::fft::Operator;
 use meshloom::gpu::{Gpu, Options};
@@ -163,7 +163,7 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     let (groups, own) = SampleGroups::split(comm, groups)?;
     let gpu = Gpu::open(options, 0)?;
     let (ranks, across) = (own.size(), run.across.max(1));
-    let mut context = Context::new(own, gpu)?;
+    let mut context = Rank::new(own, gpu)?;
     let grid = Grid::new([ranks / across, across], ranks)
         .map_err(|error| InferenceError::Invalid { what: "grid".into(), why: error.to_string() })?;
     let mut worker = Worker::new(&mut context, grid)?;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
@@ -45,7 +45,7 @@ pub fn ranks_with<T: Send>(
 ) -> Vec<T> {
     let count = parts[0] * parts[1];
     let results = run_threads(count, |comm| -> Result<T, InferenceError> {
-        let mut context = Context::new(comm, Gpu::open(options, 0)?)?;
+        let mut context = Rank::new(comm, Gpu::open(options, 0)?)?;
         let mut worker = Worker::new(&mut context, Grid::new(parts, count).unwrap())?;
         body(&mut worker)
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
@@ -11,9 +11,9 @@ use meshloom::operators::{Field, OperatorError, RegularGrid, Worker};
 /// Process grids: alone, slabs, pencils, more ranks than planes of the smallest mesh.
 pub const GRIDS: [[usize; 2]; 5] = [[1, 1], [2, 1], [3, 1], [2, 2], [1, 3]];
 
-pub fn context(comm: Communicator, options: &Options) -> Result<Context, OperatorError> {
+pub fn context(comm: Communicator, options: &Options) -> Result<Rank, OperatorError> {
     let gpu = Gpu::open(options, 0)?;
-    Ok(Context::new(comm, gpu)?)
+    Ok(Rank::new(comm, gpu)?)
 }
 
 /// Runs `body` on the ranks of a process grid and returns what they give, in order.

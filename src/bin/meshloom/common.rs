@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
-use meshloom::{Context, Error, Launch, launch_with_code};
+use meshloom::{Error, Launch, Rank, launch_with_code};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -79,10 +79,7 @@ impl Common {
     }
 
     /// Runs `body`, which names no files, on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
-    pub fn launch<T: Send>(
-        &self,
-        body: impl Fn(&mut Context) -> Result<T, Error> + Sync,
-    ) -> Result<Option<T>, Failure> {
+    pub fn launch<T: Send>(&self, body: impl Fn(&mut Rank) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
         self.launch_together(&Files::default(), |context| body(context).map(Ok))
     }
 
@@ -91,7 +88,7 @@ impl Common {
     pub fn launch_together<T: Send>(
         &self,
         files: &Files,
-        body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
             Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
@@ -105,7 +102,7 @@ impl Common {
         &self,
         fits: impl Fn(usize) -> Result<(), Failure> + Sync,
         files: &Files,
-        body: impl Fn(&mut Context) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, Error> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         options.cache = cache_directory();
@@ -119,7 +116,7 @@ impl Common {
         }
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &(dyn std::error::Error + 'static)| failure_of(error).map_or(1, |failure| failure.code());
-        let ranks = launch_with_code(how, &options, code, |mut context| {
+        let ranks = launch_with_code(how, &options, code, |context| {
             let rank = context.comm.rank();
             // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
             let mut alike = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
@@ -134,7 +131,7 @@ impl Common {
                     if let Some(warning) = warning.filter(|_| rank == 0) {
                         terminal::warn(&warning);
                     }
-                    body(&mut context).map(|value| (rank, value))
+                    body(context).map(|value| (rank, value))
                 }
             }
         });

@@ -9,7 +9,7 @@ use meshloom::io::collective::seal_npy;
 use meshloom::io::{IoError, is_hdf5_name};
 use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
 use meshloom::points::{BoxUse, Cloud, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::catalogue::{self, About};
@@ -182,7 +182,7 @@ impl Inputs {
     }
 
     /// This rank's points with their attributes. All ranks call it.
-    fn read(&self, context: &mut Context) -> Result<Cloud, Error> {
+    fn read(&self, context: &mut Rank) -> Result<Cloud, Error> {
         let rows = self.points.rows(&context.comm);
         let mut cloud = self.points.read(context, &self.domain, self.box_use)?;
         for (name, file) in &self.attributes {
@@ -195,7 +195,7 @@ impl Inputs {
     }
 
     /// Spheres about the centres of groups, of points of mass 1. All ranks call it.
-    fn spheres(&self, context: &mut Context, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
+    fn spheres(&self, context: &mut Rank, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;
         if self.points.count() == 0 {
@@ -227,7 +227,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work.
-fn fof(context: &mut Context, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     if comm.rank() == 0 {

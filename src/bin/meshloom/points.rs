@@ -9,7 +9,7 @@ use meshloom::grid::split;
 use meshloom::host_memory;
 use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{BoxCheck, BoxUse, Cloud, Domain, ParticleError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use crate::coordinates::{Coordinates, Universe};
 use crate::failure::Failure;
@@ -203,7 +203,7 @@ impl PointFile {
     /// # Errors
     /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
     /// ranks; those of the file, the ranks and the device.
-    pub fn read(&self, context: &mut Context, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
+    pub fn read(&self, context: &mut Rank, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
         let comm = &context.comm.clone();
         let rows = self.rows(comm);
         let mut looked_at = LookedAt { rounding: Rounding::new(self.dims), box_check: BoxCheck::of(domain, box_use) };

@@ -7,7 +7,7 @@ use meshloom::comm::Op;
 use meshloom::io::{IoError, printable_path};
 use meshloom::points::neighbors::DistributedSearch;
 use meshloom::points::{BoxUse, Cloud, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::{check_files, writable};
@@ -146,7 +146,7 @@ impl SearchCommand<'_> {
 
 /// One rank's work, with the points in a tree.
 pub struct RankSearch<'a> {
-    pub context: &'a mut Context,
+    pub context: &'a mut Rank,
     pub inputs: &'a SearchInputs,
     /// Searches among the points of all ranks.
     pub search: DistributedSearch,
@@ -157,7 +157,7 @@ pub struct RankSearch<'a> {
 }
 
 impl<'a> RankSearch<'a> {
-    fn begin(command: &SearchCommand, context: &'a mut Context, inputs: &'a SearchInputs) -> Result<Self, Error> {
+    fn begin(command: &SearchCommand, context: &'a mut Rank, inputs: &'a SearchInputs) -> Result<Self, Error> {
         if let Some(queries) = inputs.queries.as_ref().filter(|_| context.comm.rank() == 0) {
             inputs.points.differences(queries)?.iter().for_each(|words| terminal::warn(words));
         }

@@ -9,7 +9,7 @@ use meshloom::io::NpyWriter;
 use meshloom::io::collective::write_npy;
 use meshloom::points::sort::{Sorted, distribute};
 use meshloom::points::{BoxUse, Curve};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
 use crate::common::Common;
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One rank's work.
-fn sort(context: &mut Context, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+fn sort(context: &mut Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     if comm.rank() == 0 {

@@ -5,7 +5,7 @@ use meshloom::host_memory;
 use meshloom::points::fof::Catalogue;
 use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use crate::coordinates::Universe;
 
@@ -28,7 +28,7 @@ impl Spheres {
     /// The spheres of each of `densities`, which are points per volume, about the centres of groups, whoever the points in them belong to; each
     /// point has the mass `unit`. All ranks call it.
     pub fn measure(
-        context: &mut Context,
+        context: &mut Rank,
         cloud: &Cloud,
         groups: &Catalogue,
         densities: &[(Overdensity, f64)],

@@ -69,11 +69,12 @@ fn are_short(bytes: u64, ranks: usize) -> bool {
 ///
 /// ```
 /// use meshloom::comm::Op;
-/// use meshloom::exchange::{Context, ExchangeError, collectives::Collectives};
+/// use meshloom::exchange::{ExchangeError, collectives::Collectives};
+/// use meshloom::Rank;
 /// use meshloom::gpu::{Gpu, Options};
 ///
 /// let sums = meshloom::comm::run_threads(3, |comm| {
-///     let mut context = Context::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+///     let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
 ///     let mut collectives = Collectives::new(context.exchange.clone());
 ///     let own = context.gpu.array::<f32>("own", 5)?;
 ///     context.recorder.upload(&own, 0, &[comm.rank() as f32 + 1.0; 5])?;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::Context;
 use crate::cosmology::{LptOrder, StepOp};
 use crate::gpu::{bytes, pooled};
 use crate::grid::Grid;
 use crate::pm::footprint::{Footprint, PlannedFor};
 use crate::pm::{Config, SimulationError};
+use crate::rank::Rank;
 
 /// Device memory of an evaluation of a gradient on the largest rank, in bytes: an upper bound that is close, where ghost cells reach as far as
 /// is typical (10 Mpc/h). Arrays of a loss are the caller's own.
@@ -77,7 +77,7 @@ impl GradientMemory {
     }
 
     /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
-    pub(in crate::pm) fn check(&self, context: &Context) -> Result<(), SimulationError> {
+    pub(in crate::pm) fn check(&self, context: &Rank) -> Result<(), SimulationError> {
         let (needed, sharing) = (self.total() + context.exchange.staging_bytes(&context.gpu), context.sharing);
         match context.memory_share() {
             Some(available) if needed > available => {

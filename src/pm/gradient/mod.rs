@@ -48,8 +48,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::{Config, Noise, SimulationError};
-use crate::Context;
 use crate::gpu::Array;
+use crate::rank::Rank;
 
 /// A loss of the final state of a run, and its derivatives.
 pub struct Sensitivity {
@@ -71,7 +71,7 @@ pub struct Sensitivity {
 /// ```no_run
 /// use meshloom::pm::{Config, Gradient, Noise, SimulationError};
 ///
-/// # fn example(context: &mut meshloom::Context) -> Result<(), SimulationError> {
+/// # fn example(context: &mut meshloom::Rank) -> Result<(), SimulationError> {
 /// let mut gradient = Gradient::new(context, Config { particles: 32, mesh: 32, ..Config::default() }, 1)?;
 /// // The derivative of the power in the first bin.
 /// let found = gradient.evaluate(context, Noise::Seed, |observer, context| {
@@ -102,7 +102,7 @@ impl Gradient {
     ///
     /// # Errors
     /// As [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0; [`SimulationError::Memory`] before anything is computed.
-    pub fn new(context: &mut Context, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
+    pub fn new(context: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {
             let (what, value) = ("checkpoint_every", "0".into());
             return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
@@ -136,9 +136,9 @@ impl Gradient {
     /// derivative is not finite.
     pub fn evaluate<E: From<SimulationError>>(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         noise: Noise<'_>,
-        loss: impl FnOnce(&mut Observer<'_>, &mut Context) -> Result<f64, E>,
+        loss: impl FnOnce(&mut Observer<'_>, &mut Rank) -> Result<f64, E>,
     ) -> Result<Sensitivity, E> {
         self.tape.noise = self.sweeps.run.noise(context, noise)?;
         self.sweeps.forward(context, &mut self.tape)?;
@@ -148,7 +148,7 @@ impl Gradient {
     }
 
     /// From the cotangents of the end to the results.
-    fn backward(&mut self, context: &mut Context, loss: f64) -> Result<Sensitivity, SimulationError> {
+    fn backward(&mut self, context: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
         let white_noise = self.sweeps.backward(context, &mut self.tape)?;
         let bars = &self.sweeps.bars;
         let recorder = &mut context.recorder;
@@ -165,7 +165,7 @@ impl Gradient {
     /// from the device at once.
     fn checked(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         loss: f64,
         white_noise: &Array<f32>,
     ) -> Result<CosmologyGradient, SimulationError> {

@@ -3,12 +3,12 @@
 use super::cotangents::Cotangents;
 use super::parameters::uploaded;
 use super::sweeps::Sweeps;
-use crate::Context;
 use crate::fft::Spectral;
 use crate::gpu::Array;
 use crate::grid::volume;
 use crate::mesh::Bin;
 use crate::pm::{Simulation, SimulationError};
+use crate::rank::Rank;
 
 /// What a loss of the final state is computed with.
 pub struct Observer<'a> {
@@ -31,7 +31,7 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], and those of the device and the ranks.
-    pub fn density(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         self.sweeps.run.record_density(context, out)
     }
 
@@ -40,7 +40,7 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// As [`density`](Self::density).
-    pub fn add_density(&mut self, context: &mut Context, by: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn add_density(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
         self.sweeps.density_adjoint(context, by)
     }
 
@@ -49,7 +49,7 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// As [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values than bins.
-    pub fn add_power(&mut self, context: &mut Context, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
+    pub fn add_power(&mut self, context: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
         if spectrum.len() != by.len() {
             let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
             return Err(SimulationError::OutOfRange {

@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::memory::GradientMemory;
 use super::vectors::{pack, unpack};
-use crate::Context;
 use crate::cosmology::StepOp;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::pm::{Simulation, SimulationError};
+use crate::rank::Rank;
 
 /// The states at forces: checkpoints, and those after the last checkpoint that was asked for.
 pub struct States {
@@ -52,7 +52,7 @@ impl States {
     }
 
     /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States between checkpoints are forgotten.
-    pub fn passed(&mut self, context: &mut Context, run: &Simulation, number: usize) -> Result<(), DeviceError> {
+    pub fn passed(&mut self, context: &mut Rank, run: &Simulation, number: usize) -> Result<(), DeviceError> {
         self.follows = None;
         match number % self.memory.checkpoint_every {
             0 => keep(&mut context.recorder, run, &self.checkpoints[number / self.memory.checkpoint_every]),
@@ -61,7 +61,7 @@ impl States {
     }
 
     /// Brings `run` to the first force.
-    pub fn first(&self, context: &mut Context, run: &mut Simulation) -> Result<(), DeviceError> {
+    pub fn first(&self, context: &mut Rank, run: &mut Simulation) -> Result<(), DeviceError> {
         place(&mut context.recorder, run, &self.checkpoints[0])
     }
 
@@ -82,7 +82,7 @@ impl States {
     /// Brings `run`, of the operations `ops`, to force `number`. All ranks call it.
     pub fn restore(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         run: &mut Simulation,
         ops: &[StepOp],
         number: usize,
@@ -99,7 +99,7 @@ impl States {
     /// Runs again from checkpoint `group` on, and keeps the states at the forces before the next.
     fn replay(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         run: &mut Simulation,
         ops: &[StepOp],
         group: usize,

@@ -11,7 +11,6 @@ use super::parameters::{Derivatives, Numbers};
 use super::start::{self, StartCotangents, StartTangent};
 use super::states::States;
 use super::vectors::{pack, unpack};
-use crate::Context;
 use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
@@ -19,6 +18,7 @@ use crate::pm::agreement::agree;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::start::{LatticeFields, Perturbation, Source};
 use crate::pm::{Config, Simulation, SimulationError};
+use crate::rank::Rank;
 
 /// A run as it was, for its derivatives there.
 pub struct Tape {
@@ -87,7 +87,7 @@ pub struct Sweeps {
 
 impl Sweeps {
     /// For a run with the parameters of `config`. All ranks call it.
-    pub fn new(context: &mut Context, config: Config) -> Result<Self, SimulationError> {
+    pub fn new(context: &mut Rank, config: Config) -> Result<Self, SimulationError> {
         agree(&context.comm, &config, &"derivatives")?;
         check_particles(&config)?;
         let run = Simulation::plan(context, config, 0)?;
@@ -114,7 +114,7 @@ impl Sweeps {
     }
 
     /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is still to be asked of the run's force.
-    pub fn forward(&mut self, context: &mut Context, tape: &mut Tape) -> Result<(), SimulationError> {
+    pub fn forward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<(), SimulationError> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
         self.run_from(context, source(noise, numbers), &numbers.ops, |context, run| {
@@ -126,26 +126,21 @@ impl Sweeps {
     }
 
     /// Runs from `noise`, and keeps nothing. Otherwise as [`forward`](Self::forward).
-    pub fn value(
-        &mut self,
-        context: &mut Context,
-        noise: &Array<f32>,
-        numbers: &Numbers,
-    ) -> Result<(), SimulationError> {
+    pub fn value(&mut self, context: &mut Rank, noise: &Array<f32>, numbers: &Numbers) -> Result<(), SimulationError> {
         self.run_from(context, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
     }
 
     /// Waits for the device and checks that the run which was made last has lost no particle.
-    pub fn check(&self, context: &mut Context) -> Result<(), SimulationError> {
+    pub fn check(&self, context: &mut Rank) -> Result<(), SimulationError> {
         self.run.force.check(&mut context.recorder, &self.run.comms)
     }
 
     fn run_from(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         source: Source<'_>,
         ops: &[StepOp],
-        mut force: impl FnMut(&mut Context, &mut Simulation) -> Result<(), SimulationError>,
+        mut force: impl FnMut(&mut Rank, &mut Simulation) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
         let run = &mut self.run;
         run.begin(context, &self.lpt, source)?;
@@ -164,7 +159,7 @@ impl Sweeps {
     }
 
     /// Adds what a loss of the density of the particles where they are, whose derivative by this rank's own cells is `by`, says of positions.
-    pub fn density_adjoint(&mut self, context: &mut Context, by: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_adjoint(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
         run.widen(context)?;
@@ -173,7 +168,7 @@ impl Sweeps {
     }
 
     /// Records how the density of the particles where they are changes on this rank's own cells, by the tangents of positions.
-    pub fn density_tangent(&mut self, context: &mut Context, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_tangent(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
         run.widen(context)?;
@@ -182,7 +177,7 @@ impl Sweeps {
     }
 
     /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the dots what the parameters are worth.
-    pub fn backward(&mut self, context: &mut Context, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
+    pub fn backward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
         self.dots.begin(&tape.derivatives);
         context.recorder.clear(&self.accelerations[0]);
         let forces = tape.states.forces().to_vec();
@@ -218,7 +213,7 @@ impl Sweeps {
     }
 
     /// The accelerations of the force that was solved last.
-    fn read_accelerations(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    fn read_accelerations(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, accelerations, .. } = self;
         run.force.accelerations(&mut context.recorder, &run.lattice, &run.displacement, &accelerations[1])
     }
@@ -226,7 +221,7 @@ impl Sweeps {
     /// Goes back over kicks and drifts, all by the accelerations at force `number`.
     fn reverse(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         tape: &Tape,
         range: Range<usize>,
         number: usize,
@@ -266,7 +261,7 @@ impl Sweeps {
     /// Records the momenta after the kicks of `range`, from those at force `number` on.
     fn momenta_before(
         &mut self,
-        context: &mut Context,
+        context: &mut Rank,
         tape: &Tape,
         range: Range<usize>,
         number: usize,
@@ -281,7 +276,7 @@ impl Sweeps {
     }
 
     /// The adjoint of the start.
-    fn start_adjoint(&mut self, context: &mut Context, tape: &Tape) -> Result<Array<f32>, SimulationError> {
+    fn start_adjoint(&mut self, context: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
         // Nobody needs the particles any more, so their arrays take the cotangents by axis.
@@ -295,7 +290,7 @@ impl Sweeps {
 
     /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the start: those of positions and momenta at the end are in
     /// the bars, and the particles are where they were at the end.
-    pub fn tangent(&mut self, context: &mut Context, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+    pub fn tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         self.start_tangent(context, tape, by)?;
         tape.states.first(context, &mut self.run)?;
         let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
@@ -318,7 +313,7 @@ impl Sweeps {
     }
 
     /// Records the tangents of accelerations, for the force that was solved last.
-    fn force_tangent(&mut self, context: &mut Context) -> Result<(), SimulationError> {
+    fn force_tangent(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, accelerations, .. } = self;
         // What was for the force is free again for its tangent.
         context.recorder.submit()?;
@@ -328,12 +323,7 @@ impl Sweeps {
     }
 
     /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is that of its numbers.
-    fn push_tangent(
-        &mut self,
-        context: &mut Context,
-        op: StepOp,
-        change: Option<&[f64]>,
-    ) -> Result<(), SimulationError> {
+    fn push_tangent(&mut self, context: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<(), SimulationError> {
         if change.is_some() && matches!(op, StepOp::Kick { .. } | StepOp::Drift { .. }) {
             self.run.settle(context)?;
             pack(&mut context.recorder, &self.run.momentum, &self.momenta, 0)?;
@@ -360,12 +350,7 @@ impl Sweeps {
     }
 
     /// The tangents of the start.
-    fn start_tangent(
-        &mut self,
-        context: &mut Context,
-        tape: &Tape,
-        by: &RunTangent<'_>,
-    ) -> Result<(), SimulationError> {
+    fn start_tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
         let mut factors = LptFactors { position: [0.0; 2], momentum: [0.0; 2] };

@@ -5,7 +5,6 @@ use super::images::{images, images_at_once};
 use super::particles::{ConeParticles, ROW};
 use super::shell::Shell;
 use super::state::State;
-use crate::Context;
 use crate::comm::Op;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
@@ -14,6 +13,7 @@ use crate::host_memory::{self, HostMemoryError};
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::points::rows::upload_u32;
 use crate::points::sort::route_by_key;
+use crate::rank::Rank;
 use std::ops::Range;
 
 crate::gpu::kernel_params! {
@@ -66,11 +66,11 @@ pub(in crate::pm) fn kernel() -> KernelSource {
 /// let config = Config { particles: 8, mesh: 8, box_size: 200.0, a_start: 0.5, steps: 3, ..Config::default() };
 /// let cone = Cone { observer: [100.0; 3], distance: 300.0, opening: None };
 /// let expected = cone.forecast(&config, 1)?.particles;
-/// let found = launch(Launch::Threads(1), &Options::from_env()?, |mut context| {
-///     let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed)?;
+/// let found = launch(Launch::Threads(1), &Options::from_env()?, |context| {
+///     let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
 ///     let mut cone = LightCone::new(&config, cone.clone())?;
-///     simulation.run(&mut context, |simulation, context, _| cone.advance(context, simulation))?;
-///     Ok::<_, Error>(cone.particles(&mut context)?.total())
+///     simulation.run(context, |simulation, context, _| cone.advance(context, simulation))?;
+///     Ok::<_, Error>(cone.particles(context)?.total())
 /// })?;
 /// assert!(found[0].abs_diff(expected) < expected / 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -112,7 +112,7 @@ impl LightCone {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn advance(&mut self, context: &mut Context, simulation: &mut Simulation) -> Result<(), SimulationError> {
+    pub fn advance(&mut self, context: &mut Rank, simulation: &mut Simulation) -> Result<(), SimulationError> {
         let a = simulation.scale_factor();
         let next = simulation.next_epoch();
         let leaves = next.map(|next| Shell::new(&simulation.config, &self.cone, [a, next])).transpose()?;
@@ -224,12 +224,12 @@ impl LightCone {
     ///
     /// # Errors
     /// [`SimulationError`] of the device and the ranks.
-    pub fn particles(&self, context: &mut Context) -> Result<ConeParticles, SimulationError> {
+    pub fn particles(&self, context: &mut Rank) -> Result<ConeParticles, SimulationError> {
         self.in_order(context, AT_ONCE)
     }
 
     /// The same; arrays of rows have so many words at most, where one word of each row is no more.
-    fn in_order(&self, context: &mut Context, most: u64) -> Result<ConeParticles, SimulationError> {
+    fn in_order(&self, context: &mut Rank, most: u64) -> Result<ConeParticles, SimulationError> {
         let words = |part: Range<usize>| -> Result<Vec<u32>, HostMemoryError> {
             let rows = self.rows.chunks_exact(ROW);
             let mut words = host_memory::reserve("particles on the light cone", rows.len() * part.len())?;
@@ -314,14 +314,14 @@ mod tests {
         let config = Config { particles: 2, ..Config::default() };
         let cone = Cone { observer: [0.0; 3], distance: 100.0, opening: None };
         for ranks in [1, 3] {
-            launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |mut context| {
+            launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
                 let mut light = LightCone::new(&config, cone.clone())?;
                 // Keys descend; ranks have different numbers of rows.
                 let rows = 20 * (context.comm.rank() as u32 + 1);
                 light.rows = (0..rows).rev().flat_map(|row| (0..9).map(move |word| row * 16 + word)).collect();
-                let whole = light.in_order(&mut context, AT_ONCE)?;
+                let whole = light.in_order(context, AT_ONCE)?;
                 for most in [1, 100, 240] {
-                    assert!(light.in_order(&mut context, most)? == whole, "{ranks} {most}");
+                    assert!(light.in_order(context, most)? == whole, "{ranks} {most}");
                 }
                 assert!(!whole.is_empty() && whole.iter().is_sorted_by_key(|particle| particle.id));
                 Ok::<_, Error>(())

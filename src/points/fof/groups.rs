@@ -8,7 +8,6 @@ use super::error::FofError;
 use super::linking::Linking;
 use super::links;
 use super::resolve::resolve;
-use crate::exchange::Context;
 use crate::gpu::Array;
 #[cfg(feature = "catalogue")]
 use crate::gpu::Recorder;
@@ -18,6 +17,7 @@ use crate::points::partition::Decomposition;
 use crate::points::rows::upload_u32;
 use crate::points::u64_array::U64Array;
 use crate::points::{AnyArray, Cloud};
+use crate::rank::Rank;
 
 /// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
 /// and a group is all friends of friends (Davis, Efstathiou, Frenk & White 1985).
@@ -37,14 +37,14 @@ use crate::points::{AnyArray, Cloud};
 /// use meshloom::points::fof::{Groups, Linking, Selection};
 /// use meshloom::points::{Cloud, Domain};
 ///
-/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
+/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |context| {
 ///     let domain = Domain::new(&[10.0, 10.0])?;
 ///     let points: &[f32] = if context.comm.rank() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
 ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, points)?;
-///     let groups = Groups::find(&mut context, &cloud, Linking::Length(1.5))?;
+///     let groups = Groups::find(context, &cloud, Linking::Length(1.5))?;
 ///     let catalogue = groups.catalogue(&mut context.recorder, &Selection { min_members: 2, ..Selection::default() })?;
 ///     assert_eq!(catalogue.total, 1);
-///     Ok::<_, Error>(groups.labels(&mut context)?)
+///     Ok::<_, Error>(groups.labels(context)?)
 /// })?;
 /// assert_eq!(labels, [[0, 1], [2, 0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -88,7 +88,7 @@ impl Groups {
     ///
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
-    pub fn find(context: &mut Context, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
+    pub fn find(context: &mut Rank, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
         context.comm.together::<_, FofError>(|| {
             linking.length(cloud.domain(), 1)?;
             ATTRIBUTES.iter().try_for_each(|(name, _)| attribute(cloud, name).map(drop))
@@ -124,7 +124,7 @@ impl Groups {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn labels(&self, context: &mut Context) -> Result<Vec<u64>, FofError> {
+    pub fn labels(&self, context: &mut Rank) -> Result<Vec<u64>, FofError> {
         let labels = match &self.points.route {
             Some(route) => self.labels.map(|words| route.back(context, words, 1))?,
             None => self.labels.clone(),

@@ -12,7 +12,6 @@ use std::collections::HashSet;
 use bytemuck::{Pod, Zeroable};
 
 use super::error::FofError;
-use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::Cost;
@@ -24,6 +23,7 @@ use crate::points::ghosts::{
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
 use crate::points::tree::leaf_ranges;
+use crate::rank::Rank;
 
 /// A connected component of one rank's own points: the rank, and the row of its point with the least index.
 #[repr(C)]
@@ -64,7 +64,7 @@ pub(super) struct Links {
 /// Finds links between components of different ranks. `region` is of this rank's points; `roots` has the row of its component for each row.
 /// All ranks call it.
 pub(super) fn find(
-    context: &mut Context,
+    context: &mut Rank,
     points: &Decomposition,
     region: &Region,
     roots: &Array<u32>,

@@ -17,7 +17,7 @@ mod region;
 mod requests;
 
 use crate::comm::{CommError, Communicator};
-use crate::exchange::{Context, ExchangeError};
+use crate::exchange::ExchangeError;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::Cost;
@@ -25,6 +25,7 @@ use crate::hash::{START, fnv1a};
 use crate::host_memory;
 use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
+use crate::rank::Rank;
 pub(crate) use ask::{ask, cost_of, count, with_ranks};
 pub(crate) use bounding_box::BoundingBox;
 pub(crate) use descent::{Descent, Pending};
@@ -35,7 +36,7 @@ use requests::{Nearby, Request, near, requests};
 /// Copies of remote points within reach, and the send lists that keep them current.
 ///
 /// ```
-/// use meshloom::Context;
+/// use meshloom::Rank;
 /// use meshloom::gpu::{Gpu, Options};
 /// use meshloom::points::ghosts::Ghosts;
 /// use meshloom::points::{Bounds, Cloud, Domain, Frame};
@@ -44,7 +45,7 @@ use requests::{Nearby, Request, near, requests};
 /// // Four points on a ring of side 8, two on each of two ranks.
 /// let ghosts = meshloom::comm::run_threads(2, |comm| {
 ///     let gpu = Gpu::open(&Options::from_env()?, 0)?;
-///     let mut context = Context::new(comm, gpu)?;
+///     let mut context = Rank::new(comm, gpu)?;
 ///     let domain = Domain::new(&[8.0, 0.0])?;
 ///     let x = 4.0 * context.comm.rank() as f32;
 ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 2.0, 0.0])?;
@@ -92,7 +93,7 @@ impl Ghosts {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; on all ranks [`DeviceError::Misuse`] where the radius of one is no finite number from 0 on, and
     /// [`CommError::Mismatch`] where radii, domains or frames differ.
-    pub fn within(context: &mut Context, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
+    pub fn within(context: &mut Rank, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         agree(&context.comm, tree, radius + 0.0)?; // without a sign of 0
         let region = Region::of(&mut context.recorder, tree)?;
         Self::find(context, (&region, tree.order()), &region, &Reach::Same(radius))
@@ -104,7 +105,7 @@ impl Ghosts {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub(crate) fn find(
-        context: &mut Context,
+        context: &mut Rank,
         (region, order): (&Region, &Array<u32>),
         asking: &Region,
         reach: &Reach,
@@ -184,7 +185,7 @@ impl Ghosts {
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
     pub fn refresh<T: DeviceElement>(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
@@ -205,7 +206,7 @@ impl Ghosts {
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
     pub fn accumulate(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         ghosts: &Array<f32>,
         values: &Array<f32>,
         width: u64,

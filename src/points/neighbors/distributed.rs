@@ -11,7 +11,6 @@ use super::radius::Radius;
 use super::result_routing::{GlobalLists, RadiusResult};
 use super::targets::{Queries, Targets, in_one_domain};
 use crate::comm::Op;
-use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
@@ -22,6 +21,7 @@ use crate::points::rows::upload_u32;
 use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Extent};
+use crate::rank::Rank;
 
 /// The nearest points of each row: `k` entries, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,13 +76,13 @@ pub(super) type JointQueries = (JointPoints, Targets);
 /// use meshloom::points::neighbors::{KnnQuery, DistributedSearch};
 /// use meshloom::points::{Cloud, Domain};
 ///
-/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |mut context| {
+/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |context| {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
 ///     let x = [0.0, 3.5, 7.0][context.comm.rank()]; // two points per rank
 ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
-///     let search = DistributedSearch::new(&mut context, &cloud)?;
+///     let search = DistributedSearch::new(context, &cloud)?;
 ///     let others = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
-///     Ok::<_, Error>(search.nearest(&mut context, None, &others)?.index)
+///     Ok::<_, Error>(search.nearest(context, None, &others)?.index)
 /// })?;
 /// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -100,7 +100,7 @@ impl DistributedSearch {
     ///
     /// # Errors
     /// [`NeighborError`] of the points, the device or the ranks.
-    pub fn new(context: &mut Context, cloud: &Cloud) -> Result<Self, NeighborError> {
+    pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, NeighborError> {
         Ok(DistributedSearch {
             points: Decomposition::new(context, &cloud.without_attributes())?,
             nearest: Nearest::new(&context.gpu),
@@ -116,7 +116,7 @@ impl DistributedSearch {
     /// As [`Nearest::lists`], and those of the ranks.
     pub fn nearest(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: Option<&Cloud>,
         knn: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
@@ -144,7 +144,7 @@ impl DistributedSearch {
     /// As [`Radius::counts`], and those of the ranks.
     pub fn counts(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
@@ -172,7 +172,7 @@ impl DistributedSearch {
     /// As [`Radius::lists`], and those of the ranks.
     pub fn within(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
@@ -202,12 +202,7 @@ impl DistributedSearch {
     ///
     /// # Errors
     /// As [`Radius::pairs`], and those of the ranks.
-    pub fn pairs(
-        &self,
-        context: &mut Context,
-        queries: Option<&Cloud>,
-        bins: &Bins,
-    ) -> Result<Vec<u64>, NeighborError> {
+    pub fn pairs(&self, context: &mut Rank, queries: Option<&Cloud>, bins: &Bins) -> Result<Vec<u64>, NeighborError> {
         let edges: Vec<u64> = bins.edges().iter().map(|edge| edge.to_bits().into()).collect();
         self.agree(queries, &edges)?;
         let local = self.arrange_queries(context, queries)?;
@@ -261,7 +256,7 @@ impl DistributedSearch {
     /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
     pub(super) fn arrange_queries(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: Option<&Cloud>,
     ) -> Result<RankQueries, NeighborError> {
         let own = &self.points.own;
@@ -315,7 +310,7 @@ impl DistributedSearch {
     /// indices and distances of each query's list, by its row here.
     fn search_ghosts(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         local: &RankQueries,
         knn: &KnnQuery,
         found: (&U64Array, &Array<f32>),
@@ -344,7 +339,7 @@ impl DistributedSearch {
     /// This rank's points with those that its queries reach on other ranks; `None` on one rank.
     fn fetch(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         local: &RankQueries,
         reach: &Reach,
     ) -> Result<Option<WithGhosts>, NeighborError> {
@@ -390,7 +385,7 @@ impl DistributedSearch {
     /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
     pub(super) fn points_within(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         local: &RankQueries,
         radius: f32,
     ) -> Result<Option<JointQueries>, NeighborError> {
@@ -400,7 +395,7 @@ impl DistributedSearch {
     /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to move values of points to them.
     pub(super) fn points_and_ghosts_within(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         local: &RankQueries,
         radius: f32,
     ) -> Result<(Option<JointQueries>, Option<Ghosts>), NeighborError> {

@@ -5,9 +5,9 @@ use super::error::NeighborError;
 use super::query::{KnnQuery, RadiusQuery};
 use super::result_routing::RadiusResult;
 use crate::comm::Communicator;
-use crate::exchange::Context;
 use crate::gpu::Gpu;
 use crate::points::{Cloud, Domain};
+use crate::rank::Rank;
 
 /// The `k` nearest points of each point (0 to 1024), itself among them: indices and distances, nearest first. `positions` has the
 /// coordinates of one point after the other, one per axis of `domain`. Waits for the device.
@@ -55,8 +55,8 @@ pub fn within(gpu: &Gpu, domain: &Domain, positions: &[f32], radius: f32) -> Res
 }
 
 /// A search among `positions` on one rank.
-fn on_one_rank(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Context), NeighborError> {
-    let mut context = Context::new(Communicator::solo(), gpu.clone())?;
+fn on_one_rank(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Rank), NeighborError> {
+    let mut context = Rank::new(Communicator::solo(), gpu.clone())?;
     let cloud = Cloud::from_host(&mut context.recorder, domain, positions)?;
     Ok((DistributedSearch::new(&mut context, &cloud)?, context))
 }

@@ -5,11 +5,11 @@ use super::error::NeighborError;
 use super::query::{RadiusQuery, RowOrder};
 use super::targets::Queries;
 use crate::comm::Op;
-use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::Cloud;
+use crate::rank::Rank;
 use std::ops::Range;
 
 /// What spheres about queries are looked for.
@@ -129,15 +129,15 @@ impl DistributedSearch {
     /// use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
     /// use meshloom::points::{Cloud, Domain};
     ///
-    /// launch(Launch::Threads(1), &Options::from_env()?, |mut context| {
+    /// launch(Launch::Threads(1), &Options::from_env()?, |context| {
     ///     let domain = Domain::new(&[0.0, 0.0])?;
     ///     let points: Vec<f32> = (1..=9).flat_map(|r| [r as f32, 0.0]).collect();
     ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
     ///     let center = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0])?;
-    ///     let search = DistributedSearch::new(&mut context, &cloud)?;
+    ///     let search = DistributedSearch::new(context, &cloud)?;
     ///     // At 0.1 per unit of area one point fills a circle of radius 1.78, at 0.075 two one of 2.91; at 1 the first does not fill its own.
     ///     let spheres = OverdensityQuery { densities: vec![0.1, 0.075, 1.0], least: 1 };
-    ///     assert_eq!(search.overdense(&mut context, &center, &spheres)?, [1, 2, 0]);
+    ///     assert_eq!(search.overdense(context, &center, &spheres)?, [1, 2, 0]);
     ///     Ok::<_, Error>(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -147,7 +147,7 @@ impl DistributedSearch {
     /// [`NeighborError::Density`]; as [`within`](Self::within).
     pub fn overdense(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: &Cloud,
         spheres: &OverdensityQuery,
     ) -> Result<Vec<u64>, NeighborError> {
@@ -157,7 +157,7 @@ impl DistributedSearch {
     /// The same with lists of so many entries at a time, or of one query.
     fn overdense_by(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: &Cloud,
         spheres: &OverdensityQuery,
         most: u64,
@@ -197,7 +197,7 @@ impl DistributedSearch {
     /// The spheres of [`overdense`](Self::overdense) as far as they lie within a radius: for each density one number per query, or [`UNKNOWN`].
     fn first_within(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: &Cloud,
         spheres: &OverdensityQuery,
         (radius, most): (f32, u64),
@@ -289,17 +289,17 @@ mod tests {
 
     #[test]
     fn spheres_do_not_depend_on_turns() {
-        launch(Launch::Threads(2), &Options::from_env().unwrap(), |mut context| {
+        launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
             let domain = Domain::new(&[0.0, 0.0])?;
             let points: Vec<f32> =
                 (0..150).flat_map(|i| [0.1 * (i * i % 97) as f32, 0.1 * (i * 7 % 83) as f32]).collect();
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
-            let search = DistributedSearch::new(&mut context, &cloud)?;
+            let search = DistributedSearch::new(context, &cloud)?;
             let spheres = OverdensityQuery { densities: vec![3.0, 1.0], least: 2 };
-            let at_once = search.overdense(&mut context, &cloud, &spheres)?;
+            let at_once = search.overdense(context, &cloud, &spheres)?;
             assert!(at_once.iter().any(|&count| count > 0));
             for most in [1, 1000] {
-                assert_eq!(search.overdense_by(&mut context, &cloud, &spheres, most)?, at_once, "{most}");
+                assert_eq!(search.overdense_by(context, &cloud, &spheres, most)?, at_once, "{most}");
             }
             Ok::<_, Error>(())
         })

@@ -1,12 +1,12 @@
 //! Results of searches on their way to the ranks whose rows the queries are, in the order of those rows.
 
 use super::error::NeighborError;
-use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Permute, Scan};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::points::rows::{exchange_rows, offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
+use crate::rank::Rank;
 
 /// All points within a radius of each row: row `i` is entries `offset[i]..offset[i + 1]`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,7 +82,7 @@ impl GlobalLists {
 
     /// Sends the rows, which are those behind `route`, back to where they were before. Submits and waits for the ranks, and for a word per
     /// rank. All ranks call it.
-    pub fn back(&self, context: &mut Context, route: &Route) -> Result<Self, NeighborError> {
+    pub fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
         let lengths = self.lengths(&mut context.recorder)?;
         let sent = route.back_as_sent(context, &lengths, 1)?;
         // The rows of each rank lie together, and so do their entries.

@@ -10,12 +10,12 @@ use super::search_kernel::{SearchVariant, Traversal};
 use super::tally::Tally;
 use super::visit::{Visit, within_kernel};
 use crate::comm::{Communicator, Op};
-use crate::exchange::Context;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, KernelSource};
 use crate::host_memory;
 use crate::points::Cloud;
 use crate::points::rows::{chained, upload_u32};
+use crate::rank::Rank;
 
 /// Weights of points, such as masses: one for each row of this rank, finite and not negative.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,11 +96,11 @@ impl DistributedSearch {
     /// use meshloom::points::neighbors::{Bins, DistributedSearch, PairWeights};
     /// use meshloom::points::{Cloud, Domain};
     ///
-    /// launch(Launch::Threads(1), &Options::from_env()?, |mut context| {
+    /// launch(Launch::Threads(1), &Options::from_env()?, |context| {
     ///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0, 3.0, 0.0])?;
-    ///     let search = DistributedSearch::new(&mut context, &cloud)?;
+    ///     let search = DistributedSearch::new(context, &cloud)?;
     ///     let weights = PairWeights { points: Some(&[2.0, 3.0, 5.0]), queries: None };
-    ///     let found = search.weighted_pairs(&mut context, None, &Bins::new(&[0.5, 1.5, 4.0])?, weights)?;
+    ///     let found = search.weighted_pairs(context, None, &Bins::new(&[0.5, 1.5, 4.0])?, weights)?;
     ///     assert_eq!(found.counts, [2, 4]);
     ///     assert_eq!(found.sums, [2.0 * 6.0, 2.0 * (15.0 + 10.0)]);
     ///     Ok::<_, Error>(())
@@ -114,7 +114,7 @@ impl DistributedSearch {
     /// - [`NeighborError::Weight`] for a weight that is negative or not finite.
     pub fn weighted_pairs(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         queries: Option<&Cloud>,
         bins: &Bins,
         weights: PairWeights<'_>,
@@ -165,7 +165,7 @@ impl DistributedSearch {
     /// queries that are no sources.
     fn add_weighted(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         (local, joint): (&RankQueries, Option<&JointQueries>),
         bins: &Bins,
         table: &Array<u32>,

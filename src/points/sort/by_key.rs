@@ -5,9 +5,9 @@ use super::order::order_of;
 use super::route::Route;
 use super::shares::{cuts, gathered};
 use crate::comm::Op;
-use crate::exchange::Context;
 use crate::gpu::{Array, MemoryKind};
 use crate::points::rows::exchange_rows;
+use crate::rank::Rank;
 
 /// How rows of all ranks move so that they ascend by key, over ranks too, and each rank has its [`split`](crate::grid::split) of them. Keys are
 /// below 2^63, as high and low words; rows with equal keys keep the order of the input (rank by rank). The result does not depend on
@@ -21,16 +21,16 @@ use crate::points::rows::exchange_rows;
 /// use meshloom::points::sort::route_by_key;
 /// use meshloom::{Error, Launch, launch};
 ///
-/// let sorted = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
+/// let sorted = launch(Launch::Threads(2), &Options::from_env()?, |context| {
 ///     let own: &[u32] = if context.comm.rank() == 0 { &[7, 1, 5] } else { &[3] };
-///     let array = |context: &mut meshloom::Context, words: &[u32]| {
+///     let array = |context: &mut meshloom::Rank, words: &[u32]| {
 ///         let array = context.gpu.array("words", words.len() as u64)?;
 ///         context.recorder.upload(&array, 0, words)?;
 ///         Ok::<_, Error>(array)
 ///     };
-///     let (high, low) = (array(&mut context, &vec![0; own.len()])?, array(&mut context, own)?);
-///     let route = route_by_key(&mut context, [&high, &low])?;
-///     let moved = route.forward(&mut context, &low, 1)?;
+///     let (high, low) = (array(context, &vec![0; own.len()])?, array(context, own)?);
+///     let route = route_by_key(context, [&high, &low])?;
+///     let moved = route.forward(context, &low, 1)?;
 ///     Ok::<_, Error>(context.recorder.download(&moved, 0, moved.len())?)
 /// })?;
 /// assert_eq!(sorted, [[1, 3], [5, 7]]);
@@ -39,7 +39,7 @@ use crate::points::rows::exchange_rows;
 ///
 /// # Errors
 /// [`SortError`] of the device or of a rank.
-pub fn route_by_key(context: &mut Context, keys: [&Array<u32>; 2]) -> Result<Route, SortError> {
+pub fn route_by_key(context: &mut Rank, keys: [&Array<u32>; 2]) -> Result<Route, SortError> {
     let (comm, count) = (context.comm.clone(), keys[0].len());
     let order = order_of(&mut context.recorder, keys)?;
     if comm.size() == 1 {

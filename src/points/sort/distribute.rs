@@ -5,13 +5,13 @@ use std::ops::Range;
 use super::error::SortError;
 use super::route::Route;
 use super::shares::{Ordered, Shares, Summary, gathered};
-use crate::exchange::Context;
 use crate::gpu::primitives::{Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, MemoryKind, Recorder};
 use crate::grid::split;
 use crate::points::rows::exchange_rows;
 use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Curve, Frame};
+use crate::rank::Rank;
 
 /// This rank's part of all points in the order of a curve.
 pub struct Sorted {
@@ -65,10 +65,10 @@ fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
 /// use meshloom::points::{Cloud, Curve, Domain};
 /// use meshloom::{Error, Launch, launch, points::sort};
 ///
-/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |mut context| {
+/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |context| {
 ///     let points: &[f32] = if context.comm.rank() == 0 { &[0.9, 0.9, 0.1, 0.9, 0.2, 0.1] } else { &[0.1, 0.1] };
 ///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, points)?;
-///     let sorted = sort::distribute(&mut context, &cloud, Curve::Morton)?;
+///     let sorted = sort::distribute(context, &cloud, Curve::Morton)?;
 ///     Ok::<_, Error>(sorted.index(&mut context.recorder)?)
 /// })?;
 /// assert_eq!(indices, [[3, 2], [1, 0]]);
@@ -78,7 +78,7 @@ fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
 /// # Errors
 /// [`SortError::Differ`] on all ranks; [`SortError`] of the device, of a rank, or
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
-pub fn distribute(context: &mut Context, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
+pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let comm = context.comm.clone();
     let mut traffic = bytes_moved(&context.gpu, cloud, cloud.len());
     let all = Summary::gather(&comm, cloud, curve)?;

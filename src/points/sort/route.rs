@@ -2,12 +2,13 @@
 
 use super::error::SortError;
 use crate::comm::Communicator;
-use crate::exchange::{Context, ExchangeError};
+use crate::exchange::ExchangeError;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind};
 use crate::points::Cloud;
 use crate::points::rows::exchange_rows;
 use crate::points::u64_array::U64Array;
+use crate::rank::Rank;
 
 /// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie there. It serves any number
 /// of arrays that have the same rows, forward and back.
@@ -100,7 +101,7 @@ impl Route {
     /// rows before, or the exchange is of other ranks.
     pub fn forward<T: DeviceElement>(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
@@ -117,12 +118,7 @@ impl Route {
     }
 
     /// Gives `to`, which has this rank's points after, the attributes that the points have in `from`.
-    pub(crate) fn forward_attributes(
-        &self,
-        context: &mut Context,
-        from: &Cloud,
-        to: &mut Cloud,
-    ) -> Result<(), SortError> {
+    pub(crate) fn forward_attributes(&self, context: &mut Rank, from: &Cloud, to: &mut Cloud) -> Result<(), SortError> {
         for (name, attribute) in from.attributes() {
             let (values, width) = (attribute.values(), attribute.width());
             let words = self.forward(context, &values.words()?, width)?;
@@ -132,13 +128,13 @@ impl Route {
     }
 
     /// The indices of this rank's rows after among the `total` of all ranks, of which this rank's before begin at `first`.
-    pub(crate) fn forward_ids(&self, context: &mut Context, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
+    pub(crate) fn forward_ids(&self, context: &mut Rank, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
         let ids = U64Array::sum(&mut context.recorder, first, &self.order, total)?;
         ids.map(|words| self.exchange(context, words.clone(), 1))
     }
 
     /// Exchanges rows that are in local order, and merges those received.
-    fn exchange(&self, context: &mut Context, outgoing: Array<u32>, words: u64) -> Result<Array<u32>, ExchangeError> {
+    fn exchange(&self, context: &mut Rank, outgoing: Array<u32>, words: u64) -> Result<Array<u32>, ExchangeError> {
         if self.is_local() {
             return Ok(outgoing);
         }
@@ -156,7 +152,7 @@ impl Route {
     /// As [`forward`](Self::forward), with the rows after.
     pub fn back<T: DeviceElement>(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
@@ -169,7 +165,7 @@ impl Route {
     /// As [`back`](Self::back), but the rows stay in the order in which this rank sends its own.
     pub(crate) fn back_as_sent<T: DeviceElement>(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {

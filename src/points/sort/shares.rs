@@ -5,12 +5,12 @@ use super::order::{keys, order_of};
 use super::probe;
 use super::splitters::{Splitters, Ties};
 use crate::comm::{Communicator, Op};
-use crate::exchange::Context;
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::hash::{START, fnv1a};
 use crate::points::rows::{offsets, upload_u32};
 use crate::points::{Bounds, Cloud, Curve, Domain, Frame, ParticleError};
+use crate::rank::Rank;
 
 /// Bits of keys along either curve.
 const KEY_BITS: u32 = 63;
@@ -140,7 +140,7 @@ impl Shares {
     /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts those of all ranks by counting. Waits for the
     /// device and the other ranks, up to eight rounds of 256 counts for each boundary. All ranks call it.
     pub fn find(
-        context: &mut Context,
+        context: &mut Rank,
         cloud: &Cloud,
         curve: Curve,
         all: &Summary,

@@ -8,7 +8,7 @@ use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
 use meshloom::comm::Op;
 use meshloom::gpu::{Profile, Recorder};
 use meshloom::io::write_whole;
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::report::Report;
@@ -168,7 +168,7 @@ struct Record {
 }
 
 impl Record {
-    fn new(context: &Context, arguments: &Suite, sizes: Sizes) -> Self {
+    fn new(context: &Rank, arguments: &Suite, sizes: Sizes) -> Self {
         let mut object = Report::head(context, &arguments.settings);
         object["subject"] = "all".into();
         object["sizes"] = format!("{sizes:?}").to_lowercase().into();
@@ -208,7 +208,7 @@ impl Record {
 }
 
 /// Measures one subject after the other. All ranks call it and go on or end together.
-fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Record, Failure>, Error> {
+fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failure>, Error> {
     let settings = &arguments.settings;
     let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
@@ -248,7 +248,7 @@ fn measure(context: &mut Context, arguments: &Suite) -> Result<Result<Record, Fa
 
 /// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there is one rank; several could no
 /// longer know which of their calls belong together.
-fn measure_one(context: &mut Context, mut subject: Subject, settings: &Settings) -> Result<Outcome, Error> {
+fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Error> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
     let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(context))) {

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use meshloom::comm::{CommError, Communicator, Op};
 use meshloom::exchange::collectives::Collectives;
 use meshloom::gpu::{Array, Recorder};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::measure::{Clock, Spread};
@@ -59,7 +59,7 @@ enum Data {
 const COLUMNS: [&str; 7] = ["collective", "of", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let mpi = Mpi::running();
     let all = Operation::value_variants().to_vec();
     let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };
@@ -126,7 +126,7 @@ fn measure_one(
 
 /// The same with arrays of the devices, whose content the host brings before and takes after; what has come.
 fn on_devices(
-    context: &mut Context,
+    context: &mut Rank,
     clock: &Clock,
     operation: Operation,
     data: &[u64],

@@ -1,7 +1,7 @@
 //! How fast the devices copy their memory: an upper bound for any kernel that reads and writes.
 
 use meshloom::gpu::{Array, Kernel, KernelSource, Profile};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::measure::Spread;
@@ -60,7 +60,7 @@ fn kernel() -> Kernel {
 }
 
 /// Elements of the arrays that one rank copies.
-fn elements(context: &Context) -> u64 {
+fn elements(context: &Rank) -> u64 {
     let capabilities = context.gpu.capabilities();
     // Ranks that share a device share the amount, which is an eighth of the memory at most.
     let most = most_bytes(context.gpu.common().profile);

@@ -5,7 +5,7 @@ use meshloom::exchange::{Exchange, GridComms};
 use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Cost, Transfer, Transfers};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::random::values;
@@ -75,7 +75,7 @@ struct TransposeExchange {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
         return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));

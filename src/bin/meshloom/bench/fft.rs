@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::fft::{FftError, Spec, Transform, TransformChoice, TransformError, Tuner, Value as Cell, Values};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Cost, FieldLayout, Grid};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
@@ -50,7 +50,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()
@@ -122,7 +122,7 @@ fn plan(
 
 /// The usual transform, or, with `tune`, the fastest that is found: on this grid only where it is true.
 fn planned<T: Cell>(
-    context: &Context,
+    context: &Rank,
     tune: Option<bool>,
     shape: [u64; 3],
     grid: Grid,

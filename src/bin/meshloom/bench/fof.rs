@@ -4,7 +4,7 @@ use clap::Args;
 use meshloom::points::fof::{Linking, Selection};
 use meshloom::points::neighbors::Components;
 use meshloom::points::{Cloud, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::points::PointSet;
@@ -34,7 +34,7 @@ pub fn parameter(text: &str) -> Result<f64, String> {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
     let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;

@@ -7,7 +7,7 @@ use meshloom::points::ghosts::Ghosts;
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Curve, Domain};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::measure::Spread;
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, reach, linking_parameter, settings } = arguments;
     let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
     session.report.note(points.name());
@@ -90,14 +90,14 @@ fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> 
 /// What `work` gives once, its times, and the seconds that it keeps this rank's processor busy.
 fn repeated<T>(
     session: &mut Session,
-    work: impl Fn(&mut Context) -> Result<T, Error>,
+    work: impl Fn(&mut Rank) -> Result<T, Error>,
 ) -> Result<(T, Spread, Option<f64>), Error> {
     let Session { context, clock, .. } = session;
     work(context)?;
     let before = processor_nanoseconds();
     let once = work(context)?;
     let host = before.zip(processor_nanoseconds()).map(|(before, after)| 1e-9 * (after - before) as f64);
-    let spread = clock.together(*context, |context: &mut Context| work(context).map(drop))?;
+    let spread = clock.together(*context, |context: &mut Rank| work(context).map(drop))?;
     Ok((once, spread, host))
 }
 

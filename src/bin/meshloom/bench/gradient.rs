@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::mesh::Bin;
 use meshloom::pm::{Config, Gradient, Noise, Observer, Simulation, SimulationError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::report::{amount, range, time};
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let every = &arguments.checkpoint_every;
     let measurements = arguments.size.len() * (1 + every.len());
     let mut session = Session::new("gradient", &arguments.settings, context, measurements, &COLUMNS);
@@ -66,7 +66,7 @@ pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Er
 }
 
 /// The logarithm of the power, summed over bins.
-fn loss(observer: &mut Observer<'_>, context: &mut Context) -> Result<f64, SimulationError> {
+fn loss(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
     let spectrum = observer.run().power(context)?;
     let has_power = |bin: &&Bin| bin.power > 0.0;
     let by: Vec<f64> = spectrum.iter().map(|bin| if bin.power > 0.0 { 1.0 / bin.power } else { 0.0 }).collect();
@@ -77,7 +77,7 @@ fn loss(observer: &mut Observer<'_>, context: &mut Context) -> Result<f64, Simul
 /// Measures and reports one run. All ranks call it.
 fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(), Error> {
     let Session { context, clock, report, .. } = session;
-    let forward = clock.together(*context, |context: &mut Context| {
+    let forward = clock.together(*context, |context: &mut Rank| {
         let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
         simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
         simulation.power(context)?;
@@ -85,7 +85,7 @@ fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(
     })?;
     for &every in every {
         let memory = Gradient::new(context, config.clone(), every as usize)?.memory().clone();
-        let spread = clock.together(*context, |context: &mut Context| {
+        let spread = clock.together(*context, |context: &mut Rank| {
             Gradient::new(context, config.clone(), every as usize)?.evaluate(context, Noise::Seed, loss)?;
             Ok(())
         })?;

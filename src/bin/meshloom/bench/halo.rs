@@ -5,7 +5,7 @@ use meshloom::exchange::GridComms;
 use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::Recorder;
 use meshloom::grid::{Block, GhostPlan, Link, Sweep, volume};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
@@ -74,7 +74,7 @@ impl Operation {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;

@@ -8,7 +8,7 @@ use meshloom::inference::{
     NewtonOptions, OptimizeKl, SampleGroups, Spectrum, Stream, VectorSpace,
 };
 use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Worker};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::measure::Works;
@@ -51,7 +51,7 @@ impl Works for Worker<'_> {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
         "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",

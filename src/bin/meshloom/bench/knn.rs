@@ -5,7 +5,7 @@ use std::num::NonZero;
 use clap::Args;
 use meshloom::points::Cloud;
 use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::points::PointSet;
@@ -27,7 +27,7 @@ pub struct Arguments {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
     let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
     for &size in &points.size {

@@ -3,7 +3,7 @@
 use clap::Args;
 use meshloom::gpu::{Kernel, KernelSource};
 use meshloom::map::{ChunkSize, Deal, Items, MapChunk, Mapped, Mapping, Placement, RowReduction, map};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::reference;
@@ -51,7 +51,7 @@ meshloom::kernel_params! {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = arguments.size.len() * arguments.chunk.len() * per;
@@ -81,7 +81,7 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
         1,
         Placement::Reduced(RowReduction::Sum),
     );
-    let work = |context: &mut Context, chunk: &MapChunk| {
+    let work = |context: &mut Rank, chunk: &MapChunk| {
         let params = OscillatorParams { count: chunk.count() as u32, steps };
         let [energies, summed] = &chunk.outputs[..] else { return Ok(()) };
         let arrays = [chunk.inputs[0].raw(), energies.raw()];

@@ -6,7 +6,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::{KernelTime, Profile, Recorder};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::settings::Settings;
@@ -21,7 +21,7 @@ const SHORTEST: f64 = 0.01;
 const WARM_SECONDS: f64 = 0.4;
 
 /// Seconds of work at least before anything is measured on the devices of these ranks.
-pub fn warm_seconds(context: &Context) -> f64 {
+pub fn warm_seconds(context: &Rank) -> f64 {
     if context.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 }
 }
 
@@ -88,7 +88,7 @@ impl Works for Recorder {
     }
 }
 
-impl Works for Context {
+impl Works for Rank {
     fn recorder(&mut self) -> &mut Recorder {
         &mut self.recorder
     }
@@ -108,7 +108,7 @@ pub struct Clock {
 
 impl Clock {
     /// A clock for so many measurements.
-    pub fn new(settings: &Settings, context: &Context, measurements: usize) -> Self {
+    pub fn new(settings: &Settings, context: &Rank, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
         let bar = settings.common.progress(context.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.

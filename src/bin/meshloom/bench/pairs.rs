@@ -2,7 +2,7 @@
 
 use clap::Args;
 use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::points::PointSet;
@@ -32,7 +32,7 @@ fn radius(text: &str) -> Result<f32, String> {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {

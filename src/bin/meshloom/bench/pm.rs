@@ -6,7 +6,7 @@ use clap::Args;
 use meshloom::comm::Op;
 use meshloom::mesh::Window;
 use meshloom::pm::{Config, Noise, Simulation, SimulationError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
@@ -57,7 +57,7 @@ const COLUMNS: [&str; 10] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let cases: Vec<_> = arguments.size.iter().flat_map(|&n| arguments.window.iter().map(move |&w| (n, w))).collect();
     let mut session = Session::new("pm", settings, context, copy::MEASUREMENTS + cases.len(), &COLUMNS);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use meshloom::Context;
+use meshloom::Rank;
 use meshloom::gpu::KernelTime;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub struct Report {
 
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
-    pub fn new(subject: &str, settings: &Settings, context: &Context, columns: &[&'static str]) -> Self {
+    pub fn new(subject: &str, settings: &Settings, context: &Rank, columns: &[&'static str]) -> Self {
         let (device, ranks, warm) = (&context.gpu.info().name, context.comm.size(), warm_seconds(context));
         let mut head = vec![format!(
             "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}{}",
@@ -49,7 +49,7 @@ impl Report {
     }
 
     /// What all reports say: the program, the device, and how often was measured.
-    pub fn head(context: &Context, settings: &Settings) -> Value {
+    pub fn head(context: &Rank, settings: &Settings) -> Value {
         let info = context.gpu.info();
         json!({
             "command": "bench", "version": env!("CARGO_PKG_VERSION"), "device": info.name, "driver": info.driver,

@@ -7,7 +7,7 @@ use meshloom::comm::Communicator;
 use meshloom::exchange::Exchange;
 use meshloom::gpu::MemoryKind;
 use meshloom::grid::{Transfer, Transfers};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::measure::Spread;
@@ -31,7 +31,7 @@ const COLUMNS: [&str; 9] = [
 
 /// Measures rings of these sizes.
 pub fn measure(
-    context: &mut Context,
+    context: &mut Rank,
     settings: &Settings,
     sizes: &[u64],
     set: impl Fn(Exchange) -> Exchange,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use meshloom::gpu::Recorder;
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Frame};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::measure::Spread;
@@ -63,7 +63,7 @@ impl<'a> SearchBench<'a> {
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        context: &'a mut Context,
+        context: &'a mut Rank,
         points: &'a PointSet,
         searches: usize,
         columns: &[&'static str],

@@ -1,7 +1,7 @@
 //! One rank's benchmark of any subject: its context, clock and report.
 
 use meshloom::grid::Cost;
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::measure::Clock;
@@ -17,7 +17,7 @@ pub type Found = Result<Report, String>;
 ///
 /// # Errors
 /// Those of the options and the work, and [`Report::verdict`].
-pub fn run(settings: &Settings, body: impl Fn(&mut Context) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
     let Some(found) = settings.common.launch(body)? else { return Ok(()) };
     let report = found.map_err(Failure::Usage)?;
     let verdict = report.verdict();
@@ -30,7 +30,7 @@ pub fn run(settings: &Settings, body: impl Fn(&mut Context) -> Result<Found, Err
 
 /// One rank's benchmark of a subject.
 pub struct Session<'a> {
-    pub context: &'a mut Context,
+    pub context: &'a mut Rank,
     pub settings: &'a Settings,
     pub clock: Clock,
     pub report: Report,
@@ -41,7 +41,7 @@ impl<'a> Session<'a> {
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        context: &'a mut Context,
+        context: &'a mut Rank,
         measurements: usize,
         columns: &[&'static str],
     ) -> Self {

@@ -4,7 +4,7 @@ use clap::Args;
 use meshloom::gpu::Array;
 use meshloom::gpu::primitives::{Count, Keys, Sort};
 use meshloom::points::{Bounds, Curve, Domain, Frame};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
@@ -33,7 +33,7 @@ const COLUMNS: [&str; 11] =
     ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Context, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 9 } else { 3 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;
@@ -115,7 +115,7 @@ fn halo(size: u64, rank: usize) -> Result<Vec<u64>, Error> {
 }
 
 /// 32 bits of each key, from bit `shift` on.
-fn upload(context: &mut Context, keys: &[u64], shift: u32) -> Result<Array<u32>, Error> {
+fn upload(context: &mut Rank, keys: &[u64], shift: u32) -> Result<Array<u32>, Error> {
     let words: Vec<u32> = keys.iter().map(|key| (key >> shift) as u32).collect();
     let array = context.gpu.array::<u32>("bench::keys", words.len() as u64)?;
     context.recorder.upload(&array, 0, &words)?;

@@ -1,7 +1,7 @@
 //! What can be measured.
 
 use clap::Subcommand;
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use super::session::Found;
 use super::settings::Settings;
@@ -126,7 +126,7 @@ impl Subject {
     }
 
     /// Measures it. All ranks call it.
-    pub fn measure(&self, context: &mut Context) -> Result<Found, Error> {
+    pub fn measure(&self, context: &mut Rank) -> Result<Found, Error> {
         match self {
             Subject::Fft(arguments) => fft::measure(context, arguments),
             Subject::Exchange(arguments) => exchange::measure(context, arguments),

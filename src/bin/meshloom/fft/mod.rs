@@ -12,7 +12,7 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
 use crate::failure::Failure;
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The failure of a device without the precision that is needed, the same on all ranks, so that they end together.
 fn no_double(
-    context: &Context,
+    context: &Rank,
     arguments: &Arguments,
     request: &FileTransform,
     file: &NpyFile,
@@ -102,7 +102,7 @@ struct RankTransform<'a, T: Value> {
 }
 
 impl<'a, T: Value> RankTransform<'a, T> {
-    fn new(context: &'a mut Context, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
+    fn new(context: &'a mut Rank, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
         let gpu = &context.gpu;
         let transform = Transform::with(
             gpu,
@@ -196,7 +196,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
 
 /// One rank's work.
 fn work<T>(
-    context: &mut Context,
+    context: &mut Rank,
     arguments: &Arguments,
     request: &FileTransform,
     file: &NpyFile,

@@ -8,7 +8,7 @@ use meshloom::inference::{Stream, VectorSpace};
 use meshloom::io::Sealed;
 use meshloom::io::collective::seal_npy;
 use meshloom::operators::{Field, Worker};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use super::parameters::RunParameters;
 use super::problem::{Grids, model_of};
@@ -57,7 +57,7 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
 
 /// The data, and the truth that they are drawn from, neither of which has its name yet. All ranks call it.
 pub fn seal(
-    context: &mut Context,
+    context: &mut Rank,
     parameters: &RunParameters,
     grids: &Grids,
 ) -> Result<Result<[Sealed; 2], Failure>, Error> {

@@ -17,7 +17,7 @@ use meshloom::inference::{
     Sampling, Schedule, Stream, VectorSpace,
 };
 use meshloom::operators::{Field, Worker};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
@@ -76,7 +76,7 @@ fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Field,
 }
 
 /// One rank's work; returns the content of `run.json`.
-fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
+fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let directory = run_directory::take(&context.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.data {
@@ -103,7 +103,7 @@ fn infer(context: &mut Context, parameters: &RunParameters, common: &Common) -> 
         },
     };
     let grid = common.process_grid(grids.padded, own.size())?;
-    let mut group = Context::new(own, context.gpu.clone())?;
+    let mut group = Rank::new(own, context.gpu.clone())?;
     // Devices are shared with other groups, too.
     group.sharing = context.sharing;
     let mut worker = Worker::new(&mut group, grid)?;

@@ -10,7 +10,7 @@ use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
 use meshloom::io::{Column, IoError, write_csv};
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
 use crate::failure::Failure;
@@ -109,7 +109,7 @@ impl Inputs {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(context: &mut Context, inputs: &Inputs, measurements: &[Measurement]) -> Result<serde_json::Value, Error> {
+fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) -> Result<serde_json::Value, Error> {
     let (measurement, input) = (&measurements[0], &inputs.0[0].content);
     let (comm, arguments) = (context.comm.clone(), measurement.arguments);
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));

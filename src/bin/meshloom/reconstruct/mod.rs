@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use meshloom::inference::SampleGroups;
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work; returns the content of `run.json`.
 fn reconstruct(
-    context: &mut Context,
+    context: &mut Rank,
     arguments: &Arguments,
     parameters: &Parameters,
 ) -> Result<Result<Value, Failure>, Error> {
@@ -68,7 +68,7 @@ fn reconstruct(
         Err(failure) => return Ok(Err(failure)),
     };
     let (groups, own) = SampleGroups::split(&all, groups)?;
-    let mut group = Context::new(own, context.gpu.clone())?;
+    let mut group = Rank::new(own, context.gpu.clone())?;
     // Devices are shared with other groups, too.
     group.sharing = sharing;
     let mut problem = match Problem::new(&mut group, groups, parameters, (file, config))? {

@@ -5,7 +5,7 @@ use meshloom::inference::SampleGroups;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Field, Model, OperatorError, RegularGrid, Worker};
 use meshloom::pm::{Config, GradientMemory, Observable, SimulationOperator};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::outputs::{fingerprint, read_cells};
@@ -49,7 +49,7 @@ pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
 impl<'p, 'w> Problem<'p, 'w> {
     /// Reads and checks the files, and plans the run on the ranks of this group. All ranks of all groups call it.
     pub fn new(
-        group: &'w mut Context,
+        group: &'w mut Rank,
         groups: SampleGroups,
         parameters: &'p Parameters,
         (file, config): (NpyFile, Config),
@@ -102,7 +102,7 @@ impl<'p, 'w> Problem<'p, 'w> {
 
 /// The number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. All ranks call it.
 pub fn groups_of(
-    context: &Context,
+    context: &Rank,
     parameters: &Parameters,
     config: &Config,
     each: Option<usize>,
@@ -120,7 +120,7 @@ pub fn groups_of(
 }
 
 /// What is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.
-fn not_of_mean_one(context: &Context, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
+fn not_of_mean_one(context: &Rank, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
     let mut sum = [values.iter().map(|&value| f64::from(value)).sum::<f64>()];
     context.comm.all_reduce(&mut sum, Op::Sum)?;
     let cells = (mesh as f64).powi(3);

@@ -12,7 +12,7 @@ use std::time::Instant;
 use meshloom::comm::Op;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::shallow_water::{Real, ShallowWater};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
@@ -52,7 +52,7 @@ fn stride(steps: u64, milliseconds: u64) -> u64 {
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
 fn flow<T: Real>(
-    context: &mut Context,
+    context: &mut Rank,
     parameters: &RunParameters,
     common: &Common,
 ) -> Result<Result<Value, Failure>, Error> {
@@ -125,7 +125,7 @@ fn flow<T: Real>(
 fn stopped<T: Real>(
     stop: &StopRequests,
     outputs: &Outputs,
-    context: &mut Context,
+    context: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
 ) -> Result<Option<Failure>, Error> {
@@ -138,7 +138,7 @@ fn stopped<T: Real>(
 
 /// The content of `run.json`, but for seconds per phase. All ranks call it.
 fn report<T: Real>(
-    context: &Context,
+    context: &Rank,
     parameters: &RunParameters,
     water: &ShallowWater<T>,
     resumed: Option<u64>,

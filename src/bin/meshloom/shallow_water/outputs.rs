@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use meshloom::comm::Communicator;
 use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::log::Log;
@@ -50,12 +50,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
-    pub fn seal<T: Real>(
-        &self,
-        context: &mut Context,
-        water: &ShallowWater<T>,
-        log: &Log,
-    ) -> Result<Vec<Sealed>, Error> {
+    pub fn seal<T: Real>(&self, context: &mut Rank, water: &ShallowWater<T>, log: &Log) -> Result<Vec<Sealed>, Error> {
         let flow = water.flow(context)?;
         let [height, velocity] = [HEIGHT, VELOCITY].map(|name| self.path(name));
         let mut files = Vec::from(water.seal_flow(&context.comm, [&height, &velocity], &flow)?);

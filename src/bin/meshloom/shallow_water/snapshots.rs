@@ -8,7 +8,7 @@ use meshloom::bytemuck::cast_slice;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, collective};
 use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::log::Log;
@@ -18,7 +18,7 @@ use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};
 
 /// The fingerprint of a state. All ranks call it.
-fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> Result<String, Error> {
+fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, Error> {
     let (comm, fields) = (&context.comm, 6);
     let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
     // In words, of which f64 has two.
@@ -32,7 +32,7 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Context, state: &[T]) -> 
 }
 
 /// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. All ranks call it.
-fn marks_of_log(context: &Context, log: &Log) -> Result<Value, Error> {
+fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, Error> {
     let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
         let length = columns.iter().map(|column| column.len()).max().unwrap_or(0);
@@ -49,7 +49,7 @@ fn marks_of_log(context: &Context, log: &Log) -> Result<Value, Error> {
 /// Writes a snapshot into `directory`. All ranks call it.
 pub fn write<T: Real>(
     outputs: &Outputs,
-    context: &mut Context,
+    context: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
     directory: &Path,
@@ -75,7 +75,7 @@ pub fn write<T: Real>(
 }
 
 /// Writes frames, which rank 0 has. All ranks call it.
-fn seal_frames(context: &Context, path: &Path, frames: &[Picture]) -> Result<Sealed, Error> {
+fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, Error> {
     let mut shape = [0; 3];
     if let Some(first) = frames.first() {
         shape = [frames.len(), first.height, first.width].map(|n| n as u64);
@@ -100,7 +100,7 @@ pub struct Last<T> {
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.
-pub fn last_whole<T: Real>(outputs: &Outputs, context: &Context) -> Result<Option<Last<T>>, Error> {
+pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<Last<T>>, Error> {
     let (parameters, states) = (outputs.parameters, &outputs.states);
     // Those of all runs that were made here, whenever these wrote some.
     let snapshots = steps_of(states)?.into_iter().rev().map(|step| (step, states.snapshot(step)));

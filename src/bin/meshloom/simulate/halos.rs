@@ -8,7 +8,7 @@ use meshloom::io::{Sealed, seal_whole};
 use meshloom::pm::{Quantity, Simulation};
 use meshloom::points::Cloud;
 use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::mass_function::{MassFunction, OF_GROUPS};
@@ -39,7 +39,7 @@ fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensi
 impl Halos {
     /// Finds groups among all ranks' particles, whose [`clouds`] these are. All ranks call it.
     pub fn find(
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &Simulation,
         [points, cloud]: [Cloud; 2],
         linking: Linking,
@@ -105,7 +105,7 @@ impl Halos {
 }
 
 /// The particles of this moment alone, and with their peculiar velocities, in Lagrangian order. All ranks call it.
-pub fn clouds(context: &mut Context, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
+pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
     let points = simulation.cloud(context)?;
     let mut moving = points.clone();
     moving.set("velocity", simulation.in_order(context, Quantity::Velocity)?, 3)?;

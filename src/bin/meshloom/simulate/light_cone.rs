@@ -4,14 +4,14 @@
 use meshloom::host_memory;
 use meshloom::io::Sealed;
 use meshloom::pm::{LightCone, Simulation};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::outputs::Outputs;
 
 /// Without the feature there is no `--light-cone`.
 #[cfg(not(feature = "hdf5"))]
-pub fn seal(_: &mut Context, _: &Outputs, _: &Simulation, _: &LightCone) -> Result<(Vec<Sealed>, Value), Error> {
+pub fn seal(_: &mut Rank, _: &Outputs, _: &Simulation, _: &LightCone) -> Result<(Vec<Sealed>, Value), Error> {
     Ok((Vec::new(), Value::Null))
 }
 
@@ -33,7 +33,7 @@ mod with_hdf5 {
     /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with `--hdf5` `light_cone_halos.0.hdf5`; no file has its
     /// final name yet. Also what is said of them. All ranks call it.
     pub fn seal(
-        context: &mut Context,
+        context: &mut Rank,
         outputs: &Outputs,
         simulation: &Simulation,
         light_cone: &LightCone,
@@ -69,7 +69,7 @@ mod with_hdf5 {
     /// Groups of the particles on the cone, with masses in Msun/h, places from the observer, mean scale factors and radial velocities, and the
     /// linking length: as long as in the box. All ranks call it.
     fn halos(
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &Simulation,
         particles: &ConeParticles,
         linking: Linking,

@@ -5,7 +5,7 @@ use meshloom::fft::Speeds;
 use meshloom::gpu::bytes;
 use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
 use meshloom::points::fof;
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 
 use super::parameters::RunParameters;
 
@@ -45,7 +45,7 @@ impl Forecast {
     ///
     /// # Errors
     /// [`SimulationError::Memory`].
-    pub fn check(&self, context: &Context) -> Result<(), Error> {
+    pub fn check(&self, context: &Rank) -> Result<(), Error> {
         let sharing = context.sharing;
         let Some(available) = context.memory_share() else { return Ok(()) };
         let groups = "to find groups after the steps; without them, with --linking-length 0, it needs less".to_string();

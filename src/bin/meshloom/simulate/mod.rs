@@ -19,7 +19,7 @@ use meshloom::host_memory;
 use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked::usage;
@@ -87,11 +87,7 @@ impl<E: Into<Error>> From<E> for Ended {
 }
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
-fn simulate(
-    context: &mut Context,
-    parameters: &RunParameters,
-    common: &Common,
-) -> Result<Result<Value, Failure>, Error> {
+fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
@@ -152,7 +148,7 @@ fn simulate(
 
 /// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. All ranks call it.
 fn finish(
-    context: &mut Context,
+    context: &mut Rank,
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
@@ -164,14 +160,14 @@ fn finish(
     let others = context.comm.size() > 1;
     // What the run is resumed from may be of this moment already.
     let kept = resumed == Some(end.step) || outputs.epochs().any(|epoch| epoch.value() == end.a);
-    let keep = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
+    let keep = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
         if kept {
             return Ok(());
         }
         snapshots::write_checkpoint(outputs, context, simulation, &state, light_cone, end)
     };
-    let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
-        let check = |context: &Context, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
+    let write = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
+        let check = |context: &Rank, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
             Some(signal) => Err(Ended::stopped(signal, simulation, end)),
             None => Ok(()),
         };
@@ -187,11 +183,11 @@ fn finish(
 /// Writes the files that a run ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
 /// content of `run.json`. All ranks call it.
 fn write_results(
-    context: &mut Context,
+    context: &mut Rank,
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
-    check: impl Fn(&Context, &Simulation) -> Result<(), Ended>,
+    check: impl Fn(&Rank, &Simulation) -> Result<(), Ended>,
     (mut phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
     let (parameters, comm) = (outputs.parameters, context.comm.clone());
@@ -228,7 +224,7 @@ fn write_results(
 
 /// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
 fn begin(
-    context: &mut Context,
+    context: &mut Rank,
     outputs: &Outputs,
     config: Config,
     noise: Option<Vec<f32>>,
@@ -247,7 +243,7 @@ fn begin(
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
 /// call it.
 fn fields_and_particles(
-    context: &mut Context,
+    context: &mut Rank,
     outputs: &Outputs,
     simulation: &mut Simulation,
 ) -> Result<Vec<Sealed>, Error> {
@@ -267,7 +263,7 @@ fn fields_and_particles(
 }
 
 /// The content of `run.json`, but for halos and seconds per phase. All ranks call it.
-fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
+fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());
     let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
@@ -291,7 +287,7 @@ fn report(context: &Context, outputs: &Outputs, simulation: &Simulation) -> Resu
 }
 
 /// The names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.
-fn devices(context: &Context) -> Result<Vec<String>, Error> {
+fn devices(context: &Rank) -> Result<Vec<String>, Error> {
     let mut names: Vec<String> = Vec::new();
     if let Some(gathered) = context.comm.gather_v(0, context.gpu.info().name.as_bytes())? {
         for name in gathered.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()) {
@@ -304,7 +300,7 @@ fn devices(context: &Context) -> Result<Vec<String>, Error> {
 }
 
 /// The white noise of this rank's sites, from a file of shape `(n, n, n)`.
-fn white_noise(context: &Context, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
+fn white_noise(context: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;

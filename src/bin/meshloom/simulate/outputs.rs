@@ -8,7 +8,7 @@ use meshloom::host_memory;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Quantity, Simulation, SimulationError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::options::Epoch;
@@ -80,7 +80,7 @@ fn is_ours(run: &Value) -> bool {
 impl<'a> Outputs<'a> {
     /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
     pub fn new(
-        context: &Context,
+        context: &Rank,
         parameters: &'a RunParameters,
         config: &Config,
         noise: Option<&[f32]>,
@@ -142,7 +142,7 @@ impl<'a> Outputs<'a> {
     #[cfg(feature = "hdf5")]
     pub fn hdf5(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &mut Simulation,
         directory: &Path,
     ) -> Result<Option<Sealed>, Error> {
@@ -158,7 +158,7 @@ impl<'a> Outputs<'a> {
 
     /// Without the feature there is no `--hdf5`.
     #[cfg(not(feature = "hdf5"))]
-    pub fn hdf5(&self, _: &mut Context, _: &mut Simulation, _: &Path) -> Result<Option<Sealed>, Error> {
+    pub fn hdf5(&self, _: &mut Rank, _: &mut Simulation, _: &Path) -> Result<Option<Sealed>, Error> {
         Ok(None)
     }
 
@@ -192,7 +192,7 @@ impl<'a> Outputs<'a> {
     /// Writes the power spectrum of the density of this moment beside the linear one and that of halofit. All ranks call it.
     pub fn spectrum(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &mut Simulation,
         directory: &Path,
     ) -> Result<Option<Sealed>, Error> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError};
-use meshloom::{Context, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::halos::{self, Halos};
@@ -38,7 +38,7 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
 
 /// Fingerprints of the arrays of a state and of what has crossed the light cone, by file. All ranks call it.
 fn fingerprints(
-    context: &Context,
+    context: &Rank,
     outputs: &Outputs,
     config: &Config,
     state: &State,
@@ -59,7 +59,7 @@ fn fingerprints(
 /// write it beforehand, it does only after the last step, since it is as long as the snapshot. All ranks call it.
 pub fn write(
     outputs: &Outputs,
-    context: &mut Context,
+    context: &mut Rank,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
     (reached, resumed): (Reached, bool),
@@ -81,11 +81,11 @@ pub fn write(
     let state = simulation.phase_space(context)?;
     let others = context.comm.size() > 1;
     let kept = resumed || others && reached.step < simulation.steps();
-    let keep = |(context, simulation): &mut (&mut Context, &mut Simulation)| match kept {
+    let keep = |(context, simulation): &mut (&mut Rank, &mut Simulation)| match kept {
         true => Ok(()),
         false => write_checkpoint(outputs, context, simulation, &state, light_cone, reached),
     };
-    let write = |(context, simulation): &mut (&mut Context, &mut Simulation)| {
+    let write = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
         write_whole(outputs, context, simulation, (&state, light_cone), reached, &names)
     };
     keeping(&mut (context, simulation), others, keep, write)
@@ -94,7 +94,7 @@ pub fn write(
 /// Writes a snapshot of `state` in directories of these names, with its groups. All ranks call it.
 fn write_whole(
     outputs: &Outputs,
-    context: &mut Context,
+    context: &mut Rank,
     simulation: &mut Simulation,
     (state, light_cone): (&State, Option<&LightCone>),
     reached: Reached,
@@ -141,7 +141,7 @@ fn write_whole(
 /// Writes the `state` of a run that is stopped, or that may fail in what follows. All ranks call it.
 pub fn write_checkpoint(
     outputs: &Outputs,
-    context: &mut Context,
+    context: &mut Rank,
     simulation: &mut Simulation,
     state: &State,
     light_cone: Option<&LightCone>,
@@ -187,10 +187,10 @@ impl StatePlace<'_> {
     /// Writes the state with its description, and the files that `more` adds. All ranks call it.
     fn write(
         &self,
-        context: &mut Context,
+        context: &mut Rank,
         simulation: &mut Simulation,
         state: &State,
-        more: impl FnOnce(&mut Context, &mut Simulation, &mut Vec<Sealed>) -> Result<(), Error>,
+        more: impl FnOnce(&mut Rank, &mut Simulation, &mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StatePlace { outputs, directory, reached, halos, crossed } = self;
         let mut whole = describe(outputs, reached.a, reached.step);
@@ -219,7 +219,7 @@ pub struct LastWhole {
 ///
 /// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
 /// run would overwrite good files.
-pub fn last_whole(outputs: &Outputs, context: &Context, config: &Config) -> Result<Option<LastWhole>, Error> {
+pub fn last_whole(outputs: &Outputs, context: &Rank, config: &Config) -> Result<Option<LastWhole>, Error> {
     let mut epochs: Vec<_> = outputs.epochs().collect();
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
     // The bits of positive numbers grow as these do.

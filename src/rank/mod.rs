@@ -1,7 +1,7 @@
 //! What one rank works with.
 
-use super::{Exchange, ExchangeError};
 use crate::comm::{Communicator, Op};
+use crate::exchange::{Exchange, ExchangeError};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::hash::fnv1a;
 
@@ -10,7 +10,7 @@ use crate::hash::fnv1a;
 /// [`launch`](crate::launch) makes one for each rank; [`new`](Self::new) makes one of a caller's communicator and device. A function that needs only
 /// a part borrows that: `&mut context.recorder`.
 #[derive(Debug)]
-pub struct Context {
+pub struct Rank {
     /// All ranks.
     pub comm: Communicator,
     /// The device of this rank, and what it has in common with those of the others. Ranks that are threads and use the same adapter share it.
@@ -23,7 +23,7 @@ pub struct Context {
     pub sharing: usize,
 }
 
-impl Context {
+impl Rank {
     /// The context of a rank of `comm` on a device that `options` choose; ranks of one host take suitable adapters in turn. All ranks of
     /// `comm` call it.
     ///
@@ -50,7 +50,7 @@ impl Context {
         comm.all_reduce(&mut common, Op::Min)?;
         let gpu = gpu.among(CommonLimits::from_numbers(common));
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        Ok(Context { comm, gpu, recorder, exchange, sharing })
+        Ok(Rank { comm, gpu, recorder, exchange, sharing })
     }
 
     /// Bytes of the device's memory that this rank may take, of as many as use it; none where the driver does not tell. The same on all ranks where devices
