@@ -26,7 +26,7 @@ help:
 
 demo:
 	@bash scripts/setup.sh demo
-	$(CARGO) run --release --features cli -- simulate --out demo --ranks 4 --particles 64 --mesh 128
+	$(CARGO) run --release -p meshloom-program -- simulate --out demo --ranks 4 --particles 64 --mesh 128
 	@echo 'see demo/density.png and demo/power_spectrum.csv'
 
 wheel:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times of `meshloom bench` beside those of CUDA libraries, on one machine with an NVIDIA GPU.
 
-    cargo build --release --features cli
+    cargo build --release
     python3 benches/compare_gpu.py fft                # cuFFT (torch.fft): 256, 512 and 1024, both ways, complex and real
     python3 benches/compare_gpu.py sort               # CUB (torch.sort): keys of 63 and 32 bits with their order
     python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
@@ -190,7 +190,7 @@ def ours(arguments, subject, options):
     if arguments.device:
         command += ["--device", arguments.device]
     if shutil.which(arguments.meshloom) is None:
-        raise Failed(f"there is no program {arguments.meshloom}; build it with `cargo build --release --features cli`")
+        raise Failed(f"there is no program {arguments.meshloom}; build it with `cargo build --release`")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise Failed(f"`{' '.join(command)}` failed with exit code {done.returncode}")

@@ -1,17 +1,17 @@
 //! Friends of friends in a cloud of points, drawn: each group of 20 and more in a colour of its own, the rest grey.
 //!
 //! ```text
-//! cargo run --release --features cli --example groups -- docs   # writes docs/groups.png
+//! cargo run --release --features image --example groups -- docs   # writes docs/groups.png
 //!
 //! 40000 points, linking length 0.3 mean separations: 75 groups of 20 and more hold 12051 of them
 //! ```
 
 use std::path::Path;
 
-use image::{Rgb, RgbImage};
 use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Gpu, Options};
+use meshloom::io::{RgbImage, write_whole};
 use meshloom::points::fof::{Groups, Linking, Selection};
 use meshloom::points::{Cloud, Domain};
 
@@ -62,12 +62,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let groups = Groups::find(&mut context, &cloud, Linking::Separations(PARAMETER))?;
     let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
 
-    let mut picture = RgbImage::from_pixel(PIXELS, PIXELS, Rgb([255; 3]));
+    let mut picture = RgbImage::new(PIXELS, PIXELS, [255; 3])?;
     let at = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
     let mut dot = |point: u64, color: [u8; 3], size: u32| {
         let [x, y] = [0, 1].map(|axis| (at[2 * point as usize + axis] * PIXELS as f32) as u32);
         for (i, j) in (0..size).flat_map(|i| (0..size).map(move |j| (i, j))) {
-            picture.put_pixel((x + i) % PIXELS, (y + j) % PIXELS, Rgb(color));
+            picture.row_mut((y + j) % PIXELS)[((x + i) % PIXELS) as usize] = color;
         }
     };
     (0..cloud.len()).for_each(|point| dot(point, [190; 3], 1));
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         catalogue.members[ends[0] as usize..ends[1] as usize].iter().for_each(|&point| dot(point, color, 2));
     }
     let path = Path::new(&directory).join("groups.png");
-    picture.save(&path)?;
+    write_whole(&path, &picture.png_bytes(&path)?)?;
     println!(
         "{POINTS} points, linking length {PARAMETER} mean separations: {} groups of 20 and more hold {} of them",
         catalogue.total, catalogue.members_total

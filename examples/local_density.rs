@@ -2,7 +2,7 @@
 //! Computed at every pixel of a picture by a callback, so that no list of neighbours is stored.
 //!
 //! ```text
-//! cargo run --release --features cli --example local_density -- docs   # writes docs/local-density.png
+//! cargo run --release --features image --example local_density -- docs   # writes docs/local-density.png
 //!
 //! 262144 places, 30000 points, 24 neighbours: density 2.0e3 least, 5.6e3 median, 1.8e7 most
 //! ```

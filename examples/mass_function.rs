@@ -2,7 +2,7 @@
 //! at three redshifts. No device is needed.
 //!
 //! ```text
-//! cargo run --release --features cli --example mass_function -- docs      # writes docs/mass-function.png
+//! cargo run --release --example mass_function -- docs      # writes docs/mass-function.svg
 //!
 //! dn/dlnM in (h/Mpc)^3
 //!  z   M [Msun/h]      sigma   Press-Schechter   Sheth-Tormen     Tinker
@@ -12,14 +12,14 @@
 use std::path::Path;
 
 use meshloom::cosmology::{Cosmology, LinearPower, Multiplicity, TransferKind};
-use meshloom::io::{LogAxis, LogPlot, PlotCurve, log_plot_png_bytes, write_whole};
+use plotters::prelude::*;
 
 const MODELS: [Multiplicity; 3] = [Multiplicity::PressSchechter, Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN];
 const NAMES: [&str; 3] = ["Press & Schechter", "Sheth & Tormen", "Tinker et al."];
-const COLORS: [[u8; 3]; 3] = [[152, 156, 168], [180, 64, 84], [40, 90, 160]];
+const COLORS: [RGBColor; 3] = [RGBColor(152, 156, 168), RGBColor(180, 64, 84), RGBColor(40, 90, 160)];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = Path::new(&std::env::args().nth(1).unwrap_or_else(|| ".".into())).join("mass-function.png");
+    let path = Path::new(&std::env::args().nth(1).unwrap_or_else(|| ".".into())).join("mass-function.svg");
     let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full)?;
     let masses: Vec<f64> = (0..=120).map(|i| 10f64.powf(10.0 + f64::from(i) / 20.0)).collect();
 
@@ -41,23 +41,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         series.push(lines);
     }
-    // Each model has its name once; the redshifts follow one another downwards.
-    let curve = |z: usize, model: usize| PlotCurve {
-        name: if z == 0 { NAMES[model] } else { "" },
-        at: &series[z][model],
-        color: COLORS[model],
-        dashed: model == 0,
-    };
-    let curves: Vec<PlotCurve> =
-        (0..3).flat_map(|model| (0..3).map(move |z| (z, model))).map(|(z, m)| curve(z, m)).collect();
-    let plot = LogPlot {
-        title: "Halo mass function, Planck 2018, z = 0, 1 and 2 (from above)",
-        x: LogAxis { label: "M [M☉/h]", range: [1e10, 1e16] },
-        y: LogAxis { label: "dn/dlnM [(h/Mpc)³]", range: [1e-9, 1.0] },
-        curves: &curves,
-        points: &[],
-    };
-    write_whole(&path, &log_plot_png_bytes(&plot, &path)?)?;
+    draw(&path, &series)?;
     println!("wrote {}", path.display());
+    Ok(())
+}
+
+/// Draws the lines of each model at each redshift.
+fn draw(path: &Path, series: &[[Vec<(f64, f64)>; 3]]) -> Result<(), Box<dyn std::error::Error>> {
+    let area = SVGBackend::new(path, (640, 450)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area);
+    let chart = chart.caption("Planck 2018, z = 0, 1 and 2 (from above)", ("sans-serif", 16));
+    let chart = chart.margin(12).x_label_area_size(40).y_label_area_size(64);
+    let mut chart = chart.build_cartesian_2d((1e10..1e16).log_scale(), (1e-9..1.0).log_scale())?;
+    let exponent = |value: &f64| format!("{value:.0e}");
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("M [Msun/h]").y_desc("dn/dlnM [(h/Mpc)^3]").light_line_style(TRANSPARENT);
+    mesh.x_label_formatter(&exponent).y_label_formatter(&exponent).draw()?;
+    for (model, color) in COLORS.into_iter().enumerate() {
+        for (z, lines) in series.iter().enumerate() {
+            let inside = lines[model].iter().copied().filter(|(_, density)| *density >= 1e-9);
+            let drawn = chart.draw_series(LineSeries::new(inside, color.stroke_width(2)))?;
+            // Each model has its name once; the redshifts follow one another downwards.
+            if z == 0 {
+                drawn.label(NAMES[model]).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
+            }
+        }
+    }
+    chart.configure_series_labels().background_style(WHITE).border_style(RGBColor(200, 200, 200)).draw()?;
+    area.present()?;
     Ok(())
 }

@@ -10,7 +10,8 @@ features='--workspace --features reference,mpi,hdf5'
 
 # Ranks as processes, and exchanges of their devices, without debug assertions, as in release builds. Few tests want a quick build more than quick code; `--release`
 # would build all dependencies anew, for four minutes and more. This build has no HDF5 and none of the libraries of bench --reference, and says so.
-without_assertions='--workspace --features cli,mpi --config profile.dev.package.meshloom.debug-assertions=false --config profile.dev.package.meshloom.opt-level=0
+without_assertions='--workspace --features mpi --config profile.dev.package.meshloom.debug-assertions=false --config profile.dev.package.meshloom.opt-level=0
+    --config profile.dev.package.meshloom-program.debug-assertions=false --config profile.dev.package.meshloom-program.opt-level=0
     --test cli_features --test cli_sort --test comm_mpi --test exchange_mpi'
 without_assertions=$(tr -s '\n ' ' ' <<<"$without_assertions")
 mpich=''

@@ -17,7 +17,6 @@ use crate::points::ParticleError;
 use crate::points::fof::FofError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
-use crate::shallow_water::ShallowWaterError;
 
 /// An error of any layer. Messages say what happened and what to do about it.
 #[derive(thiserror::Error)]
@@ -65,9 +64,6 @@ pub enum Error {
     /// A rank of [`run`](crate::run) or [`launch`](crate::launch()).
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The shallow-water model.
-    #[error(transparent)]
-    ShallowWater(ShallowWaterError),
     /// A simulation.
     #[error(transparent)]
     Simulation(SimulationError),
@@ -212,18 +208,6 @@ impl From<SimulationError> for Error {
             SimulationError::Points(error) => error.into(),
             SimulationError::Sort(error) => error.into(),
             error => Error::Simulation(error),
-        }
-    }
-}
-
-impl From<ShallowWaterError> for Error {
-    fn from(error: ShallowWaterError) -> Self {
-        match error {
-            ShallowWaterError::Comm(error) => error.into(),
-            ShallowWaterError::Device(error) => error.into(),
-            ShallowWaterError::Io(error) => error.into(),
-            ShallowWaterError::Layout(error) => error.into(),
-            error => Error::ShallowWater(error),
         }
     }
 }

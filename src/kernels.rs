@@ -2,7 +2,7 @@
 
 use crate::gpu::KernelSource;
 
-/// Every kernel of the library in all its forms: what `meshloom kernels` lists and the tests compile for every backend.
+/// Every kernel of the library in all its forms: the tests compile them for every backend.
 ///
 /// A room adds its own in its `kernels()`.
 pub fn kernels() -> Vec<KernelSource> {
@@ -15,6 +15,5 @@ pub fn kernels() -> Vec<KernelSource> {
     all.extend(crate::operators::kernels());
     all.extend(crate::map::kernels());
     all.extend(crate::inference::kernels());
-    all.extend(crate::shallow_water::kernels());
     all
 }

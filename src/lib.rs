@@ -38,7 +38,6 @@
 //! | [`inference`] | what data say about the latent values of a model, and how sure that is |
 //! | [`pm`] | a cosmological particle-mesh run |
 //! | [`map`](mod@map) | functions of many items over ranks and chunks, in order or reduced to the same bits; Jacobians |
-//! | [`shallow_water`] | the shallow-water equations in a channel |
 //! | [`operators`] | functions of fields with their derivatives; pointwise functions in WGSL, transforms, filters, sums |
 //! | [`mesh`] | paint, readout, power spectra |
 //! | [`points`] | clouds of points in periodic or open boxes: curves, [`sort`](points::sort) over all ranks, [`tree`](points::tree)s, [`ghosts`](points::ghosts), [`neighbors`](points::neighbors), friends-of-friends groups ([`fof`](points::fof)) |
@@ -89,7 +88,6 @@ pub mod pm;
 pub mod points;
 mod printable;
 pub mod rank;
-pub mod shallow_water;
 
 /// The result of an operation that fails with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -427,43 +427,6 @@ fn a_file_that_may_not_be_written_is_not_replaced() {
     assert_eq!((fs::read(s.file("kept")).unwrap(), s.names()), (b"old".to_vec(), vec!["kept".into(), "new".into()]));
 }
 
-#[cfg(all(unix, feature = "cli"))]
-#[test]
-fn an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect() {
-    use std::process::Stdio;
-    use std::time::Duration;
-
-    if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
-        cleanup::install_interrupt_handler().unwrap();
-        cleanup::install_interrupt_handler().unwrap();
-        let directory = meshloom::io::OutputDir::create(Path::new(&scratch).join("out/run")).unwrap();
-        write_whole(Path::new(&scratch).join("whole"), b"whole").unwrap();
-        let _first = SharedFile::create(directory.join("file"), 10, b"", "t").unwrap();
-        let _second = SharedFile::open(directory.join("file"), "t").unwrap();
-        fs::write(Path::new(&scratch).join("ready"), b"").unwrap();
-        std::thread::sleep(Duration::from_secs(60));
-        unreachable!("not interrupted");
-    }
-    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-XCPU", 152)] {
-        let s = Scratch::new();
-        let mut command = again("an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect", &s.0);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        for _ in 0..600 {
-            if s.file("ready").exists() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(s.names(), ["out", "ready", "whole"]);
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{signal}");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(text.matches("interrupted").count(), 1, "{text}");
-        assert_eq!(s.names(), ["ready", "whole"], "{signal}");
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error_that_says_so_and_leaves_nothing() {

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Runs `cargo package` with these words and gives what it wrote to stdout and stderr.
 fn cargo_package(words: &[&str]) -> (String, String) {
     let output = Command::new(env!("CARGO"))
-        .args(["package", "--offline", "--allow-dirty", "--color=never"])
+        .args(["package", "--package=meshloom", "--offline", "--allow-dirty", "--color=never"])
         .args(words)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

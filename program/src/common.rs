@@ -7,13 +7,17 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
-use meshloom::{Error, Launch, Rank, launch_with_code};
+use meshloom::{Rank, Error, Launch, launch_with_code};
+use meshloom_program::models::shallow_water::ShallowWaterError;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::same_call;
 use crate::same_files::Files;
 use crate::terminal;
+
+/// Any error of a rank's work; the exit code depends on which it is.
+pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
 pub type GridParts = Option<[usize; 2]>;
@@ -53,7 +57,8 @@ fn grid(text: &str) -> Result<GridParts, String> {
 /// Converts the error of a rank's work, or of opening its device; `None` for an error of the launch itself.
 fn failure_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
     let device = || error.downcast_ref::<DeviceError>().cloned().map(Error::from);
-    error.downcast_ref::<Error>().map(Failure::from).or_else(|| device().map(Failure::from))
+    let model = || error.downcast_ref::<ShallowWaterError>().map(Failure::from);
+    error.downcast_ref::<Error>().map(Failure::from).or_else(model).or_else(|| device().map(Failure::from))
 }
 
 impl Common {
@@ -79,16 +84,19 @@ impl Common {
     }
 
     /// Runs `body`, which names no files, on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
-    pub fn launch<T: Send>(&self, body: impl Fn(&mut Rank) -> Result<T, Error> + Sync) -> Result<Option<T>, Failure> {
+    pub fn launch<T: Send, E: Into<AnyError>>(
+        &self,
+        body: impl Fn(&mut Rank) -> Result<T, E> + Sync,
+    ) -> Result<Option<T>, Failure> {
         self.launch_together(&Files::default(), |context| body(context).map(Ok))
     }
 
     /// [`launch`](Self::launch) of a body that reads and writes `files`, as [`check_files`](crate::checked_files::check_files) gives them, and may also end with a failure (the inner
     /// error) that all ranks have alike.
-    pub fn launch_together<T: Send>(
+    pub fn launch_together<T: Send, E: Into<AnyError>>(
         &self,
         files: &Files,
-        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, E> + Sync,
     ) -> Result<Option<T>, Failure> {
         let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
             Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
@@ -98,11 +106,11 @@ impl Common {
     }
 
     /// [`launch_together`](Self::launch_together) on as many ranks as `fits` says yes to, where the process grid is not that of all of them.
-    pub fn launch_where<T: Send>(
+    pub fn launch_where<T: Send, E: Into<AnyError>>(
         &self,
         fits: impl Fn(usize) -> Result<(), Failure> + Sync,
         files: &Files,
-        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, Error> + Sync,
+        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, E> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
         options.cache = cache_directory();
@@ -116,7 +124,7 @@ impl Common {
         }
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &(dyn std::error::Error + 'static)| failure_of(error).map_or(1, |failure| failure.code());
-        let ranks = launch_with_code(how, &options, code, |context| {
+        let ranks = launch_with_code(how, &options, code, |context| -> Result<_, AnyError> {
             let rank = context.comm.rank();
             // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
             let mut alike = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
@@ -131,7 +139,7 @@ impl Common {
                     if let Some(warning) = warning.filter(|_| rank == 0) {
                         terminal::warn(&warning);
                     }
-                    body(context).map(|value| (rank, value))
+                    body(context).map(|value| (rank, value)).map_err(E::into)
                 }
             }
         });

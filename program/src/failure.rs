@@ -3,7 +3,7 @@
 use meshloom::Error;
 use meshloom::gpu::DeviceError;
 use meshloom::io::IoError;
-use meshloom::shallow_water::ShallowWaterError;
+use meshloom_program::models::shallow_water::ShallowWaterError;
 
 /// Why a command failed, which decides the exit code.
 pub enum Failure {
@@ -52,11 +52,26 @@ impl From<&Error> for Failure {
                 Failure::Usage(error.to_string())
             }
             E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
-            E::ShallowWater(ShallowWaterError::OutOfRange { .. } | ShallowWaterError::NoDouble { .. }) => {
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<&ShallowWaterError> for Failure {
+    fn from(error: &ShallowWaterError) -> Self {
+        match error {
+            ShallowWaterError::Library(error) => error.into(),
+            ShallowWaterError::OutOfRange { .. } | ShallowWaterError::NoDouble { .. } => {
                 Failure::Usage(error.to_string())
             }
             _ => Failure::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<ShallowWaterError> for Failure {
+    fn from(error: ShallowWaterError) -> Self {
+        Failure::from(&error)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use meshloom::host_memory::{HostMemoryError, is_handled};
-use meshloom::io::cleanup::end_without_memory;
+use meshloom_program::interrupt::end_without_memory;
 
 /// The system's allocator; where it has no memory, and no caller that handles it, the process ends.
 struct Heap;

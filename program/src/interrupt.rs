@@ -8,9 +8,8 @@ use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::Unfinished;
-use crate::comm;
-use crate::io::IoError;
+use meshloom::comm;
+use meshloom::io::cleanup::{remove_and_block, try_remove_and_block};
 
 static SILENT: AtomicBool = AtomicBool::new(false);
 
@@ -26,22 +25,22 @@ const MESSAGE: Duration = Duration::from_secs(1);
 /// follows at once, ends the process without waiting. Ignored signals stay ignored (`nohup`). A write beyond
 /// the limit on the size of files (SIGXFSZ) is an error from now on and does not end the process.
 ///
-/// For programs; users of the library may have handlers of their own. Calling it again does nothing. Under MPI every process
-/// calls it, and all but one also call [`silence_interrupt_message`].
+/// Calling it again does nothing. Under MPI every process calls it, and all but one also call
+/// [`silence_interrupt_message`].
 ///
 /// # Errors
-/// [`IoError::Handler`] if the system refuses or the program already has such a handler.
-pub fn install_interrupt_handler() -> Result<(), IoError> {
+/// The system's message if it refuses or the program already has such a handler.
+pub fn install_interrupt_handler() -> Result<(), String> {
     static INSTALLED: Once = Once::new();
     let mut result = Ok(());
-    INSTALLED.call_once(|| result = system::install().map_err(|reason| IoError::Handler { reason }));
+    INSTALLED.call_once(|| result = system::install());
     result
 }
 
 /// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks for an end at the next place where the work
 /// can be resumed. Batch systems send these some time before they kill. A second one ends the process as ever.
 ///
-/// Under MPI the first one ends it all the same once another process has [said that it fails](crate::comm::is_ending).
+/// Under MPI the first one ends it all the same once another process has [said that it fails](meshloom::comm::is_ending).
 /// Each rank that is a thread has one; the last one that is dropped with a request unanswered ends the process.
 #[derive(Debug)]
 pub struct StopRequests(());
@@ -90,10 +89,9 @@ pub fn silence_interrupt_message() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Removes unfinished files and ends the process. The lock is held to the end, so that no rank creates another file.
+/// Removes unfinished files and ends the process. Outputs are blocked to the end, so that no rank creates another file.
 fn end(status: i32) -> ! {
-    let mut unfinished = Unfinished::lock();
-    unfinished.remove();
+    let _blocked = remove_and_block();
     if !SILENT.load(Ordering::Relaxed) {
         let (sender, printed) = mpsc::channel();
         let print = move || {
@@ -138,9 +136,8 @@ pub fn end_without_memory(message: fmt::Arguments<'_>) -> ! {
     let _ = std::io::stderr().write_all(&text[..text.len() - unused]);
     let tries = 100;
     for _ in 0..tries {
-        if let Some(mut unfinished) = Unfinished::try_lock() {
-            unfinished.remove();
-            // The lock is held to the end, so that no rank creates another file.
+        // Held to the end, so that no rank creates another file.
+        if let Some(_blocked) = try_remove_and_block() {
             system::exit(1);
         }
         thread::sleep(MESSAGE / tries);

@@ -147,12 +147,12 @@ fn parse(first: bool) -> Result<Option<Program>, Failure> {
 }
 
 fn run(program: Program) -> Result<(), Failure> {
-    if let Err(error) = meshloom::io::cleanup::install_interrupt_handler() {
+    if let Err(error) = meshloom_program::interrupt::install_interrupt_handler() {
         tracing::debug!(%error, "interrupts will leave temporary files");
     }
     if meshloom::comm::mpi_launched() {
         // The launcher reports the interrupt.
-        meshloom::io::cleanup::silence_interrupt_message();
+        meshloom_program::interrupt::silence_interrupt_message();
     }
     match program.command {
         Command::Devices(arguments) => devices::run(&arguments),

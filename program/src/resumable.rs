@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
-use meshloom::io::cleanup::{self, StopRequests};
+use meshloom::io::cleanup;
 use meshloom::io::{IoError, OutputDir, Sealed, printable_path};
+use meshloom::pm::SimulationError;
+use meshloom_program::interrupt::StopRequests;
 use serde_json::Value;
 
 use crate::described::{self, difference};
@@ -28,16 +30,14 @@ pub struct States {
     out: PathBuf,
     /// Files that the command writes into their directories, by name.
     is_file: fn(&str) -> bool,
-    /// The error of a run that cannot be resumed.
-    refuse: fn(String) -> Error,
     /// Whether those of other runs are gone.
     cleared: Cell<bool>,
 }
 
 impl States {
     /// In the output directory `out`.
-    pub fn new(out: &Path, is_file: fn(&str) -> bool, refuse: fn(String) -> Error) -> Self {
-        States { out: out.into(), is_file, refuse, cleared: Cell::new(false) }
+    pub fn new(out: &Path, is_file: fn(&str) -> bool) -> Self {
+        States { out: out.into(), is_file, cleared: Cell::new(false) }
     }
 
     /// The directory of a snapshot by its name.
@@ -113,8 +113,8 @@ impl States {
     ) -> Result<Option<Found>, Error> {
         let read = |moment: u64, directory: PathBuf| -> Result<Option<Found>, Error> {
             let said = described::read(&directory.join(DESCRIPTION));
-            let said = said.map_err(|error| (self.refuse)(format!("{error}; or remove the snapshot")))?;
-            Ok(said.map(|said| Found { moment, directory, said, refuse: self.refuse }))
+            let said = said.map_err(|error| refused(format!("{error}; or remove the snapshot")))?;
+            Ok(said.map(|said| Found { moment, directory, said }))
         };
         let mut newest = None;
         for (moment, directory) in snapshots {
@@ -131,7 +131,7 @@ impl States {
             }
         }
         match comm.first_to_differ(newest.as_ref().map_or(u64::MAX, |found| found.moment))? {
-            Some(other) => Err((self.refuse)(format!(
+            Some(other) => Err(refused(format!(
                 "{}: rank {other} finds another last snapshot than rank 0; all ranks must see the same files",
                 printable_path(&self.out)
             ))),
@@ -201,13 +201,17 @@ pub struct Found {
     pub directory: PathBuf,
     /// Its description.
     pub said: Value,
-    refuse: fn(String) -> Error,
+}
+
+/// Returns the error of a run that cannot be resumed.
+pub fn refused(why: String) -> Error {
+    SimulationError::Resume { why }.into()
 }
 
 impl Found {
     /// The error of a run that cannot be resumed from it.
     pub fn bad(&self, why: impl Display) -> Error {
-        (self.refuse)(format!("{}: {why}", printable_path(&self.directory)))
+        refused(format!("{}: {why}", printable_path(&self.directory)))
     }
 
     /// The error where it is not what was written.

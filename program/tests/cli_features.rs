@@ -1,5 +1,5 @@
 //! What a build lacks, it says, and which feature brings it.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

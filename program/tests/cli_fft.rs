@@ -1,5 +1,5 @@
 //! `meshloom fft`: what NumPy's transforms give, on any number of ranks, and its errors.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

@@ -1,5 +1,4 @@
 //! `meshloom fof` against plain sums over groups of all pairs, over any number of ranks, and its errors; groups of simulations.
-#![cfg(feature = "cli")]
 
 #[path = "shared/cli.rs"]
 mod cli;

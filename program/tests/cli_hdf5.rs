@@ -1,5 +1,5 @@
 //! Commands about points on snapshots in HDF5, and `simulate --hdf5`: the same as with `.npy`, on any number of ranks.
-#![cfg(all(feature = "cli", feature = "hdf5", unix))]
+#![cfg(all(feature = "hdf5", unix))]
 
 #[path = "shared/cli.rs"]
 mod cli;

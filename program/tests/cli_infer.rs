@@ -1,5 +1,5 @@
 //! `meshloom infer`: posteriors that tell the truth, the same files for every number of ranks and groups, and errors.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

@@ -1,5 +1,4 @@
 //! `meshloom kernels`: the list, and kernels in every language.
-#![cfg(feature = "cli")]
 
 #[path = "shared/cli.rs"]
 mod cli;

@@ -1,5 +1,4 @@
 //! `meshloom knn`, `neighbors` and `pairs` against all pairs of points, over any number of ranks, and their errors.
-#![cfg(feature = "cli")]
 
 #[path = "shared/cli.rs"]
 mod cli;

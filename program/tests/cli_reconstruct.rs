@@ -1,5 +1,5 @@
 //! `meshloom reconstruct`: initial conditions from a noisy density, the same files on any number of ranks, and what cannot be.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

@@ -1,5 +1,4 @@
 //! `meshloom shallow-water` as a program: its files, the same for every number of ranks; resuming; wrong calls.
-#![cfg(feature = "cli")]
 
 #[path = "shared/cli.rs"]
 mod cli;

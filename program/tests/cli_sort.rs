@@ -1,5 +1,5 @@
 //! `meshloom sort`: the permutation of a stable sort by Morton keys, on any number of ranks, and its errors.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

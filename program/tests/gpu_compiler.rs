@@ -40,7 +40,7 @@ fn kernels() -> Vec<KernelSource> {
     let transforms = fft::line_kernels(Precision::Single, &LENGTHS, LIMITS);
     let serial = |source: &KernelSource| source.fixed_group() == Some(8);
     let search = |source: &KernelSource| source.label().starts_with("neighbors::") && source.fixed_group().is_some();
-    let others = meshloom::kernels().into_iter().filter(move |source| !serial(source) && !search(source));
+    let others = meshloom_program::kernels().into_iter().filter(move |source| !serial(source) && !search(source));
     let searches = GROUPS.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
     let searches = searches.filter(search);
     others

@@ -1,5 +1,5 @@
 //! What meshloom writes in HDF5, as h5py, pynbody, swiftsimio and yt read it.
-#![cfg(all(feature = "cli", feature = "hdf5", unix))]
+#![cfg(all(feature = "hdf5", unix))]
 
 #[path = "shared/cli.rs"]
 mod cli;

@@ -1,5 +1,5 @@
 //! Runs beside fits to large simulations: the nonlinear spectrum of today beside halofit, mass functions at three times beside that of Watson et al.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;

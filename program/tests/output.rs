@@ -1,5 +1,5 @@
 //! What the program says and where, and what is left of runs that were stopped.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 #[path = "shared/cli.rs"]
 mod cli;
@@ -387,8 +387,8 @@ fn the_next_run_clears_what_a_killed_one_has_left() {
 /// What prints by macros panics where nothing can be printed.
 #[test]
 fn all_printing_goes_through_one_place() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for path in files(&source) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in ["src", "../src"].iter().flat_map(|source| files(&here.join(source))) {
         let text = fs::read_to_string(&path).unwrap();
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for (line, number) in code.zip(1..) {

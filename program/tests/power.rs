@@ -1,7 +1,6 @@
 //! `meshloom power`: spectra that are known, points against a naive estimator, any number of ranks, and its errors.
-#![cfg(feature = "cli")]
 
-#[path = "shared/reference_pm.rs"]
+#[path = "../../tests/shared/reference_pm.rs"]
 mod reference_pm;
 
 use std::f64::consts::PI;

@@ -129,7 +129,7 @@ impl Texts {
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let mut texts = Texts::default();
     for shape in [Profile::Gpu.workgroup_shape(), Profile::Software.workgroup_shape()] {
-        let baseline = meshloom::kernels().into_iter().filter(|source| !has_subgroups(source));
+        let baseline = meshloom_program::kernels().into_iter().filter(|source| !has_subgroups(source));
         for source in baseline.map(Arc::new) {
             for windows in windows(slots(&source).len()) {
                 texts.add(&source, &windows, shape, FLOOR, None);
@@ -313,7 +313,7 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
         forms.map(|(least, workgroup, slots)| GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots });
     let searches = forms.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
     let searches = searches.map(|source| (source, false));
-    let listed = meshloom::kernels().into_iter().filter(has_subgroups).map(|source| (source, true));
+    let listed = meshloom_program::kernels().into_iter().filter(has_subgroups).map(|source| (source, true));
     let sources: Vec<_> = listed.chain(searches).collect();
     assert!(sources.len() > 6, "kernels are missing");
     for (source, barriered) in sources {
@@ -497,7 +497,7 @@ fn windows_that_are_bound_together_are_indexed_like_memory() {
         | Capabilities::STORAGE_BUFFER_BINDING_ARRAY
         | Capabilities::STORAGE_BUFFER_BINDING_ARRAY_NON_UNIFORM_INDEXING;
     let mut written = 0;
-    for source in meshloom::kernels() {
+    for source in meshloom_program::kernels() {
         let windows = vec![3; slots(&source).len()];
         let plain = form(&windows, Profile::Gpu.workgroup_shape(), false);
         let text = source.wgsl(&Form { binding: WindowBinding::BindingArray, ..plain }).unwrap();

@@ -1,8 +1,8 @@
 //! The shallow-water model against golden values, and against itself on other numbers of ranks, grids and windows.
 
 use meshloom::gpu::Options;
-use meshloom::shallow_water::{Diagnostics, Real, ShallowWater, ShallowWaterConfig, ShallowWaterError};
-use meshloom::{Error, Launch, Rank, launch};
+use meshloom::{Rank, Launch, launch};
+use meshloom_program::models::shallow_water::{Diagnostics, Real, ShallowWater, ShallowWaterConfig, ShallowWaterError};
 
 /// Step, least and greatest eta, greatest |u| and |v|, mean height, energy; the sums of h, u and v times cos(0.1 i), where i counts cells; u, v and h
 /// of row 5, column 7.
@@ -63,7 +63,7 @@ fn run<T: Real>(ranks: usize, options: &Options, config: &ShallowWaterConfig, st
             seen.push((water.diagnostics(context)?, fields));
         }
         let (starts, length) = config.rows(ranks, context.comm.rank())?;
-        Ok::<_, Error>((starts.collect::<Vec<_>>(), length as usize, seen))
+        Ok::<_, ShallowWaterError>((starts.collect::<Vec<_>>(), length as usize, seen))
     })
     .unwrap();
     let cells = config.cells.iter().product::<u64>() as usize;
@@ -126,7 +126,8 @@ fn double_bounds(_: f64) -> [f64; 3] {
 
 /// Whether devices of tests have f64 (lavapipe has).
 fn has_double() -> bool {
-    let found = launch(Launch::Threads(1), &options(), |context| Ok::<_, Error>(context.gpu.capabilities().f64));
+    let found =
+        launch(Launch::Threads(1), &options(), |context| Ok::<_, ShallowWaterError>(context.gpu.capabilities().f64));
     let found = found.unwrap()[0];
     if !found {
         println!("skipped: this device has no f64");
@@ -254,7 +255,7 @@ fn ranks_that_run_different_models_are_refused() {
         let error = ShallowWater::<f32>::resume(context, usual.clone(), 4 + u64::from(last), &state).err();
         assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
         ShallowWater::<f32>::resume(context, usual, 4, &state)?;
-        Ok::<_, Error>(())
+        Ok::<_, ShallowWaterError>(())
     })
     .unwrap();
 }
@@ -281,7 +282,7 @@ fn a_step_costs_what_was_planned() {
                 // In a grid of 2x2 the same rank is in the east and the west.
                 assert_eq!((planned.exchanges, planned.messages), (1, 2));
             }
-            Ok::<_, Error>(())
+            Ok::<_, ShallowWaterError>(())
         })
         .unwrap();
     }
@@ -298,7 +299,7 @@ fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
                 water.advance(context, 4)?;
                 states.push(water.state(context)?);
             }
-            Ok::<_, Error>(states)
+            Ok::<_, ShallowWaterError>(states)
         });
         let states = whole.unwrap().swap_remove(0);
         let columns = config.cells[0] as usize;
@@ -316,7 +317,7 @@ fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
                 water.advance(context, 8 - water.steps())?;
                 let same = bytemuck_bytes(&water.state(context)?) == bytemuck_bytes(&own(&states[2], ranks, rank)?);
                 assert!(same, "from step {} on {ranks} ranks", 4 * from);
-                Ok::<_, Error>(())
+                Ok::<_, ShallowWaterError>(())
             })
             .unwrap();
         }
@@ -336,7 +337,7 @@ fn pictures_show_every_so_many_cells_from_the_north() {
         let config = config(cells, false);
         let found = launch(Launch::Threads(ranks), &options(), |context| {
             let water = ShallowWater::<f32>::new(context, config.clone())?;
-            Ok::<_, Error>(water.picture(context)?)
+            Ok::<_, ShallowWaterError>(water.picture(context)?)
         });
         let mut found = found.unwrap();
         assert!(found[1..].iter().all(Option::is_none));
@@ -358,14 +359,15 @@ fn pictures_show_every_so_many_cells_from_the_north() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    let error =
-        |ranks: usize, config: ShallowWaterConfig, work: fn(&mut Rank, &mut ShallowWater<f32>) -> Result<(), Error>| {
-            let found = launch(Launch::Threads(ranks), &options(), |context| {
-                let mut water = ShallowWater::<f32>::new(context, config.clone())?;
-                work(context, &mut water)
-            });
-            found.unwrap_err().to_string()
-        };
+    let error = |ranks: usize,
+                 config: ShallowWaterConfig,
+                 work: fn(&mut Rank, &mut ShallowWater<f32>) -> Result<(), ShallowWaterError>| {
+        let found = launch(Launch::Threads(ranks), &options(), |context| {
+            let mut water = ShallowWater::<f32>::new(context, config.clone())?;
+            work(context, &mut water)
+        });
+        found.unwrap_err().to_string()
+    };
     let nothing = |_: &mut Rank, _: &mut ShallowWater<f32>| Ok(());
     let text = error(1, config([2, 24], false), nothing);
     assert!(text.contains("number of columns is 2"), "{text}");
@@ -381,14 +383,14 @@ fn what_cannot_be_is_an_error() {
     assert!(text.contains("not finite"), "{text}");
     let text = launch(Launch::Threads(1), &options(), |context| {
         ShallowWater::<f32>::resume(context, config([8, 4], false), 1, &[0.0; 7])?;
-        Ok::<_, Error>(())
+        Ok::<_, ShallowWaterError>(())
     });
     let text = text.unwrap_err().to_string();
     assert!(text.contains("7 values") && text.contains("192"), "{text}");
     let floor = Options { floor: true, ..options() };
     let text = launch(Launch::Threads(1), &floor, |context| {
         ShallowWater::<f64>::new(context, config([8, 4], false))?;
-        Ok::<_, Error>(())
+        Ok::<_, ShallowWaterError>(())
     });
     let text = text.unwrap_err().to_string();
     assert!(text.contains("double precision"), "{text}");

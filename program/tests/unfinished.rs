@@ -1,21 +1,23 @@
-//! Snapshots in HDF5 that are not brought to their end: an interrupt and a full disk leave nothing of them. (Apart from
-//! other tests, since it starts processes, which for a moment inherit the locks that HDF5 has on files.)
-#![cfg(all(unix, feature = "cli", feature = "hdf5"))]
+//! Outputs that are not brought to their end: an interrupt and a full disk leave nothing of them. (Apart from other tests,
+//! since it starts processes, which for a moment inherit the locks that HDF5 has on files.)
+#![cfg(unix)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+#[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::{FilePart, SnapshotInfo, SnapshotWriter, part_path};
-use meshloom::io::{cleanup, token};
+use meshloom::io::{OutputDir, SharedFile, token, write_whole};
+use meshloom_program::interrupt::install_interrupt_handler;
 
 /// A directory for one test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("meshloom-hdf5-{}", token()));
+        let path = std::env::temp_dir().join(format!("meshloom-unfinished-{}", token()));
         fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -34,6 +36,47 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// Runs this very test program again with only one test, which then does its part as a process of its own.
+fn again(test: &str, scratch: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("MESHLOOM_TEST_SCRATCH", scratch);
+    command
+}
+
+#[test]
+fn an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect() {
+    if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
+        install_interrupt_handler().unwrap();
+        install_interrupt_handler().unwrap();
+        let directory = OutputDir::create(Path::new(&scratch).join("out/run")).unwrap();
+        write_whole(Path::new(&scratch).join("whole"), b"whole").unwrap();
+        let _first = SharedFile::create(directory.join("file"), 10, b"", "t").unwrap();
+        let _second = SharedFile::open(directory.join("file"), "t").unwrap();
+        fs::write(Path::new(&scratch).join("ready"), b"").unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        unreachable!("not interrupted");
+    }
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-XCPU", 152)] {
+        let scratch = Scratch::new();
+        let mut command = again("an_interrupt_removes_what_is_unfinished_and_exits_as_shells_expect", &scratch.0);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        for _ in 0..600 {
+            if scratch.0.join("ready").exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(names(&scratch.0), ["out", "ready", "whole"]);
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{signal}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.matches("interrupted").count(), 1, "{text}");
+        assert_eq!(names(&scratch.0), ["ready", "whole"], "{signal}");
+    }
+}
+
+#[cfg(feature = "hdf5")]
 fn info(count: u64) -> SnapshotInfo {
     SnapshotInfo {
         count,
@@ -47,10 +90,11 @@ fn info(count: u64) -> SnapshotInfo {
     }
 }
 
+#[cfg(feature = "hdf5")]
 #[test]
-fn an_interrupt_removes_what_is_unfinished() {
+fn an_interrupt_removes_what_is_unfinished_in_hdf5() {
     if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
-        cleanup::install_interrupt_handler().unwrap();
+        install_interrupt_handler().unwrap();
         let (path, info) = (Path::new(&scratch).join("s.hdf5"), info(9));
         let first = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
         let _second = SnapshotWriter::open(&path, FilePart::whole(&info), "t", first.offsets()).unwrap();
@@ -62,9 +106,8 @@ fn an_interrupt_removes_what_is_unfinished() {
         unreachable!("not interrupted");
     }
     let scratch = Scratch::new();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "an_interrupt_removes_what_is_unfinished", "--nocapture"]);
-    let child = command.env("MESHLOOM_TEST_SCRATCH", &scratch.0).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = again("an_interrupt_removes_what_is_unfinished_in_hdf5", &scratch.0);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
     for _ in 0..600 {
         if scratch.0.join("ready").exists() {
@@ -78,7 +121,7 @@ fn an_interrupt_removes_what_is_unfinished() {
     assert_eq!(names(&scratch.0), ["ready"]);
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "hdf5"))]
 #[test]
 fn a_full_disk_is_an_error_that_says_so_and_leaves_nothing() {
     let scratch = Scratch::new();

@@ -27,7 +27,7 @@ fn all_come_to_every_vote_and_every_barrier() {
     let forms =
         forms.map(|(least, workgroup, slots)| GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots });
     let searches = forms.into_iter().flat_map(|form| neighbors::kernels_in(form, &[1, 32]));
-    let all = meshloom::kernels().into_iter().chain(searches).chain(transforms);
+    let all = meshloom_program::kernels().into_iter().chain(searches).chain(transforms);
     let (mut votes, mut barriers, mut wrong) = (0, 0, Vec::new());
     for source in all {
         let module = module(&source);

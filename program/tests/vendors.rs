@@ -1,5 +1,4 @@
 //! One job on devices of two vendors: lavapipe and SwiftShader, as threads of one process and as processes of MPI with a driver each.
-#![cfg(feature = "cli")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +14,7 @@ use cli::{Scratch, has_mpi, launcher, program};
 /// The files of both drivers; none where one is missing.
 fn drivers() -> Option<[PathBuf; 2]> {
     let icd = |variable: &str, default: PathBuf| env::var_os(variable).map_or(default, PathBuf::from);
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/swiftshader/vk_swiftshader_icd.json");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/swiftshader/vk_swiftshader_icd.json");
     let found = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"].iter().flat_map(fs::read_dir).flatten().flatten();
     let lavapipe = found.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("lvp_icd"));
     let both = [lavapipe.unwrap_or_default(), icd("MESHLOOM_TEST_SWIFTSHADER", own)];

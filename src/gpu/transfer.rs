@@ -68,8 +68,11 @@ impl Recorder {
         Ok(data)
     }
 
-    /// As [`download`](Self::download), into memory that the caller has.
-    pub(crate) fn download_into<T: DeviceElement>(
+    /// Submits, blocks and reads elements `start..start + data.len()` of `array` into `data`.
+    ///
+    /// # Errors
+    /// Same as [`download`](Self::download).
+    pub fn download_into<T: DeviceElement>(
         &mut self,
         array: &Array<T>,
         start: u64,

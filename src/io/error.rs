@@ -120,8 +120,8 @@ pub enum IoError {
     },
 
     /// A file in HDF5 was given to a program that was built without it.
-    #[error("{}: an HDF5 file, but this program was built without HDF5; build it with the feature `hdf5` \
-        (cargo install --path . --features cli,hdf5; needs the HDF5 library), or convert the file to .npy",
+    #[error("{}: an HDF5 file, but this program was built without HDF5; build it with the feature `hdf5`, \
+        which needs the HDF5 library, or convert the file to .npy",
         printable_path(.path))]
     NoHdf5 {
         /// The file.
@@ -468,22 +468,6 @@ pub enum IoError {
         /// The file.
         path: PathBuf,
         /// What the encoder said.
-        reason: String,
-    },
-
-    /// A plot could not be drawn.
-    #[error("{}: the plot could not be drawn: {reason}", printable_path(.path))]
-    Plot {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-
-    /// The interrupt handler could not be installed.
-    #[error("the interrupt handler could not be installed: {reason}")]
-    Handler {
-        /// What the operating system said.
         reason: String,
     },
 }

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use image::codecs::png::PngEncoder;
-use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
+use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
 use super::{IoError, write_whole};
 use crate::host_memory::{self, HostMemoryError};
 
 /// Colours from the lowest to the highest density, evenly spaced. Lightness rises throughout, so that the picture also
 /// reads in grey and for colour-blind eyes: night blue, indigo, plum, brick, amber, cream.
-const COLOURS: [[u8; 3]; 8] = [
+const COLORS: [[u8; 3]; 8] = [
     [3, 4, 18],
     [22, 18, 64],
     [62, 29, 102],
@@ -53,17 +52,74 @@ pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) 
         IoError::Picture { reason, .. } => IoError::Picture { path: path.to_path_buf(), reason },
         other => other,
     })?;
-    png_bytes(picture.as_raw(), picture.width(), picture.height(), path)
+    picture.png_bytes(path)
 }
 
-/// A PNG file of rows of red, green and blue.
-pub(super) fn png_bytes(rgb: &[u8], width: u32, height: u32, path: &Path) -> Result<Vec<u8>, IoError> {
-    // Compressed, random pixels take some bytes more than plain ones.
-    let mut bytes = host_memory::reserve("a picture", rgb.len() + rgb.len() / 64 + 4096)?;
-    PngEncoder::new(&mut bytes)
-        .write_image(rgb, width, height, ExtendedColorType::Rgb8)
-        .map_err(|e| IoError::Picture { path: path.to_path_buf(), reason: e.to_string() })?;
-    Ok(bytes)
+/// A picture: rows of red, green and blue, the first row at the top.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RgbImage {
+    width: u32,
+    height: u32,
+    pixels: Vec<[u8; 3]>,
+}
+
+impl RgbImage {
+    /// Creates a picture of one color.
+    ///
+    /// # Errors
+    /// [`HostMemoryError`] if there is no memory for it.
+    pub fn new(width: u32, height: u32, color: [u8; 3]) -> Result<Self, HostMemoryError> {
+        let pixels = (width as usize).saturating_mul(height as usize);
+        let pixels = host_memory::collect("a picture", std::iter::repeat_n(color, pixels))?;
+        Ok(Self { width, height, pixels })
+    }
+
+    /// Returns the number of columns.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Returns the number of rows.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// Returns the pixels of row `y`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, y: u32) -> &[[u8; 3]] {
+        &self.pixels[y as usize * self.width as usize..][..self.width as usize]
+    }
+
+    /// Returns the pixels of row `y` for writing.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row_mut(&mut self, y: u32) -> &mut [[u8; 3]] {
+        &mut self.pixels[y as usize * self.width as usize..][..self.width as usize]
+    }
+
+    /// Returns the bytes of a PNG file of the picture. `path`, where it is to be written, is for errors only.
+    ///
+    /// # Errors
+    /// [`IoError::Picture`] if the encoder refuses, [`IoError::Memory`] if there is no memory for the file.
+    pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
+        let rgb = self.pixels.as_flattened();
+        // Compressed, random pixels take some bytes more than plain ones.
+        let mut bytes = host_memory::reserve("a picture", rgb.len() + rgb.len() / 64 + 4096)?;
+        let mut encoder = Encoder::new(&mut bytes, self.width, self.height);
+        encoder.set_color(ColorType::Rgb);
+        encoder.set_depth(BitDepth::Eight);
+        encoder.set_compression(Compression::Fast);
+        encoder.set_filter(Filter::Adaptive);
+        let written = encoder.write_header().and_then(|mut writer| {
+            writer.write_image_data(rgb)?;
+            writer.finish()
+        });
+        written.map_err(|error| IoError::Picture { path: path.to_path_buf(), reason: error.to_string() })?;
+        Ok(bytes)
+    }
 }
 
 /// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high.
@@ -86,17 +142,16 @@ pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -
     let bright = brightness(map)?;
     let enlarge = enlarge.max(1);
     let columns = host_memory::collect("a picture", (0..wide as usize).map(|x| between(x, enlarge, width)))?;
-    host_memory::probe("a picture", 3 * wide as usize * high as usize)?;
-    Ok(RgbImage::from_fn(wide, high, |x, y| {
-        let (left, right, across) = columns[x as usize];
+    let mut picture = RgbImage::new(wide, high, [0; 3])?;
+    for y in 0..high {
         let (top, bottom, down) = between(y as usize, enlarge, height);
-        let row = |row: usize| {
-            let cells = &bright[row * width..][..width];
-            cells[left] + (cells[right] - cells[left]) * across
-        };
-        let (above, below) = (row(top), row(bottom));
-        Rgb(colour(above + (below - above) * down))
-    }))
+        let [above, below] = [top, bottom].map(|row| &bright[row * width..][..width]);
+        for (pixel, &(left, right, across)) in picture.row_mut(y).iter_mut().zip(&columns) {
+            let [above, below] = [above, below].map(|cells| cells[left] + (cells[right] - cells[left]) * across);
+            *pixel = color(above + (below - above) * down);
+        }
+    }
+    Ok(picture)
 }
 
 /// The two cells between whose centres the middle of a pixel is, and its relative position between them. At the border both
@@ -144,13 +199,13 @@ fn percentile(values: &mut [f32], fraction: f64) -> f32 {
 }
 
 /// The colour at a position of the scale, 0 to 1: linear between the entries of the table.
-fn colour(position: f32) -> [u8; 3] {
-    let steps = COLOURS.len() - 1;
+fn color(position: f32) -> [u8; 3] {
+    let steps = COLORS.len() - 1;
     let along = position.clamp(0.0, 1.0) * steps as f32;
     let first = (along as usize).min(steps - 1);
     let weight = along - first as f32;
     let mix = |i: usize| {
-        let (a, b) = (f32::from(COLOURS[first][i]), f32::from(COLOURS[first + 1][i]));
+        let (a, b) = (f32::from(COLORS[first][i]), f32::from(COLORS[first + 1][i]));
         (a + (b - a) * weight).round() as u8
     };
     [mix(0), mix(1), mix(2)]
@@ -164,10 +219,10 @@ mod tests {
     #[test]
     fn colours_grow_lighter_all_along() {
         let light = |c: [u8; 3]| 0.2126 * f32::from(c[0]) + 0.7152 * f32::from(c[1]) + 0.0722 * f32::from(c[2]);
-        assert_eq!(colour(0.0), COLOURS[0]);
-        assert_eq!(colour(1.0), COLOURS[7]);
-        assert!((0..100).all(|i| light(colour(i as f32 / 100.0)) < light(colour((i + 1) as f32 / 100.0)) + 0.3));
-        assert!(COLOURS.windows(2).all(|pair| light(pair[0]) + 8.0 < light(pair[1])));
+        assert_eq!(color(0.0), COLORS[0]);
+        assert_eq!(color(1.0), COLORS[7]);
+        assert!((0..100).all(|i| light(color(i as f32 / 100.0)) < light(color((i + 1) as f32 / 100.0)) + 0.3));
+        assert!(COLORS.windows(2).all(|pair| light(pair[0]) + 8.0 < light(pair[1])));
     }
 
     #[test]
@@ -175,10 +230,10 @@ mod tests {
         let map = [0.0, -1.0, f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 1.0, 10.0, 100.0];
         let picture = density_image(&map, 4, 2, 1).unwrap();
         for x in 0..4 {
-            assert_eq!(picture.get_pixel(x, 0).0, COLOURS[0]);
+            assert_eq!(picture.row(0)[x], COLORS[0]);
         }
-        assert_eq!(picture.get_pixel(0, 1).0, COLOURS[7]);
-        assert_eq!(picture.get_pixel(3, 1).0, COLOURS[7]);
+        assert_eq!(picture.row(1)[0], COLORS[7]);
+        assert_eq!(picture.row(1)[3], COLORS[7]);
         for map in [[0.0; 4], [f32::NAN; 4], [3.0; 4], [1e-40; 4]] {
             density_image(&map, 2, 2, 3).unwrap();
         }
@@ -201,8 +256,11 @@ mod tests {
         density_png(&map, 200, 150, &two).unwrap();
         let bytes = std::fs::read(&one).unwrap();
         assert_eq!(bytes, std::fs::read(&two).unwrap());
-        let picture = image::load_from_memory(&bytes).unwrap().to_rgb8();
-        assert_eq!(picture.dimensions(), (800, 600));
+        let mut reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((info.width, info.height), (800, 600));
+        assert_eq!(pixels, density_image(&map, 200, 150, 4).unwrap().pixels.as_flattened());
         assert_eq!(scratch.names(), ["1.png", "2.png"]);
     }
 
@@ -211,8 +269,9 @@ mod tests {
         // An odd factor has a pixel in the very middle of each cell.
         let map = [1.0, 10.0, 100.0, 1000.0, 3.0, 30.0];
         let (small, large) = (density_image(&map, 3, 2, 1).unwrap(), density_image(&map, 3, 2, 5).unwrap());
-        for (x, y, pixel) in small.enumerate_pixels() {
-            assert_eq!(large.get_pixel(5 * x + 2, 5 * y + 2), pixel);
+        for y in 0..2 {
+            let middle: Vec<_> = large.row(5 * y + 2).iter().skip(2).step_by(5).copied().collect();
+            assert_eq!(middle, small.row(y));
         }
     }
 }

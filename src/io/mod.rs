@@ -6,7 +6,7 @@
 //! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
 //! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues in the layouts of Gadget-4 and SWIFT.
 //! - **Files that belong together** ([`Sealed`]): all are written before any gets its name, so there are all or none.
-//! - **Small files** ([`write_whole`], [`write_csv`], `density_png`, `log_plot_png_bytes`): written by one rank; they, too, appear complete or not at all.
+//! - **Small files** ([`write_whole`], [`write_csv`], `density_png` (feature `image`)): written by one rank; they, too, appear complete or not at all.
 //! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind, and the next run
 //!   removes the temporary files of a killed one.
 //! - **Messages** ([`printable`], [`printable_path`]): text without control characters for terminals.
@@ -55,14 +55,14 @@ pub mod cleanup;
 pub mod collective;
 mod coverage;
 mod csv;
-#[cfg(feature = "cli")]
+#[cfg(feature = "image")]
 mod diverging;
 mod dtype;
 mod error;
 #[cfg(feature = "hdf5")]
 pub mod hdf5;
 mod hdf5_name;
-#[cfg(feature = "cli")]
+#[cfg(feature = "image")]
 mod image;
 mod input;
 mod leftover;
@@ -74,8 +74,6 @@ mod npz;
 mod npz_file;
 mod numbers;
 mod output_dir;
-#[cfg(feature = "cli")]
-mod plot;
 mod run_lock;
 mod shared_file;
 mod temporary;
@@ -83,13 +81,13 @@ mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
 pub use csv::{Column, csv_text, write_csv};
-#[cfg(feature = "cli")]
+#[cfg(feature = "image")]
 pub use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
 pub use error::IoError;
 pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};
-#[cfg(feature = "cli")]
-pub use image::{density_image, density_png, density_png_bytes};
+#[cfg(feature = "image")]
+pub use image::{RgbImage, density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
 pub use npy_writer::{NpyElement, NpyWriter};
@@ -97,8 +95,6 @@ pub use npz::{Member, NpzWriter, PartCrc};
 pub use npz_file::NpzFile;
 pub use numbers::{Numbers, read_numbers};
 pub use output_dir::OutputDir;
-#[cfg(feature = "cli")]
-pub use plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot_png_bytes};
 pub use shared_file::{Sealed, SharedFile, check_replaceable, seal_whole, write_whole};
 pub use temporary::token;
 

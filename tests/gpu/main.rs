@@ -56,8 +56,6 @@ mod primitives;
 mod redistribution;
 #[path = "../scales.rs"]
 mod scales;
-#[path = "../shallow_water.rs"]
-mod shallow_water;
 #[path = "../simulation.rs"]
 mod simulation;
 #[path = "../simulation_operator.rs"]

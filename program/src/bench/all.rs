@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
+use meshloom::Rank;
 use meshloom::comm::Op;
 use meshloom::gpu::{Profile, Recorder};
 use meshloom::io::write_whole;
-use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::report::Report;
 use super::settings::Settings;
 use super::subject::{Peer, Subject};
+use crate::common::AnyError;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -208,7 +209,7 @@ impl Record {
 }
 
 /// Measures one subject after the other. All ranks call it and go on or end together.
-fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failure>, Error> {
+fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failure>, AnyError> {
     let settings = &arguments.settings;
     let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
@@ -248,7 +249,7 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failu
 
 /// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there is one rank; several could no
 /// longer know which of their calls belong together.
-fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Error> {
+fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, AnyError> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
     let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(context))) {

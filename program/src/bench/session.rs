@@ -7,6 +7,7 @@ use serde_json::json;
 use super::measure::Clock;
 use super::report::Report;
 use super::settings::Settings;
+use crate::common::AnyError;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -17,7 +18,7 @@ pub type Found = Result<Report, String>;
 ///
 /// # Errors
 /// Those of the options and the work, and [`Report::verdict`].
-pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Found, Error> + Sync) -> Result<(), Failure> {
+pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Found, AnyError> + Sync) -> Result<(), Failure> {
     let Some(found) = settings.common.launch(body)? else { return Ok(()) };
     let report = found.map_err(Failure::Usage)?;
     let verdict = report.verdict();

@@ -1,8 +1,8 @@
 //! `meshloom bench shallow-water`: steps of the shallow-water model.
 
 use clap::Args;
-use meshloom::shallow_water::{ShallowWater, ShallowWaterConfig};
-use meshloom::{Error, Rank};
+use meshloom::Rank;
+use meshloom_program::models::shallow_water::{ShallowWater, ShallowWaterConfig, ShallowWaterError};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
@@ -50,7 +50,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, ShallowWaterError> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = copy::MEASUREMENTS + per * arguments.size.len();
@@ -63,11 +63,11 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error
 }
 
 /// Measures and reports a grid. All ranks call it.
-fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Result<(), Error> {
+fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Result<(), ShallowWaterError> {
     let Session { context, clock, .. } = session;
     let config = ShallowWaterConfig { cells, grid: session.settings.common.grid, ..ShallowWaterConfig::default() };
     let mut water = ShallowWater::<f32>::new(context, config.clone())?;
-    let all = clock.together(*context, |context: &mut Rank| Ok(water.advance(context, STEPS)?))?;
+    let all = clock.together(*context, |context: &mut Rank| water.advance(context, STEPS))?;
     let per_step = |seconds: f64| seconds / STEPS as f64;
     let step = Spread { median: per_step(all.median), min: per_step(all.min), max: per_step(all.max), ..all };
     let cost = water.step_cost();
@@ -111,7 +111,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
 
 /// The time of a step of the reference, on the host of rank 0, and whether it has our flow; none on other ranks, and where it was not asked for. All
 /// ranks call it.
-fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<(Spread, bool)>, Error> {
+fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<(Spread, bool)>, ShallowWaterError> {
     if !session.settings.reference {
         return Ok(None);
     }
@@ -138,7 +138,7 @@ fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<
 }
 
 /// A field of all ranks on each of them. All ranks call it.
-fn gathered(context: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, Error> {
+fn gathered(context: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, ShallowWaterError> {
     let parts = context.comm.all_gather_v(own)?;
     let mut whole = vec![0.0; config.cells.iter().product::<u64>() as usize];
     for (rank, part) in parts.iter().enumerate() {

@@ -1,11 +1,12 @@
 //! What can be measured.
 
 use clap::Subcommand;
-use meshloom::{Error, Rank};
+use meshloom::Rank;
 
 use super::session::Found;
 use super::settings::Settings;
 use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
+use crate::common::AnyError;
 use crate::failure::Failure;
 
 /// A part of the library and what of it is to be measured.
@@ -126,22 +127,22 @@ impl Subject {
     }
 
     /// Measures it. All ranks call it.
-    pub fn measure(&self, context: &mut Rank) -> Result<Found, Error> {
-        match self {
-            Subject::Fft(arguments) => fft::measure(context, arguments),
-            Subject::Exchange(arguments) => exchange::measure(context, arguments),
-            Subject::Collectives(arguments) => collectives::measure(context, arguments),
-            Subject::Map(arguments) => map::measure(context, arguments),
-            Subject::Halo(arguments) => halo::measure(context, arguments),
-            Subject::Sort(arguments) => sort::measure(context, arguments),
-            Subject::Knn(arguments) => knn::measure(context, arguments),
-            Subject::Pairs(arguments) => pairs::measure(context, arguments),
-            Subject::Fof(arguments) => fof::measure(context, arguments),
-            Subject::Ghosts(arguments) => ghosts::measure(context, arguments),
-            Subject::Pm(arguments) => pm::measure(context, arguments),
-            Subject::Gradient(arguments) => gradient::measure(context, arguments),
-            Subject::Infer(arguments) => infer::measure(context, arguments),
-            Subject::ShallowWater(arguments) => shallow_water::measure(context, arguments),
-        }
+    pub fn measure(&self, context: &mut Rank) -> Result<Found, AnyError> {
+        Ok(match self {
+            Subject::Fft(arguments) => fft::measure(context, arguments)?,
+            Subject::Exchange(arguments) => exchange::measure(context, arguments)?,
+            Subject::Collectives(arguments) => collectives::measure(context, arguments)?,
+            Subject::Map(arguments) => map::measure(context, arguments)?,
+            Subject::Halo(arguments) => halo::measure(context, arguments)?,
+            Subject::Sort(arguments) => sort::measure(context, arguments)?,
+            Subject::Knn(arguments) => knn::measure(context, arguments)?,
+            Subject::Pairs(arguments) => pairs::measure(context, arguments)?,
+            Subject::Fof(arguments) => fof::measure(context, arguments)?,
+            Subject::Ghosts(arguments) => ghosts::measure(context, arguments)?,
+            Subject::Pm(arguments) => pm::measure(context, arguments)?,
+            Subject::Gradient(arguments) => gradient::measure(context, arguments)?,
+            Subject::Infer(arguments) => infer::measure(context, arguments)?,
+            Subject::ShallowWater(arguments) => shallow_water::measure(context, arguments)?,
+        })
     }
 }

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use image::codecs::png::PngEncoder;
-use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, imageops};
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::host_memory;
-use meshloom::io::{IoError, NpyFile, density_image};
+use meshloom::io::{IoError, NpyFile, RgbImage, density_image};
 
 use super::problem::Grids;
 
@@ -145,17 +143,16 @@ impl Maps<'_> {
             panels.push(self.panel(&relative, false)?);
         }
         let width = panels.iter().map(RgbImage::width).sum::<u32>() + GAP * (panels.len() as u32 - 1);
-        let mut whole = RgbImage::from_pixel(width, panels[0].height(), Rgb([255; 3]));
-        let mut left = 0;
-        for panel in &panels {
-            imageops::replace(&mut whole, panel, left, 0);
-            left += i64::from(panel.width() + GAP);
+        let height = panels[0].height();
+        let mut whole = RgbImage::new(width, height, [255; 3])?;
+        for y in 0..height {
+            let mut left = 0;
+            for panel in &panels {
+                whole.row_mut(y)[left..][..panel.width() as usize].copy_from_slice(panel.row(y));
+                left += (panel.width() + GAP) as usize;
+            }
         }
-        let mut bytes = Vec::new();
-        PngEncoder::new(&mut bytes)
-            .write_image(whole.as_raw(), whole.width(), whole.height(), ExtendedColorType::Rgb8)
-            .map_err(|error| IoError::Picture { path: path.to_path_buf(), reason: error.to_string() })?;
-        Ok(Some(bytes))
+        Ok(Some(whole.png_bytes(path)?))
     }
 }
 

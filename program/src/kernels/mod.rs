@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         check_name(path, stage.extensions())?;
     }
     let shape = Shape::of_profile(&arguments.profile)?;
-    let kernels = named(meshloom::kernels())?;
+    let kernels = named(meshloom_program::kernels())?;
     let Some(name) = &arguments.name else { return list(&kernels, &shape, arguments) };
     let (_, source) = &kernels[find(&kernels, name)?];
     let text = wgsl(source, &shape)?;
@@ -193,7 +193,7 @@ mod tests {
     fn every_kernel_is_written_in_every_language() {
         for profile in ["floor", "software"] {
             let shape = Shape::of_profile(profile).ok().unwrap();
-            for (name, source) in named(meshloom::kernels()).ok().unwrap() {
+            for (name, source) in named(meshloom_program::kernels()).ok().unwrap() {
                 let text = wgsl(&source, &shape).map_err(|failure| failure.message()).unwrap();
                 let module = parse(&text).unwrap_or_else(|why| panic!("{name} for {profile}: {why}"));
                 for stage in [Stage::Spirv, Stage::Msl, Stage::Hlsl] {

@@ -1,5 +1,7 @@
 //! Lines, discs and text in pixels, with smooth edges.
 
+use meshloom::host_memory::HostMemoryError;
+use meshloom::io::RgbImage;
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Mask, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform,
 };
@@ -104,9 +106,14 @@ impl Canvas {
     }
 
     /// Rows of red, green and blue from the top.
-    pub fn rgb(&self) -> Vec<u8> {
-        // The background is opaque, so premultiplied colours are colours.
-        self.pixels.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+    pub fn picture(&self) -> Result<RgbImage, HostMemoryError> {
+        let mut picture = RgbImage::new(self.pixels.width(), self.pixels.height(), [0; 3])?;
+        for (y, row) in (0..).zip(self.pixels.data().chunks_exact(4 * self.pixels.width() as usize)) {
+            // The background is opaque, so premultiplied colors are colors.
+            let colors = row.chunks_exact(4).map(|pixel| [pixel[0], pixel[1], pixel[2]]);
+            picture.row_mut(y).iter_mut().zip(colors).for_each(|(pixel, color)| *pixel = color);
+        }
+        Ok(picture)
     }
 
     fn advance(&self, glyph: Glyph, size: f32) -> f32 {

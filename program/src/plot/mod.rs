@@ -5,8 +5,8 @@ mod canvas;
 
 use std::path::Path;
 
-use super::IoError;
-use super::image::png_bytes;
+use meshloom::io::{IoError, RgbImage};
+
 pub use axis::LogAxis;
 use canvas::{Align, Canvas, Pen};
 
@@ -60,16 +60,16 @@ pub struct ErrorPoints<'a> {
     pub color: [u8; 3],
 }
 
-/// The bytes of a PNG file of `plot`, 1200 by 840 pixels. `path`, where it is to be written, is for errors only.
+/// Draws `plot`, 1200 by 840 pixels. `path`, where the picture is to be written, is for errors only.
 ///
 /// The legend is in the corner with the fewest data. The embedded font has Latin and Greek letters, superscript digits and
-/// most mathematical symbols; other characters are boxes. Equal plots give equal bytes. Nothing is written.
+/// most mathematical symbols; other characters are boxes. Equal plots give equal pictures.
 ///
 /// # Errors
-/// [`IoError::Plot`] unless both ranges are positive, finite and ascending.
+/// [`IoError::Picture`] unless both ranges are positive, finite and ascending.
 ///
 /// ```
-/// use meshloom::io::{PlotCurve, LogAxis, LogPlot, log_plot_png_bytes};
+/// use meshloom_program::plot::{LogAxis, LogPlot, PlotCurve, log_plot};
 /// # fn main() -> Result<(), meshloom::io::IoError> {
 /// let curve: Vec<_> = (1..=100).map(|i| (f64::from(i), f64::from(i).powi(-2))).collect();
 /// let plot = LogPlot {
@@ -79,13 +79,14 @@ pub struct ErrorPoints<'a> {
 ///     curves: &[PlotCurve { name: "r⁻²", at: &curve, color: [40, 90, 160], dashed: false }],
 ///     points: &[],
 /// };
-/// let bytes = log_plot_png_bytes(&plot, "force.png".as_ref())?;
+/// let path = "force.png".as_ref();
+/// let bytes = log_plot(&plot, path)?.png_bytes(path)?;
 /// assert!(bytes.starts_with(b"\x89PNG"));
 /// # Ok(())
 /// # }
 /// ```
-pub fn log_plot_png_bytes(plot: &LogPlot<'_>, path: &Path) -> Result<Vec<u8>, IoError> {
-    let failed = |reason: String| IoError::Plot { path: path.to_path_buf(), reason };
+pub fn log_plot(plot: &LogPlot<'_>, path: &Path) -> Result<RgbImage, IoError> {
+    let failed = |reason: String| IoError::Picture { path: path.to_path_buf(), reason };
     for axis in [&plot.x, &plot.y] {
         if !axis.is_possible() {
             let [low, high] = axis.range;
@@ -97,7 +98,7 @@ pub fn log_plot_png_bytes(plot: &LogPlot<'_>, path: &Path) -> Result<Vec<u8>, Io
     plot.axes(&mut canvas);
     plot.data(&mut canvas);
     plot.legend(&mut canvas);
-    png_bytes(&canvas.rgb(), width, height, path)
+    Ok(canvas.picture()?)
 }
 
 impl LogPlot<'_> {
@@ -241,10 +242,10 @@ mod tests {
         LogPlot { title: "t", x: axis, y: axis, curves, points }
     }
 
-    fn draw(plot: &LogPlot<'_>) -> image::RgbImage {
-        let bytes = log_plot_png_bytes(plot, Path::new("p.png")).unwrap();
-        assert_eq!(bytes, log_plot_png_bytes(plot, Path::new("p.png")).unwrap());
-        image::load_from_memory(&bytes).unwrap().to_rgb8()
+    fn draw(plot: &LogPlot<'_>) -> RgbImage {
+        let picture = log_plot(plot, Path::new("p.png")).unwrap();
+        assert_eq!(picture, log_plot(plot, Path::new("p.png")).unwrap());
+        picture
     }
 
     #[test]
@@ -256,15 +257,15 @@ mod tests {
         let [left, top, right, bottom] = FIELD.map(|edge| edge as u32);
         let (x, y) = ((left + right) / 2, (top + bottom) / 2);
         // The point in the middle; its bar, to 30 above and all the way down.
-        assert_eq!(picture.get_pixel(x, y).0, RED);
-        assert_eq!(picture.get_pixel(x, bottom - 5).0, RED);
+        assert_eq!(picture.row(y)[x as usize], RED);
+        assert_eq!(picture.row(bottom - 5)[x as usize], RED);
         let high = bottom - (30f32.log10() / 2.0 * (bottom - top) as f32) as u32;
-        assert_eq!(picture.get_pixel(x, high + 5).0, RED);
-        assert_ne!(picture.get_pixel(x, high - 5).0, RED);
+        assert_eq!(picture.row(high + 5)[x as usize], RED);
+        assert_ne!(picture.row(high - 5)[x as usize], RED);
         // The curve crosses the field and is cut off at its sides.
-        assert_eq!(picture.get_pixel(left + 30, y).0, BLUE);
+        assert_eq!(picture.row(y)[left as usize + 30], BLUE);
         for outside in [left - 5, right + 5] {
-            assert_eq!(picture.get_pixel(outside, y).0, [255; 3]);
+            assert_eq!(picture.row(y)[outside as usize], [255; 3]);
         }
     }
 
@@ -281,7 +282,7 @@ mod tests {
     fn impossible_axes_are_refused() {
         let good = plot(&[], &[]);
         let bad = LogPlot { y: LogAxis { label: "y", range: [0.0, 1.0] }, ..good };
-        let error = log_plot_png_bytes(&bad, Path::new("p.png")).unwrap_err();
-        assert!(matches!(&error, IoError::Plot { reason, .. } if reason.contains('y')), "{error}");
+        let error = log_plot(&bad, Path::new("p.png")).unwrap_err();
+        assert!(matches!(&error, IoError::Picture { reason, .. } if reason.contains('y')), "{error}");
     }
 }

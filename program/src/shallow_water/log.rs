@@ -1,6 +1,6 @@
 //! What has been seen of a run on the way.
 
-use meshloom::shallow_water::{Diagnostics, Picture};
+use meshloom_program::models::shallow_water::{Diagnostics, Picture};
 
 /// Lines of diagnostics, and frames of the animation, which rank 0 has.
 #[derive(Default)]

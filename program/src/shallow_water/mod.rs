@@ -9,10 +9,10 @@ use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use meshloom::Rank;
 use meshloom::comm::Op;
-use meshloom::io::cleanup::StopRequests;
-use meshloom::shallow_water::{Real, ShallowWater};
-use meshloom::{Error, Rank};
+use meshloom_program::interrupt::StopRequests;
+use meshloom_program::models::shallow_water::{Real, ShallowWater, ShallowWaterError};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
@@ -55,7 +55,7 @@ fn flow<T: Real>(
     context: &mut Rank,
     parameters: &RunParameters,
     common: &Common,
-) -> Result<Result<Value, Failure>, Error> {
+) -> Result<Result<Value, Failure>, ShallowWaterError> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
@@ -128,7 +128,7 @@ fn stopped<T: Real>(
     context: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
-) -> Result<Option<Failure>, Error> {
+) -> Result<Option<Failure>, ShallowWaterError> {
     let Some(signal) = asked_to_stop(stop, &context.comm)? else { return Ok(None) };
     snapshots::write(outputs, context, water, log, &outputs.states.checkpoint())?;
     let (step, steps) = (water.steps(), outputs.parameters.steps);
@@ -142,7 +142,7 @@ fn report<T: Real>(
     parameters: &RunParameters,
     water: &ShallowWater<T>,
     resumed: Option<u64>,
-) -> Result<Value, Error> {
+) -> Result<Value, ShallowWaterError> {
     let (config, info, counts) = (water.config(), context.gpu.info(), context.recorder.counts());
     let (step, cost) = (water.step_cost(), water.cost());
     let done = water.steps() - resumed.unwrap_or(0);

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
-use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
-use meshloom::{Error, Rank};
+use meshloom_program::models::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
 use serde_json::Value;
 
 use super::log::Log;
@@ -41,7 +41,7 @@ pub struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     pub fn new(parameters: &'a RunParameters) -> Self {
-        let states = States::new(&parameters.out, of_state, |why| ShallowWaterError::Resume { why }.into());
+        let states = States::new(&parameters.out, of_state);
         Outputs { parameters, states }
     }
 
@@ -50,7 +50,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
-    pub fn seal<T: Real>(&self, context: &mut Rank, water: &ShallowWater<T>, log: &Log) -> Result<Vec<Sealed>, Error> {
+    pub fn seal<T: Real>(
+        &self,
+        context: &mut Rank,
+        water: &ShallowWater<T>,
+        log: &Log,
+    ) -> Result<Vec<Sealed>, ShallowWaterError> {
         let flow = water.flow(context)?;
         let [height, velocity] = [HEIGHT, VELOCITY].map(|name| self.path(name));
         let mut files = Vec::from(water.seal_flow(&context.comm, [&height, &velocity], &flow)?);
@@ -68,16 +73,22 @@ impl<'a> Outputs<'a> {
     }
 
     /// Publishes files with their description at `path`, without states of other water or beyond this run's end beside them. All ranks call it.
-    pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
+    pub fn publish(
+        &self,
+        comm: &Communicator,
+        path: &Path,
+        whole: &Value,
+        files: Vec<Sealed>,
+    ) -> Result<(), ShallowWaterError> {
         let is_other = |state: &Value| self.parameters.is_other(state);
-        self.states.publish(comm, path, whole, files, is_other, |_| described::remove(path))
+        Ok(self.states.publish(comm, path, whole, files, is_other, |_| described::remove(path))?)
     }
 }
 
 /// The columns of `diagnostics.csv`.
 const COLUMNS: [&str; 8] = ["step", "seconds", "mean_height", "min_eta", "max_eta", "max_u", "max_v", "energy"];
 
-fn table_text(path: &Path, lines: &[Diagnostics]) -> Result<String, Error> {
+fn table_text(path: &Path, lines: &[Diagnostics]) -> Result<String, ShallowWaterError> {
     let steps: Vec<u64> = lines.iter().map(|line| line.step).collect();
     let column = |n: usize| -> Vec<f64> { lines.iter().map(|line| line.figures()[n]).collect() };
     let columns: Vec<Vec<f64>> = (0..COLUMNS.len() - 1).map(column).collect();
@@ -86,7 +97,7 @@ fn table_text(path: &Path, lines: &[Diagnostics]) -> Result<String, Error> {
     Ok(csv_text(path, &table)?)
 }
 
-fn picture(path: &Path, frames: &[Picture], limit: f32) -> Result<Sealed, Error> {
+fn picture(path: &Path, frames: &[Picture], limit: f32) -> Result<Sealed, ShallowWaterError> {
     let size = frames.first().map_or([0; 2], |frame| [frame.width, frame.height]);
     let values: Vec<&[f32]> = frames.iter().map(|frame| &frame.elevation[..]).collect();
     Ok(seal_whole(path, &diverging_png_bytes(&values, size, limit, FRAME, path)?)?)

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use meshloom::Error;
-use meshloom::shallow_water::ShallowWaterConfig;
+use meshloom_program::models::shallow_water::ShallowWaterConfig;
 use serde_json::{Value, json};
 
 use crate::common::Common;
@@ -152,7 +151,7 @@ impl RunParameters {
         let usage = |message: String| Err(Failure::Usage(message));
         let (cells, compatible, grid) = (arguments.cells, arguments.compatible, arguments.common.grid);
         let config = ShallowWaterConfig { cells, compatible, grid, ..ShallowWaterConfig::default() };
-        config.validate().map_err(|error| Failure::from(Error::from(error)))?;
+        config.validate()?;
         let hours = arguments.hours.unwrap_or(24.0);
         let steps = arguments.steps.map_or_else(|| (hours * 3600.0 / config.time_step()).ceil(), |steps| steps as f64);
         if !(0.0..=MOST_STEPS as f64).contains(&steps) {

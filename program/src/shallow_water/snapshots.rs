@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::iter;
 use std::path::{Path, PathBuf};
 
+use meshloom::Rank;
 use meshloom::bytemuck::cast_slice;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, collective};
-use meshloom::shallow_water::{Diagnostics, Picture, Real, ShallowWater};
-use meshloom::{Error, Rank};
+use meshloom_program::models::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
 use serde_json::{Value, json};
 
 use super::log::Log;
@@ -18,7 +18,7 @@ use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};
 
 /// The fingerprint of a state. All ranks call it.
-fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, Error> {
+fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
     let (comm, fields) = (&context.comm, 6);
     let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
     // In words, of which f64 has two.
@@ -32,7 +32,7 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Res
 }
 
 /// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. All ranks call it.
-fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, Error> {
+fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
     let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
         let length = columns.iter().map(|column| column.len()).max().unwrap_or(0);
@@ -53,7 +53,7 @@ pub fn write<T: Real>(
     water: &ShallowWater<T>,
     log: &Log,
     directory: &Path,
-) -> Result<(), Error> {
+) -> Result<(), ShallowWaterError> {
     let parameters = outputs.parameters;
     let made = outputs.states.make(&context.comm, directory)?;
     let (flow, state) = (water.flow(context)?, water.state(context)?);
@@ -75,7 +75,7 @@ pub fn write<T: Real>(
 }
 
 /// Writes frames, which rank 0 has. All ranks call it.
-fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, Error> {
+fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, ShallowWaterError> {
     let mut shape = [0; 3];
     if let Some(first) = frames.first() {
         shape = [frames.len(), first.height, first.width].map(|n| n as u64);
@@ -100,7 +100,7 @@ pub struct Last<T> {
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.
-pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<Last<T>>, Error> {
+pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<Last<T>>, ShallowWaterError> {
     let (parameters, states) = (outputs.parameters, &outputs.states);
     // Those of all runs that were made here, whenever these wrote some.
     let snapshots = steps_of(states)?.into_iter().rev().map(|step| (step, states.snapshot(step)));
@@ -108,12 +108,14 @@ pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<L
     let (step, said, schedule) = (found.moment, &found.said, parameters.schedule());
     found.check_run(&parameters.flow_of(&said["run"]), &parameters.flow())?;
     if step > parameters.steps {
-        return Err(found.bad(format!(
-            "it is of step {step}, and this run has {}; let it have more, or use another --out",
-            parameters.steps
-        )));
+        return Err(found
+            .bad(format!(
+                "it is of step {step}, and this run has {}; let it have more, or use another --out",
+                parameters.steps
+            ))
+            .into());
     }
-    let damaged = |why: &dyn Display| found.damaged(why);
+    let damaged = |why: &dyn Display| ShallowWaterError::from(found.damaged(why));
     if said["step"] != step {
         return Err(damaged(&format!("{DESCRIPTION} says step {}", said["step"])));
     }
@@ -172,7 +174,7 @@ pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<L
 }
 
 /// The steps that directories of snapshots are named after, ascending.
-fn steps_of(states: &States) -> Result<Vec<u64>, Error> {
+fn steps_of(states: &States) -> Result<Vec<u64>, ShallowWaterError> {
     let step = |directory: PathBuf| {
         let step = directory.file_name()?.to_str()?.rsplit('_').next()?.parse::<u64>().ok()?;
         // As this program writes it: no plus sign, no zeros before it.
@@ -190,14 +192,14 @@ fn line(value: &Value) -> Option<Diagnostics> {
     Some(Diagnostics { step: value[0].as_u64()?, seconds, mean_height, min_eta, max_eta, max_u, max_v, energy })
 }
 
-fn read_frames(path: &Path) -> Result<Vec<Picture>, Error> {
+fn read_frames(path: &Path) -> Result<Vec<Picture>, ShallowWaterError> {
     let file = NpyFile::open(path)?;
     let &[frames, height, width] = file.shape() else {
         file.expect_shape(&[1, 1, 1])?;
         return Ok(Vec::new());
     };
     let size = height * width;
-    let frame = |n: u64| -> Result<Picture, Error> {
+    let frame = |n: u64| -> Result<Picture, ShallowWaterError> {
         let elevation = file.read_finite_f32(n * size..(n + 1) * size)?;
         Ok(Picture { width: width as usize, height: height as usize, elevation })
     };

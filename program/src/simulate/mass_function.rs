@@ -5,7 +5,8 @@ use std::path::Path;
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, Overdensity};
-use meshloom::io::{Column, ErrorPoints, IoError, LogAxis, LogPlot, PlotCurve, csv_text, log_plot_png_bytes};
+use meshloom::io::{Column, IoError, csv_text};
+use meshloom_program::plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
 const BINS_PER_DECADE: u32 = 5;
@@ -125,7 +126,7 @@ impl<'a> MassFunction<'a> {
             curves: &curves,
             points: &[ErrorPoints { name: "friends of friends", at: &found, color: FOUND }],
         };
-        Ok(log_plot_png_bytes(&plot, path)?)
+        Ok(log_plot(&plot, path)?.png_bytes(path)?)
     }
 
     /// The range of the dn/dlnM axis: the halos with their errors, and the start of the curve where there are none.

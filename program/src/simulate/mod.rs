@@ -16,10 +16,10 @@ use indicatif::ProgressBar;
 use meshloom::comm::Op;
 use meshloom::fft::Speeds;
 use meshloom::host_memory;
-use meshloom::io::cleanup::StopRequests;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
-use meshloom::{Error, Rank};
+use meshloom::{Rank, Error};
+use meshloom_program::interrupt::StopRequests;
 use serde_json::{Value, json};
 
 use crate::checked::usage;

@@ -7,8 +7,8 @@ use meshloom::cosmology::Halofit;
 use meshloom::host_memory;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
-use meshloom::pm::{Config, Quantity, Simulation, SimulationError};
-use meshloom::{Error, Rank};
+use meshloom::pm::{Config, Quantity, Simulation};
+use meshloom::{Rank, Error};
 use serde_json::Value;
 
 use super::options::Epoch;
@@ -69,7 +69,7 @@ pub fn of_state(name: &str) -> bool {
 
 /// The states of runs in `out`.
 pub fn states(out: &Path) -> States {
-    States::new(out, of_state, |why| SimulationError::Resume { why }.into())
+    States::new(out, of_state)
 }
 
 /// Whether what a description says of its run is that of a simulation.

@@ -96,7 +96,7 @@ fn with_hdf5(option: &str) -> Result<(), Failure> {
     } else {
         Err(usage(format!(
             "{option}: this program was built without HDF5; build it with the feature `hdf5` \
-             (cargo install --path . --features cli,hdf5; needs the HDF5 library), or leave it out"
+             (cargo install --path program --features hdf5; needs the HDF5 library), or leave it out"
         )))
     }
 }
@@ -276,7 +276,7 @@ impl RunParameters {
 }
 
 #[cfg(all(test, unix))]
-#[path = "../../../../tests/shared/mutants.rs"]
+#[path = "../../../tests/shared/mutants.rs"]
 mod mutants;
 
 #[cfg(all(test, unix))]

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, printable_path};
-use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation, SimulationError};
-use meshloom::{Error, Rank};
+use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation};
+use meshloom::{Rank, Error};
 use serde_json::{Value, json};
 
 use super::halos::{self, Halos};
 use super::outputs::{DISPLACEMENTS, Outputs};
 use super::parameters::Velocities;
 use crate::described::difference;
-use crate::resumable::DESCRIPTION;
+use crate::resumable::{DESCRIPTION, refused};
 
 /// Displacements and momenta of a rank's particles, as rows.
 pub type State = [Vec<f32>; 2];
@@ -26,10 +26,6 @@ fn state_files(outputs: &Outputs) -> [&'static str; 2] {
 
 /// The particles that have crossed the light cone so far, where the run has one.
 const CROSSED: &str = "light_cone.npy";
-
-fn resume(why: String) -> Error {
-    SimulationError::Resume { why }.into()
-}
 
 /// The description of a snapshot, but for its fingerprints.
 fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
@@ -229,7 +225,7 @@ pub fn last_whole(outputs: &Outputs, context: &Rank, config: &Config) -> Result<
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
         let whole = |directory: &PathBuf| directory.join(DESCRIPTION).is_file();
         return match outputs.states.directories()?.into_iter().find(whole) {
-            Some(other) => Err(resume(format!(
+            Some(other) => Err(refused(format!(
                 "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
                 printable_path(&other)
             ))),
@@ -276,7 +272,7 @@ mod tests {
 
     #[test]
     fn steps_are_kept_where_what_follows_fails() {
-        let failed = || Err::<(), Error>(resume("no memory".into()));
+        let failed = || Err::<(), Error>(refused("no memory".into()));
         // What is done, and in which order.
         let done = |others: bool, work: &dyn Fn() -> Result<(), Error>| {
             let mut done = Vec::new();

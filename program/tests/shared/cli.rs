@@ -1,7 +1,7 @@
 //! Running the program as a subprocess, and what must come of it.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-#[path = "launcher.rs"]
+#[path = "../../../tests/shared/launcher.rs"]
 mod launcher;
 
 use std::io::Read;

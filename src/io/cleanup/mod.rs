@@ -1,27 +1,21 @@
 //! Removal of unfinished files, however a program ends.
 //!
 //! Temporary files and directories made for outputs are in a list of this process while they are unfinished. Dropping their
-//! owner removes them; where destructors do not run, [`remove_all`] or the interrupt handler (`install_interrupt_handler`,
-//! feature `cli`) does. The files of a killed process are removed by the next one that writes there.
-
-#[cfg(feature = "cli")]
-mod interrupt;
+//! owner removes them; where destructors do not run, [`remove_all`] does, and in the handler of a signal [`remove_and_block`].
+//! The files of a killed process are removed by the next one that writes there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "cli")]
-use std::sync::TryLockError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "hdf5")]
 use super::IoError;
 use super::leftover;
-#[cfg(feature = "cli")]
-pub use interrupt::{StopRequests, end_without_memory, install_interrupt_handler, silence_interrupt_message};
 
 /// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
 /// path is here once for each of its owners in this process: ranks that are threads share the list.
+#[derive(Debug)]
 struct Unfinished {
     files: Vec<PathBuf>,
     directories: Vec<PathBuf>,
@@ -36,7 +30,6 @@ impl Unfinished {
     }
 
     /// As [`lock`](Self::lock), but returns `None` where another thread holds the lock or this one does.
-    #[cfg(feature = "cli")]
     fn try_lock() -> Option<MutexGuard<'static, Self>> {
         match UNFINISHED.try_lock() {
             Ok(unfinished) => Some(unfinished),
@@ -59,6 +52,32 @@ impl Unfinished {
 /// in use fail afterwards. Returns how many files and directories were removed; what cannot be removed is left.
 pub fn remove_all() -> usize {
     Unfinished::lock().remove()
+}
+
+/// As long as it lives no thread of this process creates or publishes an output.
+#[derive(Debug)]
+#[must_use = "threads create files again when it is dropped"]
+pub struct BlockedOutputs(#[expect(dead_code, reason = "held")] MutexGuard<'static, Unfinished>);
+
+/// Removes all unfinished files like [`remove_all`], and blocks every thread that creates or publishes one.
+///
+/// For a process that ends while ranks are at work on other threads. Blocks until no other thread is changing the list of
+/// unfinished files.
+pub fn remove_and_block() -> BlockedOutputs {
+    block(Unfinished::lock())
+}
+
+/// Removes and blocks like [`remove_and_block`]; returns `None` if the list of unfinished files is locked, by this thread
+/// or by another.
+///
+/// Allocates no memory for files whose path has at most 383 bytes.
+pub fn try_remove_and_block() -> Option<BlockedOutputs> {
+    Unfinished::try_lock().map(block)
+}
+
+fn block(mut unfinished: MutexGuard<'static, Unfinished>) -> BlockedOutputs {
+    unfinished.remove();
+    BlockedOutputs(unfinished)
 }
 
 /// Removes the temporary files in `directory` of killed runs on this host, but not those of running ones. Where these cannot

@@ -71,7 +71,7 @@ pub mod kd {
 
 /// Steps of the shallow-water model.
 pub mod shallow_water {
-    use meshloom::shallow_water::ShallowWaterConfig;
+    use meshloom_program::models::shallow_water::ShallowWaterConfig;
 
     /// Name of the reference in reports.
     pub const NAME: &str = "";

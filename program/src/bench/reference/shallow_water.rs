@@ -1,6 +1,6 @@
 //! Steps of the shallow-water model on the processor's cores: two passes over rows, which rayon's threads share.
 
-use meshloom::shallow_water::ShallowWaterConfig;
+use meshloom_program::models::shallow_water::ShallowWaterConfig;
 use rayon::prelude::*;
 
 /// Name of the reference in reports.

@@ -1,7 +1,7 @@
 //! Parameters of a run, their ranges, and what follows from them without a device.
 
 use super::ShallowWaterError;
-use crate::grid::{Grid, LayoutError};
+use meshloom::grid::{Grid, LayoutError};
 
 /// A run of the shallow-water model: a channel, periodic in x, between walls in the south and north. SI units.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,14 @@
 //! Errors of the shallow-water model.
 
-use crate::comm::CommError;
-use crate::exchange::ExchangeError;
-use crate::gpu::DeviceError;
-use crate::grid::LayoutError;
-use crate::host_memory::HostMemoryError;
-use crate::io::IoError;
+use std::fmt;
+
+use meshloom::Error;
+use meshloom::comm::CommError;
+use meshloom::exchange::ExchangeError;
+use meshloom::gpu::{DeviceError, bytes};
+use meshloom::grid::LayoutError;
+use meshloom::host_memory::HostMemoryError;
+use meshloom::io::IoError;
 
 /// An error of a run of the shallow-water model, or of the layers below it.
 #[derive(thiserror::Error)]
@@ -39,7 +42,7 @@ pub enum ShallowWaterError {
     #[error(
         "the run needs {} of device memory on each rank, and there are {} for each of the {sharing} rank(s) on this device; use fewer cells or \
          more ranks on more devices",
-        crate::gpu::bytes(*needed), crate::gpu::bytes(*available)
+        bytes(*needed), bytes(*available)
     )]
     Memory {
         /// Bytes that a rank needs.
@@ -65,36 +68,26 @@ pub enum ShallowWaterError {
         /// Values it should have.
         want: u64,
     },
-    /// A snapshot that does not belong to the run.
-    #[error("{why}")]
-    Resume {
-        /// What differs, and what to do.
-        why: String,
-    },
-    /// The ranks.
+    /// An error of the library.
     #[error(transparent)]
-    Comm(#[from] CommError),
-    /// The device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// A file.
-    #[error(transparent)]
-    Io(#[from] IoError),
-    /// The process grid.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Library(#[from] Error),
 }
 
-message_debug!(ShallowWaterError);
-
-impl From<HostMemoryError> for ShallowWaterError {
-    fn from(error: HostMemoryError) -> Self {
-        ShallowWaterError::Device(error.into())
+impl fmt::Debug for ShallowWaterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
-impl From<ExchangeError> for ShallowWaterError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
+/// Conversions through the library's own error.
+macro_rules! from_library {
+    ($($error:ty),*) => {
+        $(impl From<$error> for ShallowWaterError {
+            fn from(error: $error) -> Self {
+                ShallowWaterError::Library(error.into())
+            }
+        })*
+    };
 }
+
+from_library!(CommError, DeviceError, ExchangeError, HostMemoryError, IoError, LayoutError);

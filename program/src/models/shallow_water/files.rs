@@ -5,17 +5,17 @@ use std::path::Path;
 use super::plan::{FIELDS, Part};
 use super::real::Real;
 use super::{Flow, ShallowWater, ShallowWaterConfig, ShallowWaterError};
-use crate::comm::Communicator;
-use crate::host_memory;
-use crate::io::collective::seal_npy;
-use crate::io::{NpyFile, Sealed};
+use meshloom::comm::Communicator;
+use meshloom::host_memory;
+use meshloom::io::collective::seal_npy;
+use meshloom::io::{NpyFile, Sealed};
 
 impl<T: Real> ShallowWater<T> {
     /// Writes `fields` of this rank's own cells, each in C order, as one array of shape `(fields, rows, columns)`, or `(rows, columns)` of one.
     /// All ranks call it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
-    /// As [`write_npy`](crate::io::collective::write_npy).
+    /// As [`write_npy`](meshloom::io::collective::write_npy).
     pub fn seal_fields(&self, comm: &Communicator, path: &Path, fields: &[&[T]]) -> Result<Sealed, ShallowWaterError> {
         let [columns, rows] = self.config.cells;
         let shape = [fields.len() as u64, rows, columns];
@@ -58,7 +58,7 @@ impl ShallowWaterConfig {
     /// The first cell of each row of `rank` of `ranks` in the grid, counted in C order, and the cells of a row.
     ///
     /// # Errors
-    /// [`LayoutError`](crate::grid::LayoutError) when the process grid does not fit.
+    /// [`LayoutError`](meshloom::grid::LayoutError) when the process grid does not fit.
     pub fn rows(
         &self,
         ranks: usize,
@@ -71,7 +71,7 @@ impl ShallowWaterConfig {
     /// The part of a state of `rank` of `ranks` in a file that [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
     ///
     /// # Errors
-    /// [`IoError`](crate::io::IoError) for files of another shape or with numbers that are not finite, whose first index it names.
+    /// [`IoError`](meshloom::io::IoError) for files of another shape or with numbers that are not finite, whose first index it names.
     pub fn read_state<T: Real>(&self, file: &NpyFile, ranks: usize, rank: usize) -> Result<Vec<T>, ShallowWaterError> {
         let [columns, rows] = self.cells;
         file.expect_shape(&[2 * FIELDS, rows, columns])?;

@@ -34,20 +34,20 @@ pub use plan::StepCost;
 pub use real::Real;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::exchange::GridComms;
-use crate::exchange::ghost_cells::GhostCells;
-use crate::gpu::{Array, KernelSource};
-use crate::grid::{Box3, Cost, Grid};
-use crate::hash::{START, fnv1a};
-use crate::host_memory;
-use crate::rank::Rank;
 use kernels::Kernels;
+use meshloom::exchange::GridComms;
+use meshloom::exchange::ghost_cells::GhostCells;
+use meshloom::gpu::{Array, KernelSource};
+use meshloom::grid::{Box3, Cost, Grid};
+use meshloom::host_memory;
+use meshloom::{Rank, Error};
 use plan::{FIELDS, Part};
 use samples::Samples;
 
-/// The kernels of the room.
-pub(crate) fn kernels() -> Vec<KernelSource> {
+/// Returns the kernels of the model in all forms that any device compiles.
+pub fn kernels() -> Vec<KernelSource> {
     kernels::all()
 }
 
@@ -56,18 +56,18 @@ const SUBMITTED: u64 = 1 << 32;
 
 /// The state of one rank and its steps.
 ///
-/// Like a [`Simulation`](crate::pm::Simulation) it holds device arrays but no recorder: methods that work on the device borrow the rank's
+/// Like a [`Simulation`](meshloom::pm::Simulation) it holds device arrays but no recorder: methods that work on the device borrow the rank's
 /// [`Rank`], which must be the one it was made with.
 ///
 /// ```
-/// use meshloom::shallow_water::{ShallowWater, ShallowWaterConfig};
-/// use meshloom::{Error, Launch, gpu::Options, launch};
+/// use meshloom::{Launch, gpu::Options, launch};
+/// use meshloom_program::models::shallow_water::{ShallowWater, ShallowWaterConfig, ShallowWaterError};
 ///
 /// let heights = launch(Launch::detect(2), &Options::from_env()?, |context| {
 ///     let config = ShallowWaterConfig { cells: [24, 12], ..ShallowWaterConfig::default() };
 ///     let mut water = ShallowWater::<f32>::new(context, config)?;
 ///     water.advance(context, 3)?;
-///     Ok::<_, Error>(water.diagnostics(context)?.mean_height)
+///     Ok::<_, ShallowWaterError>(water.diagnostics(context)?.mean_height)
 /// })?;
 /// assert!((heights[0] - 100.0).abs() < 0.01 && heights[0] == heights[1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -99,7 +99,10 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
 /// call it.
 fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
     let all = format!("{config:?} {from:?} {}", size_of::<T>());
-    match context.comm.first_to_differ(fnv1a(START, all.as_bytes()))? {
+    // The same on all ranks: this hasher has no key.
+    let mut digest = DefaultHasher::new();
+    all.hash(&mut digest);
+    match context.comm.first_to_differ(digest.finish())? {
         Some(rank) => Err(ShallowWaterError::Differ { rank }),
         None => Ok(()),
     }
@@ -195,7 +198,7 @@ impl<T: Real> ShallowWater<T> {
     }
 
     /// The one exchange of a step.
-    fn fill_ghosts(&mut self, context: &mut Rank) -> Result<(), ShallowWaterError> {
+    fn fill_ghosts(&mut self, context: &mut Rank) -> Result<(), Error> {
         Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
@@ -204,7 +207,7 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn advance(&mut self, context: &mut Rank, steps: u64) -> Result<(), ShallowWaterError> {
+    pub fn advance(&mut self, context: &mut Rank, steps: u64) -> Result<(), Error> {
         let together = (SUBMITTED / self.part.cells().max(1)).max(1);
         for step in 1..=steps {
             let arrays = [self.coefficients().raw(), self.now.raw(), self.tendencies.raw(), self.next.raw()];
@@ -223,7 +226,7 @@ impl<T: Real> ShallowWater<T> {
     /// Waits for the device; no communication.
     ///
     /// # Errors
-    /// [`ShallowWaterError::Device`].
+    /// [`Error::Device`], as [`ShallowWaterError::Library`].
     pub fn state(&self, context: &mut Rank) -> Result<Vec<T>, ShallowWaterError> {
         let now = context.recorder.download(&self.now, 0, self.now.len())?;
         let row = self.row();

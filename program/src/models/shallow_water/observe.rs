@@ -4,12 +4,12 @@ use super::plan::FIELDS;
 use super::real::Real;
 use super::samples::Samples;
 use super::{ShallowWater, ShallowWaterError};
-use crate::comm::Op;
-use crate::exchange::{ExactSum, Terms};
-use crate::gpu::Array;
-use crate::gpu::primitives::{Count, Permute};
-use crate::host_memory;
-use crate::rank::Rank;
+use meshloom::Rank;
+use meshloom::comm::Op;
+use meshloom::exchange::{ExactSum, Terms};
+use meshloom::gpu::Array;
+use meshloom::gpu::primitives::{Count, Permute};
+use meshloom::host_memory;
 
 /// Figures of a moment, the same on all ranks and for every number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +85,7 @@ impl<T: Real> ShallowWater<T> {
     /// This rank's part of the flow. Waits for the device; no communication.
     ///
     /// # Errors
-    /// [`ShallowWaterError::Device`].
+    /// [`Error::Device`](meshloom::Error::Device), as [`ShallowWaterError::Library`].
     pub fn flow(&self, context: &mut Rank) -> Result<Flow<T>, ShallowWaterError> {
         let (seen, cells) = (self.observe(context)?, self.part.cells());
         let mut field = |number: u64| context.recorder.download(&seen.shown, number * cells, cells);

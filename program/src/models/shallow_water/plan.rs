@@ -1,9 +1,9 @@
 //! A rank's part of the grid: where its cells and ghost cells lie, what kernels are told of it, what a step costs. Pure.
 
 use super::ShallowWaterConfig;
-use crate::grid::{FieldLayout, GhostPlan, Grid, LayoutError, extent, volume};
+use meshloom::grid::{FieldLayout, GhostPlan, Grid, LayoutError, extent, volume};
 
-crate::gpu::kernel_params! {
+meshloom::gpu::kernel_params! {
     /// What all kernels of the room take.
     pub(super) struct PartParams {
         /// Own columns and rows.

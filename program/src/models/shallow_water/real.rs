@@ -1,7 +1,7 @@
 //! The numbers of a run: single or double precision.
 
-use crate::gpu::{DeviceElement, Gpu};
-use crate::io::{IoError, NpyElement, NpyFile};
+use meshloom::gpu::{DeviceElement, Gpu};
+use meshloom::io::{IoError, NpyElement, NpyFile};
 
 use super::ShallowWaterError;
 

@@ -2,8 +2,8 @@
 
 use super::ShallowWaterError;
 use super::plan::Part;
-use crate::gpu::Array;
-use crate::rank::Rank;
+use meshloom::Rank;
+use meshloom::gpu::Array;
 
 /// Longest side of a picture.
 const LONGEST_SIDE: u64 = 480;

@@ -1,0 +1,3 @@
+//! Models that the program runs.
+
+pub mod shallow_water;
