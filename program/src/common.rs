@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
-use meshloom::{Rank, Error, Launch, launch_with_code};
+use meshloom::{Error, Launch, Rank, launch_with_code};
 use meshloom_program::models::shallow_water::ShallowWaterError;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The shallow-water model against golden values, and against itself on other numbers of ranks, grids and windows.
 
 use meshloom::gpu::Options;
-use meshloom::{Rank, Launch, launch};
+use meshloom::{Launch, Rank, launch};
 use meshloom_program::models::shallow_water::{Diagnostics, Real, ShallowWater, ShallowWaterConfig, ShallowWaterError};
 
 /// Step, least and greatest eta, greatest |u| and |v|, mean height, energy; the sums of h, u and v times cos(0.1 i), where i counts cells; u, v and h

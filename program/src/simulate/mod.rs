@@ -18,7 +18,7 @@ use meshloom::fft::Speeds;
 use meshloom::host_memory;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
-use meshloom::{Rank, Error};
+use meshloom::{Error, Rank};
 use meshloom_program::interrupt::StopRequests;
 use serde_json::{Value, json};
 

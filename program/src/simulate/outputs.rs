@@ -8,7 +8,7 @@ use meshloom::host_memory;
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::pm::{Config, Quantity, Simulation};
-use meshloom::{Rank, Error};
+use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::options::Epoch;

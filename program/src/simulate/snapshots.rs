@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use meshloom::io::collective::fingerprint;
 use meshloom::io::{NpyFile, Sealed, printable_path};
 use meshloom::pm::{ConeParticles, Config, LightCone, Quantity, Reached, Simulation};
-use meshloom::{Rank, Error};
+use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::halos::{self, Halos};

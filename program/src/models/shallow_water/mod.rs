@@ -42,7 +42,7 @@ use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::{Array, KernelSource};
 use meshloom::grid::{Box3, Cost, Grid};
 use meshloom::host_memory;
-use meshloom::{Rank, Error};
+use meshloom::{Error, Rank};
 use plan::{FIELDS, Part};
 use samples::Samples;
 
