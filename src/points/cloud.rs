@@ -317,6 +317,20 @@ impl Cloud {
         Ok(cloud)
     }
 
+    /// A cloud of points that are wrapped and finite already, within `bounds`, whose magnitudes have this lower bound. Neither submits nor waits.
+    pub(crate) fn of_wrapped(
+        domain: &Domain,
+        positions: Array<f32>,
+        bounds: Option<Bounds>,
+        smallest_magnitude: f32,
+    ) -> Result<Cloud, ParticleError> {
+        let dims = domain.dims() as u64;
+        Self::check_count(positions.len() / dims, domain)?;
+        let bounds = bounds.filter(|_| !positions.is_empty());
+        let (core, attributes) = (bounds, BTreeMap::new());
+        Ok(Cloud { domain: *domain, positions, bounds, core, smallest_magnitude, attributes })
+    }
+
     /// Uploads coordinates, point by point, and makes a cloud of them as [`new`](Self::new) does. Waits.
     ///
     /// # Errors

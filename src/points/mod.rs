@@ -40,7 +40,7 @@ use crate::gpu::KernelSource;
 
 /// The kernels of this room in all forms that any device compiles.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    let own = [cloud::prepare(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());
+    let own = [cloud::prepare(), rows::kernel(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());
     own.chain(u64_array::kernels())
         .chain(sort::kernels())
         .chain(tree::kernels())

@@ -5,13 +5,14 @@
 
 use crate::comm::Communicator;
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
+use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
-use crate::points::rows::chained;
-use crate::points::sort::{Route, Shares, SortError, Summary, by_rank, probe};
+use crate::points::rows::{chained, iota};
+use crate::points::sort::{CurveOrder, Route, Shares, SortError, Summary, by_rank, probe};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
-use crate::points::{Cloud, Curve, CurveKeys, Extent, Frame};
+use crate::points::{Bounds, Cloud, Curve, CurveKeys, Extent, Frame};
 use crate::rank::Rank;
 
 /// Points on this rank in the order of their global indices, and a tree over them.
@@ -32,11 +33,80 @@ impl LocalPoints {
     }
 }
 
-/// This rank's points and copies of those of other ranks.
+/// This rank's points and copies of those of other ranks, in the order of their global indices.
 pub(crate) struct JointPoints {
     pub points: LocalPoints,
-    /// The row among them of each own point, in its order, then of each ghost.
-    pub places: Array<u32>,
+    places: Places,
+}
+
+/// Rows of own points and of ghosts among both.
+enum Places {
+    /// The row of each own point, in its order, then of each ghost.
+    Rows(Array<u32>),
+    /// So many ghosts of lower ranks, own points, ghosts of higher ranks.
+    Between { before: u64, own: Array<u32> },
+}
+
+impl JointPoints {
+    /// Returns the row of each own point. Rows of ghosts may follow.
+    pub fn own_places(&self) -> &Array<u32> {
+        match &self.places {
+            Places::Rows(places) => places,
+            Places::Between { own, .. } => own,
+        }
+    }
+
+    /// Returns the values of own points and of ghosts, `width` of each, in one array. Recorded only.
+    pub fn joined<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        own: &Array<T>,
+        ghosts: &Array<T>,
+        width: u64,
+    ) -> Result<Array<T>, DeviceError> {
+        match &self.places {
+            Places::Rows(places) => {
+                let both = chained(recorder, own, ghosts)?;
+                let joined = recorder.gpu().array("partition::joint", both.len())?;
+                Permute::new().scatter(recorder, &both, places, &joined, width, Count::All)?;
+                Ok(joined)
+            }
+            Places::Between { before, .. } => between(recorder, before * width, own, ghosts),
+        }
+    }
+
+    /// Returns the first `count` rows of own points from values of all rows, `width` of each. Recorded only.
+    pub fn own_rows<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        values: &Array<T>,
+        (count, width): (u64, u64),
+    ) -> Result<Array<T>, DeviceError> {
+        let rows = recorder.gpu().array("partition::rows", count * width)?;
+        match &self.places {
+            Places::Rows(places) => {
+                let own = recorder.gpu().array("partition::places", count)?;
+                recorder.copy(places, 0, &own, 0, count)?;
+                Permute::new().gather(recorder, values, &own, &rows, width, Count::All)?;
+            }
+            Places::Between { before, .. } => recorder.copy(values, before * width, &rows, 0, count * width)?,
+        }
+        Ok(rows)
+    }
+}
+
+/// The first `before` elements of `ghosts`, then those of `own`, then the rest of `ghosts`. Recorded only.
+fn between<T: DeviceElement>(
+    recorder: &mut Recorder,
+    before: u64,
+    own: &Array<T>,
+    ghosts: &Array<T>,
+) -> Result<Array<T>, DeviceError> {
+    let joined = recorder.gpu().array("partition::joint", own.len() + ghosts.len())?;
+    recorder.copy(ghosts, 0, &joined, 0, before)?;
+    recorder.copy(own, 0, &joined, before, own.len())?;
+    recorder.copy(ghosts, before, &joined, before + own.len(), ghosts.len() - before)?;
+    Ok(joined)
 }
 
 /// This rank's points together with those of other ranks within reach.
@@ -65,6 +135,15 @@ pub(crate) struct Decomposition {
     pub total: u64,
     /// The key of the last point before each boundary between ranks.
     splitters: Vec<u64>,
+    /// Where this rank's rows begin among those of all ranks, if the input is in the order of the curve.
+    sorted: Option<SortedInput>,
+}
+
+/// Rows of an input that is sorted along the curve over all ranks: they stay where they are.
+struct SortedInput {
+    row_offsets: Vec<u64>,
+    bounds: Option<Bounds>,
+    smallest_magnitude: f32,
 }
 
 crate::gpu::kernel_params! {
@@ -91,7 +170,7 @@ impl Decomposition {
     pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, SortError> {
         let comm = context.comm.clone();
         let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
-        let all = Summary::gather(&comm, cloud, Curve::Hilbert)?;
+        let all = Summary::gather(&comm, cloud, Curve::Hilbert, false)?;
         let frame = Frame::over(cloud.domain(), all.core);
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         if comm.size() == 1 {
@@ -101,7 +180,8 @@ impl Decomposition {
             context.recorder.submit()?;
             let own = LocalPoints { cloud, ids: None, tree };
             let (region, route, splitters) = (None, None, Vec::new());
-            return Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters });
+            let sorted = None;
+            return Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted });
         }
         let shares = Shares::find(context, cloud, Curve::Hilbert, &all, &frame)?;
         // Rows that arrive in the order of the input, rank by rank, have ascending indices.
@@ -114,8 +194,40 @@ impl Decomposition {
         let ids = Some(route.forward_ids(context, row_offsets[comm.rank()], total)?);
         let tree = builder.build_among(&mut context.recorder, &here, &frame, extent)?;
         let region = Some(Region::of(&mut context.recorder, &tree)?);
-        let (own, route) = (LocalPoints { cloud: here, ids, tree }, Some(route));
-        Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters })
+        let (own, route, sorted) = (LocalPoints { cloud: here, ids, tree }, Some(route), None);
+        Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted })
+    }
+
+    /// Builds the trees over points that are sorted along a curve over all ranks already: nothing is sorted and no row moves. All ranks call it.
+    ///
+    /// Returns `None` on all ranks where some points lie so far away from nearly all others that the cells of the curve do not tell these
+    /// apart: any order is right, and searches would be slow.
+    pub fn of_sorted(context: &mut Rank, cloud: &Cloud, curve: &CurveOrder) -> Result<Option<Self>, SortError> {
+        let comm = context.comm.clone();
+        let all = Summary::gather(&comm, cloud, Curve::Hilbert, true)?;
+        if all.core != all.bounds {
+            return Ok(None);
+        }
+        let (builder, permute, frame) = (Builder::new(&context.gpu), Permute::new(), curve.frame);
+        let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
+        let recorder = &mut context.recorder;
+        let tree = builder.build_sorted_among(recorder, cloud, &frame, extent)?;
+        let (total, row_offsets) = all.total_and_offsets();
+        let (mut ids, mut region) = (None, None);
+        if comm.size() > 1 {
+            ids = Some(U64Array::sum(recorder, row_offsets[comm.rank()], tree.order(), total)?);
+            region = Some(Region::of(recorder, &tree)?);
+        }
+        let own = LocalPoints { cloud: cloud.clone(), ids, tree };
+        let Summary { bounds, smallest_magnitude, .. } = all;
+        let sorted = Some(SortedInput { row_offsets, bounds, smallest_magnitude });
+        let (route, splitters) = (None, curve.splitters.clone());
+        Ok(Some(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted }))
+    }
+
+    /// Returns `true` if rows are in the order of the curve, so that ascending indices follow the curve, too.
+    pub fn is_sorted(&self) -> bool {
+        self.sorted.is_some()
     }
 
     /// Number of points that this rank has in the input.
@@ -155,8 +267,15 @@ impl Decomposition {
         let (Some(region), Some(own_ids)) = (&self.region, &self.own.ids) else { return Ok(None) };
         let ghosts = Ghosts::find(context, (region, self.own.tree.order()), asking.unwrap_or(region), reach)?;
         let dims = self.frame.dims as u64;
-        let ids = own_ids.map(|words| ghosts.refresh(context, words, 1))?;
         let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
+        if let Some(sorted) = &self.sorted {
+            let points = match ghosts.is_empty() {
+                true => None,
+                false => Some(self.sorted_joint(&mut context.recorder, sorted, (&ghosts, own_ids), &positions)?),
+            };
+            return Ok(Some(WithGhosts { points, ghosts }));
+        }
+        let ids = own_ids.map(|words| ghosts.refresh(context, words, 1))?;
         if ghosts.is_empty() {
             return Ok(Some(WithGhosts { points: None, ghosts }));
         }
@@ -169,8 +288,32 @@ impl Decomposition {
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
         let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent)?;
         let points = LocalPoints { cloud, ids: Some(ids.select(recorder, &order)?), tree };
-        let places = inverse(recorder, &order)?;
+        let places = Places::Rows(inverse(recorder, &order)?);
         Ok(Some(WithGhosts { points: Some(JointPoints { points, places }), ghosts }))
+    }
+
+    /// Own points and ghosts of a sorted input. Parts of ranks follow each other on the curve, and ghosts come by rank and row, so that ghosts of lower
+    /// ranks, own points and ghosts of higher ranks are in order as they are: nothing is sorted. Records two dispatches and one per level of
+    /// the tree.
+    fn sorted_joint(
+        &self,
+        recorder: &mut Recorder,
+        sorted: &SortedInput,
+        (ghosts, own_ids): (&Ghosts, &U64Array),
+        positions: &Array<f32>,
+    ) -> Result<JointPoints, SortError> {
+        let (rank, dims, domain) = (self.comm.rank() as u32, self.frame.dims as u64, self.own.cloud.domain());
+        let before = ghosts.owners().partition_point(|&(owner, _)| owner < rank) as u64;
+        let joint = between(recorder, before * dims, self.own.cloud.positions(), positions)?;
+        let cloud = Cloud::of_wrapped(domain, joint, sorted.bounds, sorted.smallest_magnitude)?;
+        let tree = self.builder.build_sorted_among(recorder, &cloud, &self.frame, self.extent)?;
+        let index = |&(owner, row): &(u32, u32)| sorted.row_offsets[owner as usize] + u64::from(row);
+        let ghost_ids = host_memory::collect("indices of ghosts", ghosts.owners().iter().map(index))?;
+        let ghost_ids = U64Array::upload(recorder, &ghost_ids, self.total)?;
+        let ids = own_ids.zip(&ghost_ids, |own, ghosts| between(recorder, before, own, ghosts))?;
+        let own = iota(recorder, before, self.own.cloud.len())?;
+        let points = LocalPoints { cloud, ids: Some(ids), tree };
+        Ok(JointPoints { points, places: Places::Between { before, own } })
     }
 }
 

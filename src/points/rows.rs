@@ -2,7 +2,7 @@
 
 use crate::comm::Subject;
 use crate::exchange::ExchangeError;
-use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
 use crate::grid::{Transfer, Transfers};
 use crate::rank::Rank;
 
@@ -16,6 +16,26 @@ pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array
     let array = recorder.gpu().array("points::rows", words.len() as u64)?;
     recorder.upload(&array, 0, words)?;
     Ok(array)
+}
+
+crate::gpu::kernel_params! {
+    struct IotaParams {
+        first: u32,
+        count: u32,
+    }
+}
+
+/// The kernel that numbers rows.
+pub(super) fn kernel() -> KernelSource {
+    KernelSource::new("points::iota", include_str!("../../shaders/points/iota.wgsl")).params::<IotaParams>()
+}
+
+/// Returns the numbers `first`, `first + 1`, ... in a new array. Records one dispatch.
+pub(crate) fn iota(recorder: &mut Recorder, first: u64, count: u64) -> Result<Array<u32>, DeviceError> {
+    let numbers = recorder.gpu().array("points::iota", count)?;
+    let params = IotaParams { first: first as u32, count: count as u32 };
+    recorder.each(&Kernel::trusted(kernel()), &[numbers.raw()], &params, count)?;
+    Ok(numbers)
 }
 
 /// The elements of one array, then those of another. Recorded only.

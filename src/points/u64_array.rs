@@ -96,6 +96,16 @@ impl U64Array {
         Ok(U64Array { words: self.words.iter().map(change).collect::<Result<_, _>>()? })
     }
 
+    /// The numbers whose words `join` makes from the words of these and of others of the same form.
+    pub fn zip<E>(
+        &self,
+        others: &U64Array,
+        mut join: impl FnMut(&Array<u32>, &Array<u32>) -> Result<Array<u32>, E>,
+    ) -> Result<Self, E> {
+        let words = self.words.iter().zip(&others.words).map(|(own, other)| join(own, other));
+        Ok(U64Array { words: words.collect::<Result<_, _>>()? })
+    }
+
     /// The numbers at `index`, none where an index lies behind the last. Recorded only.
     pub fn select(&self, recorder: &mut Recorder, index: &Array<u32>) -> Result<Self, DeviceError> {
         let (kernel, count) = (Kernel::trusted(select()), index.len());
@@ -110,19 +120,17 @@ impl U64Array {
     /// These numbers, but others of the same form in the places `at`. Recorded only.
     pub fn replaced(&self, recorder: &mut Recorder, at: &Array<u32>, others: &U64Array) -> Result<Self, DeviceError> {
         let permute = Permute::new();
-        let replaced = self.words.iter().zip(&others.words).map(|(own, others)| {
+        self.zip(others, |own, others| {
             let words = recorder.gpu().array("points::numbers", own.len())?;
             recorder.copy(own, 0, &words, 0, own.len())?;
             permute.scatter(recorder, others, at, &words, 1, Count::All)?;
             Ok(words)
-        });
-        Ok(U64Array { words: replaced.collect::<Result<_, DeviceError>>()? })
+        })
     }
 
     /// These numbers, then others of the same form. Recorded only.
     pub fn chain(&self, recorder: &mut Recorder, others: &U64Array) -> Result<Self, DeviceError> {
-        let both = self.words.iter().zip(&others.words).map(|(own, others)| chained(recorder, own, others));
-        Ok(U64Array { words: both.collect::<Result<_, _>>()? })
+        self.zip(others, |own, others| chained(recorder, own, others))
     }
 
     /// The stable order of the numbers, each less than `below`. Recorded only.

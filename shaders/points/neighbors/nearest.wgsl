@@ -2,7 +2,7 @@
 //
 // Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of which this dispatch writes
 // `params.write` from `params.done` on; missing entries have index NONE and distance infinity. If there are more passes to come
-// (`params.unit` is 0), `distance` holds squares. With a `callback` nothing is stored: it runs over the list of each query.
+// (`params.unit` is 0), `distance` holds squares. With a `callback` nothing is stored: it runs over the list of each query, and is given no displacements.
 
 #import neighbors::search
 #if callback
@@ -61,7 +61,7 @@ fn end_query#(row: u32) {
     var reach = 0.0;
     if @u < params.k && index#_@ != NONE { reach = distance#_@; }
     var state = begin(number, params.unit * sqrt(reach));
-    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@))); }
+    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@), vec3<f32>(0.0))); }
     end(number, state);
 }
 #else

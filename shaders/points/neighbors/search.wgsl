@@ -51,6 +51,7 @@ var<storage, read_write> cursor: array<u32>;
 #endif
 
 #import neighbors::measure
+#import neighbors::image
 #import neighbors::lanes
 
 /// Queries of a workgroup, and those for which there is a word of `cursor`: a group or a part of one.
@@ -99,10 +100,6 @@ var<private> number#: u32;
 /// At a distance of exactly `reach#`, only sources of a lower index are wanted.
 var<private> worst#: u32;
 /// Parameters that inner loops use: reading them again from memory that may have changed is slow.
-var<private> side: vec3<f32>;
-var<private> half_side: vec3<f32>;
-/// 0, which no compiler knows.
-var<private> nothing: u32;
 var<private> sources: u32;
 var<private> skip: u32;
 /// The leaf to begin at.
@@ -113,13 +110,12 @@ var<private> rounds: u32;
 var<private> leaves: u32;
 var<private> stopped: bool;
 #endif
+#if offsets
+/// From the query to the nearest image of the source in question.
+var<private> offset#: vec3<f32>;
+#endif
 /// Slots whose query reaches the source in question; `wanted_hits` says which of them count.
 var<private> hits: u32;
-
-/// The same number, of which compilers do not know that it is a sum.
-fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ nothing); }
-
-fn held3(x: vec3<f32>) -> vec3<f32> { return bitcast<vec3<f32>>(bitcast<vec3<u32>>(x) ^ vec3<u32>(nothing)); }
 
 fn source_at(i: u32) -> vec3<f32> {
 #if planar
@@ -203,14 +199,6 @@ fn image_of(b: Bounds) -> Image {
     return Image(by_query, by_source, mixed);
 }
 
-/// Difference to the nearest image of a source.
-fn nearest_image(q: f32, s: f32, axis: u32) -> f32 {
-    let d = q - s;
-    let l = side[axis];
-    let h = half_side[axis];
-    return select(select(d, q - held(s - l), d < -h), held(q - l) - s, d > h);
-}
-
 /// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries before it, so that each pair is found once.
 fn wanted_hits(j: u32) -> u32 {
 #if half
@@ -268,6 +256,9 @@ fn scan(leaf: u32, b: Bounds) {
         let dy# = nearest_image(y#, at.y, 1u);
         let dz# = nearest_image(z#, at.z, 2u);
         let d# = square(scaled(dx#), scaled(dy#), scaled(dz#));
+#if offsets
+        offset# = -params.offset_unit * vec3<f32>(dx#, dy#, dz#);
+#endif
         hits = 0u;
         hits |= select(0u, 1u << #u, d# <= reach#);
         hits = wanted_hits(j);
@@ -431,9 +422,7 @@ fn search(row: u32) {
 
 /// Searches for the queries of a workgroup, of which there may be fewer than it has room for: one block of them, or several for a histogram.
 fn search_blocks(number: u32, invocation: u32) {
-    side = params.side.xyz;
-    half_side = params.half_side.xyz;
-    nothing = params.nothing;
+    begin_images(params.side, params.nothing);
     sources = params.sources;
     skip = params.skip;
     load_scale = params.load_scale;

@@ -1,7 +1,7 @@
 // Runs a callback over all sources within a radius of each query, in no particular order.
 //
 // Layout: as in search.wgsl, then the arrays of the callback, which defines State, begin, each, end and, if `stopping`, done. `squares`
-// says that it is given squares of distances, as they are compared, and not distances.
+// says that it is given squares of distances, as they are compared, and not distances. With `offsets` it is given displacements, too.
 
 #import neighbors::search
 #import neighbors::rounded_sqrt
@@ -28,9 +28,13 @@ fn begin_query#(row: u32) {
 fn accept#(d: f32, s: u32) {
     if (skip == 1u && s == number#) || (skip == 2u && s <= number#) { return; }
 #if squares
-    state# = each(state#, Neighbor(s, d));
+    state# = each(state#, Neighbor(s, d, vec3<f32>(0.0)));
 #else
-    state# = each(state#, Neighbor(s, params.unit * rounded_sqrt(d)));
+#if offsets
+    state# = each(state#, Neighbor(s, params.unit * rounded_sqrt(d), offset#));
+#else
+    state# = each(state#, Neighbor(s, params.unit * rounded_sqrt(d), vec3<f32>(0.0)));
+#endif
 #endif
     if finished(state#) { reach# = -1.0; }
 }

@@ -7,12 +7,8 @@ pub(super) const MODULE: &str = "neighbors::callback";
 
 const PLACE: &str = "Callback on neighbors";
 
-/// Refuses a text that lacks one of the functions, and parameters, which searches have no room for.
+/// Refuses a text that lacks one of the functions.
 pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
-    if !callback.values().is_empty() {
-        let why = "a search gives its callback no parameters; put them into an array or into the text".to_string();
-        return Err(DeviceError::Misuse { what: PLACE.into(), why });
-    }
     callback.check(PLACE, &["fn begin", "fn each", "fn end"])?;
     if callback.defines("alias State") || callback.defines("struct State") {
         return Ok(());
@@ -24,4 +20,9 @@ pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
 /// Whether a query may end before its last neighbour.
 pub(super) fn stops(callback: &Callback) -> bool {
     callback.defines("fn done")
+}
+
+/// Returns `true` if the text uses the displacement of a neighbor.
+pub(super) fn takes_offset(callback: &Callback) -> bool {
+    callback.defines("offset")
 }

@@ -142,7 +142,7 @@ impl Components {
         let mut arrays = vec![tree.positions().raw(), parent.raw(), tree.boxes().raw()];
         arrays.extend(cursor.iter().map(Array::raw));
         loop {
-            Queries::Own.dispatch(recorder, self.form, &kernel, &arrays, params, 0..count)?;
+            Queries::Own.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), 0..count)?;
             self.flatten(recorder, &parent, stop.is_some())?;
             match &cursor {
                 Some(cursor) if any_unfinished(recorder, &self.reduce, cursor)? => {}
@@ -183,6 +183,7 @@ fn link(variant: SearchVariant) -> KernelSource {
     search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant)
         .flag("links", true)
         .flag("histogram", false)
+        .flag("offsets", false)
 }
 
 fn begin() -> KernelSource {

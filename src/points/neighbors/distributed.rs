@@ -376,7 +376,7 @@ impl DistributedSearch {
             // The number of an own point is its row among the joint ones, so that it can be left out of its own neighbours.
             let rows = numbers;
             numbers = gpu.array("neighbors::selected", rows.len())?;
-            permute.gather(recorder, &joint.places, &rows, &numbers, 1, Count::All)?;
+            permute.gather(recorder, joint.own_places(), &rows, &numbers, 1, Count::All)?;
         }
         let extent = local.targets.as_ref().map_or(own.tree.extent(), Targets::extent);
         Ok(Targets::arranged(&joint.points.tree, positions, numbers, extent))

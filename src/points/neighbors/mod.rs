@@ -64,6 +64,7 @@ mod callback;
 mod components;
 mod distributed;
 mod error;
+mod fold;
 mod group_shape;
 mod kernel_cache;
 mod list;
@@ -107,6 +108,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Lanes::Alone, 4), (Lanes::Workgroup(32), 1)].map(|(lanes, slots)| GroupShape { lanes, slots });
     let searches = forms.into_iter().flat_map(|form| kernels_in(form, &[1, 8]));
     searches
+        .chain(fold::kernels())
         .chain(result_routing::kernels())
         .chain([distributed::last_distance()])
         .chain(overdensity::kernels())

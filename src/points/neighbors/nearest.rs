@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use super::callback::{self, MODULE};
 use super::error::NeighborError;
+use super::fold::{FoldedLists, FoldedPoints, Folder};
 use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
 use super::list::{self, LONGEST};
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{KnnQuery, RowOrder};
-use super::search_kernel::{Cursor, NEIGHBOR, SearchParams, SearchVariant, Traversal, search};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
@@ -38,8 +39,6 @@ enum Key {
     Lists { variant: SearchVariant, length: u32, later_pass: bool },
     /// A callback over lists in registers.
     Callback { variant: SearchVariant, length: u32, callback: CallbackKey },
-    /// A callback over stored lists.
-    Fold { callback: CallbackKey },
 }
 
 crate::gpu::kernel_params! {
@@ -52,18 +51,6 @@ crate::gpu::kernel_params! {
         least: f32,
     }
 }
-
-crate::gpu::kernel_params! {
-    struct FoldParams {
-        /// The first query, along the curve.
-        base: u32,
-        rows: u32,
-        k: u32,
-    }
-}
-
-/// Invocations of a workgroup that folds.
-const FOLD_GROUP: u32 = 64;
 
 /// A search whose results are stored: the lists of `part` of the queries along the curve.
 struct ListSearch<'a> {
@@ -106,6 +93,7 @@ pub struct Nearest {
     root: Kernel,
     refine: Kernel,
     reduce: Reduce,
+    pub(super) folder: Folder,
 }
 
 impl Nearest {
@@ -124,6 +112,7 @@ impl Nearest {
             root: Kernel::trusted(root()),
             refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),
+            folder: Folder::new(),
         }
     }
 
@@ -206,12 +195,12 @@ impl Nearest {
         }
         let mut arrays = queries.arrays(tree);
         arrays.extend([leaves.raw(), lists.index.raw(), lists.distance.raw()]);
-        queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
+        queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), 0..rows)?;
         Ok(leaves)
     }
 
     /// Runs `callback` over the list of each query, without storing lists (they pass through scratch memory, in parts, if `k` is above
-    /// 32).
+    /// 32 or the callback uses displacements).
     ///
     /// # Errors
     /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
@@ -230,7 +219,7 @@ impl Nearest {
         let units = queries.units(tree, knn.within, f32::INFINITY);
         let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();
         let one_unit = units.finer(&queries.extent(tree)).is_none();
-        if !one_dispatch || !one_unit || knn.k > LONGEST {
+        if !one_dispatch || !one_unit || knn.k > LONGEST || callback::takes_offset(callback) {
             return self.visit_stored(recorder, tree, queries, knn, callback);
         }
         let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(knn.k));
@@ -239,7 +228,7 @@ impl Nearest {
         let params = SearchParams { write: knn.k, ..queries.params(tree, knn, &units)? };
         let mut arrays = queries.arrays(tree);
         arrays.extend(callback.arrays());
-        queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..queries.len(tree))
+        queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &callback.values()), 0..queries.len(tree))
     }
 
     /// The same over lists that pass through scratch memory.
@@ -252,7 +241,13 @@ impl Nearest {
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         let rows = queries.len(tree);
-        let kernel = self.kernels.get(Key::Fold { callback: callback.key() }, callback.trust(), || fold(callback));
+        let sources = match callback::takes_offset(callback) {
+            true => Some(tree.by_index(recorder)?),
+            false => None,
+        };
+        let units = queries.units(tree, knn.within, f32::INFINITY);
+        let (domain, targets) = (tree.domain(), queries.positions());
+        let points = FoldedPoints { domain, units: &units, sources: sources.as_ref(), queries: targets };
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(knn.k.max(1)))).next_multiple_of(self.form.queries());
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
@@ -261,10 +256,17 @@ impl Nearest {
             let count = part.end - part.start;
             let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part };
             self.fill(recorder, &search)?;
-            let params = FoldParams { base: start as u32, rows: count as u32, k: knn.k };
-            let mut arrays = vec![lists.index.raw(), lists.distance.raw(), queries.numbers(tree).raw()];
-            arrays.extend(callback.arrays());
-            recorder.dispatch(&kernel, &arrays, &params, count.div_ceil(u64::from(FOLD_GROUP)))?;
+            let lists = FoldedLists {
+                offset: None,
+                k: knn.k,
+                index: &lists.index,
+                distance: &lists.distance,
+                numbers: queries.numbers(tree),
+                base: start,
+                rows: count,
+                radius: knn.within,
+            };
+            self.folder.record(recorder, lists, points, callback)?;
         }
         Ok(())
     }
@@ -326,7 +328,7 @@ impl Nearest {
                 let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
                 let mut arrays = queries.arrays(tree);
                 arrays.extend(cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]));
-                queries.dispatch(recorder, self.form, &kernel, &arrays, params, part.clone())
+                queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), part.clone())
             };
             let (Some(portions), Some(cursor)) = (portions, &cursor) else {
                 traverse(recorder, Traversal::NEAREST, params)?;
@@ -400,18 +402,9 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
         .repeat('@', length)
 }
 
-/// The kernel that runs `callback` over stored lists.
-fn fold(callback: &Callback) -> KernelSource {
-    let source = KernelSource::new("neighbors::fold", include_str!("../../../shaders/points/neighbors/fold.wgsl"))
-        .params::<FoldParams>()
-        .module("neighbors::neighbor", NEIGHBOR)
-        .group(FOLD_GROUP);
-    callback.bind(source, MODULE)
-}
-
 /// The kernels of this file in one form of groups, with lists of these lengths.
 pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let mut kernels = vec![root(), refine(), fold(&sum_of_distances())];
+    let mut kernels = vec![root(), refine()];
     let marked = Traversal::NEAREST.with(Cursor::Mark);
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {

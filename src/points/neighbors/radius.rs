@@ -223,7 +223,7 @@ impl Radius {
         let knn = KnnQuery { within: within.radius, ..KnnQuery::nearest(0) };
         let (skip, by_number) = (within.which as u32, order.by_number());
         let params = SearchParams { skip, by_number, ..queries.params(tree, &knn, units)? };
-        let (mut arrays, rows) = (queries.arrays(tree), queries.len(tree));
+        let (mut arrays, rows, values) = (queries.arrays(tree), queries.len(tree), visit.values());
         if rows == 0 {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl Radius {
             let at_once = rows.min(queries_per_dispatch(recorder.gpu().capabilities().profile));
             let params = SearchParams { blocks: self.blocks(visit, at_once), ..params };
             arrays.extend(&search.arrays);
-            return queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows);
+            return queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &values), 0..rows);
         };
         let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
         let cursor = recorder.gpu().array::<u32>("neighbors::cursor", rows.div_ceil(self.form.queries()))?;
@@ -239,7 +239,7 @@ impl Radius {
         arrays.push(cursor.raw());
         arrays.extend(&search.arrays);
         loop {
-            queries.dispatch(recorder, self.form, &kernel, &arrays, params, 0..rows)?;
+            queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &values), 0..rows)?;
             if !any_unfinished(recorder, &self.reduce, &cursor)? {
                 return Ok(());
             }

@@ -68,7 +68,6 @@ crate::gpu::kernel_params! {
     pub(super) struct SearchParams {
         /// Sides as coordinates are loaded; far beyond any difference along open axes.
         pub side: [f32; 4],
-        pub half_side: [f32; 4],
         /// First node of each level.
         pub starts: [[u32; 4]; 3],
         pub levels: u32,
@@ -106,6 +105,10 @@ crate::gpu::kernel_params! {
         pub blocks: u32,
         /// 0, which compilers do not know.
         pub nothing: u32,
+        /// What differences of loaded coordinates are multiplied by for displacements.
+        pub offset_unit: f32,
+        /// Parameters of callbacks begin at a multiple of 16 bytes.
+        pub pad: [u32; 2],
     }
 }
 
@@ -125,6 +128,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .params::<SearchParams>()
         .group(form.workgroup())
         .module("neighbors::search", include_str!("../../../shaders/points/neighbors/search.wgsl"))
+        .module("neighbors::image", IMAGE)
         .module("neighbors::lanes", lanes)
         .module("neighbors::nearest_first", include_str!("../../../shaders/points/neighbors/nearest_first.wgsl"))
         .module("neighbors::in_order", include_str!("../../../shaders/points/neighbors/in_order.wgsl"))
@@ -156,6 +160,9 @@ pub(super) fn measured(source: KernelSource, wide: bool) -> KernelSource {
         .module("neighbors::fits_reach", include_str!("../../../shaders/points/neighbors/fits_reach.wgsl"))
         .flag("wide", wide)
 }
+
+/// Differences to nearest images.
+pub(super) const IMAGE: &str = include_str!("../../../shaders/points/neighbors/image.wgsl");
 
 /// What a callback is told of a neighbour.
 pub(super) const NEIGHBOR: &str = include_str!("../../../shaders/points/neighbors/neighbor.wgsl");

@@ -34,6 +34,12 @@ pub struct Targets {
     extent: Extent,
 }
 
+/// Sides as coordinates are loaded.
+pub(super) fn loaded_sides(domain: &Domain, units: &Units) -> [f32; 4] {
+    let side = |axis: usize| domain.side(axis).map_or(OPEN_SIDE, |side| side * units.load_scale());
+    [side(0), side(1), side(2), OPEN_SIDE]
+}
+
 /// Refuses queries in another domain than the points.
 pub(super) fn in_one_domain(queries: &Domain, points: &Domain) -> Result<(), NeighborError> {
     if queries == points {
@@ -136,6 +142,14 @@ impl<'a> Queries<'a> {
         Ok(Targets { domain: *tree.domain(), positions, numbers, extent })
     }
 
+    /// Coordinates of queries along the curve; `None` if they are the tree's own points.
+    pub(super) fn positions(&self) -> Option<&'a Array<f32>> {
+        match self {
+            Queries::Own => None,
+            Queries::At(targets) => Some(&targets.positions),
+        }
+    }
+
     /// How large and how small coordinates are, those of the tree among them.
     pub(super) fn extent(&self, tree: &Tree) -> Extent {
         match self {
@@ -175,11 +189,8 @@ impl<'a> Queries<'a> {
             in_one_domain(&targets.domain, tree.domain())?;
         }
         let load_scale = units.load_scale();
-        let side = |axis: usize| tree.domain().side(axis).map_or(OPEN_SIDE, |side| side * load_scale);
-        let side = [side(0), side(1), side(2), OPEN_SIDE];
         Ok(SearchParams {
-            side,
-            half_side: side.map(|side| 0.5 * side),
+            side: loaded_sides(tree.domain(), units),
             starts: tree.levels().words(),
             levels: tree.levels().count() as u32,
             sources: tree.len() as u32,
@@ -202,10 +213,12 @@ impl<'a> Queries<'a> {
             max_difference: units.max_difference(),
             blocks: 1,
             nothing: 0,
+            offset_unit: units.offset_unit(),
+            pad: [0; 2],
         })
     }
 
-    /// Records `kernel` over `part` of the queries along the curve. `part` begins where a leaf does. What takes several dispatches takes as many
+    /// Records `kernel` over `part` of the queries along the curve, with the parameters of a search and those of a callback. `part` begins where a leaf does. What takes several dispatches takes as many
     /// submissions where it can, since some drivers watch these as a whole.
     pub(super) fn dispatch(
         &self,
@@ -213,7 +226,7 @@ impl<'a> Queries<'a> {
         form: GroupShape,
         kernel: &Kernel,
         arrays: &[&RawArray],
-        params: SearchParams,
+        (params, values): (SearchParams, &[u8]),
         part: Range<u64>,
     ) -> Result<(), NeighborError> {
         let most = queries_per_dispatch(recorder.gpu().capabilities().profile);
@@ -223,7 +236,9 @@ impl<'a> Queries<'a> {
             if chunk.start > part.start {
                 recorder.submit_meanwhile()?;
             }
-            recorder.dispatch(kernel, arrays, &SearchParams { first, queries, base, ..params }, workgroups)?;
+            let params = SearchParams { first, queries, base, ..params };
+            let bytes = [bytemuck::bytes_of(&params), values].concat();
+            recorder.dispatch_bytes(kernel, arrays, &bytes, workgroups)?;
         }
         Ok(())
     }

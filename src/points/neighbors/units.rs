@@ -114,6 +114,11 @@ impl Units {
         power(-self.factor) as f32
     }
 
+    /// What differences of loaded coordinates are multiplied by to be in the caller's unit.
+    pub fn offset_unit(&self) -> f32 {
+        power(-self.load) as f32
+    }
+
     /// The greatest square of a distance of at most `length`.
     pub fn at_most(&self, length: f32) -> f32 {
         let square = self.square(length, |root, length| root <= length);

@@ -50,6 +50,11 @@ impl Visit<'_> {
         }
     }
 
+    /// The values of its parameters.
+    pub fn values(&self) -> Vec<u8> {
+        if let Visit::Callback(callback) = self { callback.values() } else { Vec::new() }
+    }
+
     /// Rounds of loops per neighbour.
     pub fn rounds(&self) -> u32 {
         if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
@@ -69,6 +74,7 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
         .flag("links", false)
         .flag("squares", pairs)
         .flag("histogram", visit.in_workgroups())
+        .flag("offsets", matches!(visit, Visit::Callback(callback) if callback::takes_offset(callback)))
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
     match *visit {

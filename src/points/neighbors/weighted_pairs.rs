@@ -10,7 +10,6 @@ use super::search_kernel::{SearchVariant, Traversal};
 use super::tally::Tally;
 use super::visit::{Visit, within_kernel};
 use crate::comm::{Communicator, Op};
-use crate::gpu::primitives::Count;
 use crate::gpu::{Array, KernelSource};
 use crate::host_memory;
 use crate::points::Cloud;
@@ -139,10 +138,7 @@ impl DistributedSearch {
         if let Some(ghosts) = &ghosts {
             let fetched = ghosts.refresh(context, &sources, 1)?;
             if let Some((joint, _)) = &joint {
-                let recorder = &mut context.recorder;
-                let both = chained(recorder, &sources, &fetched)?;
-                sources = recorder.gpu().array("neighbors::weights", both.len())?;
-                self.points.permute.scatter(recorder, &both, &joint.places, &sources, 1, Count::All)?;
+                sources = joint.joined(&mut context.recorder, &sources, &fetched, 1)?;
             }
         }
         let mut table = sources;

@@ -1,6 +1,7 @@
 //! Rows of all ranks in the order of keys that they come with.
 
 use super::error::SortError;
+use super::merge::merge;
 use super::order::order_of;
 use super::route::Route;
 use super::shares::{cuts, gathered};
@@ -54,6 +55,6 @@ pub fn route_by_key(context: &mut Rank, keys: [&Array<u32>; 2]) -> Result<Route,
     let sends: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let receives = comm.all_to_all(&sends)?;
     let [high, low] = sorted.map(|words| exchange_rows(context, "keys of a sort", &words, 1, [&sends, &receives]));
-    let merge = order_of(&mut context.recorder, [&high?, &low?])?;
+    let (merge, _) = merge(&mut context.recorder, [&high?, &low?], &receives)?;
     Ok(Route::new(&comm, order, sends, receives, Some(merge))?)
 }

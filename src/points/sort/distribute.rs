@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use super::error::SortError;
 use super::route::Route;
-use super::shares::{Ordered, Shares, Summary, gathered};
+use super::merge::{merge, merge_traffic};
+use super::order::keys as keys_of;
+use super::shares::{Shares, Summary, gathered};
 use crate::gpu::primitives::{Permute, Sort};
-use crate::gpu::{Array, DeviceError, Gpu, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceError, MemoryKind, Recorder};
 use crate::grid::split;
 use crate::points::rows::exchange_rows;
 use crate::points::u64_array::U64Array;
@@ -31,9 +33,25 @@ pub struct Sorted {
     pub traffic: u64,
     /// The index of each point among the input of all ranks.
     ids: U64Array,
+    /// The key of the last point before each boundary between ranks.
+    splitters: Vec<u64>,
+}
+
+/// How the points of all ranks lie along a curve: the cells, and where ranks are cut.
+#[derive(Clone, Debug)]
+pub(crate) struct CurveOrder {
+    /// The cells of the curve, the same on all ranks.
+    pub frame: Frame,
+    /// The key of the last point before each boundary between ranks.
+    pub splitters: Vec<u64>,
 }
 
 impl Sorted {
+    /// Returns how the points lie along the curve.
+    pub(crate) fn curve_order(&self) -> CurveOrder {
+        CurveOrder { frame: self.frame, splitters: self.splitters.clone() }
+    }
+
     /// The index of each of this rank's points among the input of all ranks, in rank order. Waits for the device.
     ///
     /// # Errors
@@ -43,14 +61,14 @@ impl Sorted {
     }
 }
 
-/// Bytes that sorting `count` points locally reads and writes, moving their keys and the rows of the cloud's arrays included.
-fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
+/// Returns the bytes that moving the rows of the cloud's arrays and computing keys takes, besides the sort or merge.
+fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
     let dims = cloud.domain().dims() as u64;
     let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
     let keys = count * (4 * dims + 8);
     // Every gather also reads one index per row.
     let row = 2 * 12 + 4 + 8 * words;
-    keys + Sort::new(gpu).traffic(true, 63, count) + count * row
+    keys + count * row
 }
 
 /// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their number, with all
@@ -80,16 +98,16 @@ fn bytes_moved(gpu: &Gpu, cloud: &Cloud, count: u64) -> u64 {
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let comm = context.comm.clone();
-    let mut traffic = bytes_moved(&context.gpu, cloud, cloud.len());
-    let all = Summary::gather(&comm, cloud, curve)?;
+    let mut traffic = bytes_moved(cloud, cloud.len()) + Sort::new(&context.gpu).traffic(true, 63, cloud.len());
+    let all = Summary::gather(&comm, cloud, curve, false)?;
     let frame = all.cells(cloud.domain(), curve)?;
-    let Shares { total, row_offsets, order, keys, sends, receives, .. } =
+    let Shares { total, row_offsets, order, keys, sends, receives, splitters } =
         Shares::find(context, cloud, curve, &all, &frame)?;
     let part = split(total, comm.size() as u64, comm.rank() as u64);
     if comm.size() == 1 {
         let (ids, route) = (U64Array::of_words(&order), Route::new(&comm, order.clone(), sends, receives, None)?);
         let cloud = cloud.gather(&mut context.recorder, &Permute::new(), &order)?;
-        return Ok(Sorted { cloud, keys, frame, ids, route, part, total, traffic });
+        return Ok(Sorted { cloud, keys, frame, ids, route, part, total, traffic, splitters });
     }
     // Frees the device memory before anything is exchanged.
     drop(keys);
@@ -98,13 +116,15 @@ pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sor
     let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
     let incoming = exchange_rows(context, "positions of a sort", &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
-    let Ordered { order: merge, keys } = Ordered::new(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
+    let [high, low] = keys_of(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
+    let (merge, keys) = merge(&mut context.recorder, [&high, &low], &receives)?;
+    traffic += bytes_moved(cloud, merge.len()) + merge_traffic(&receives);
+    drop([high, low]);
     let positions = gathered(&mut context.recorder, &incoming, &merge, dims, MemoryKind::Device)?;
     let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions.cast()?)?;
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
     route.forward_attributes(context, cloud, &mut here)?;
     let ids = route.forward_ids(context, row_offsets[comm.rank()], total)?;
-    traffic += bytes_moved(&context.gpu, cloud, here.len());
-    Ok(Sorted { cloud: here, keys, frame, ids, route, part, total, traffic })
+    Ok(Sorted { cloud: here, keys, frame, ids, route, part, total, traffic, splitters })
 }

@@ -17,6 +17,7 @@ mod balanced;
 mod by_key;
 mod distribute;
 mod error;
+mod merge;
 mod order;
 pub(crate) mod probe;
 mod route;
@@ -26,6 +27,7 @@ mod splitters;
 #[cfg(feature = "catalogue")]
 pub(crate) use balanced::{Balanced, balanced};
 pub use by_key::route_by_key;
+pub(crate) use distribute::CurveOrder;
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
@@ -36,5 +38,5 @@ use crate::gpu::KernelSource;
 
 /// The kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![probe::kernel(), shares::kernel()]
+    vec![merge::kernel(), probe::kernel(), shares::kernel()]
 }

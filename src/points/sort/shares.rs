@@ -35,14 +35,17 @@ pub(crate) struct Summary {
     pub bounds: Option<Bounds>,
     /// Of all but those far away from nearly all others of their rank.
     pub core: Option<Bounds>,
+    /// The least of the [smallest magnitudes](Cloud::smallest_magnitude) of all ranks.
+    pub smallest_magnitude: f32,
 }
 
 impl Summary {
     /// Exchanges them; fails on all ranks if they differ in what they sort. All ranks call it.
-    pub fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve) -> Result<Self, SortError> {
+    pub fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve, is_sorted: bool) -> Result<Self, SortError> {
         let none = Bounds { low: [0.0; 3], high: [0.0; 3] };
         let held = [cloud.bounds(), cloud.core()].map(|held| held.unwrap_or(none));
-        let mut mine = vec![cloud.len(), kind(cloud, curve)];
+        let mut mine = vec![cloud.len(), kind(cloud, curve, is_sorted)];
+        mine.push(cloud.smallest_magnitude().to_bits().into());
         mine.extend(held.iter().flat_map(|held| [held.low, held.high]).flatten().map(|x| u64::from(x.to_bits())));
         let all = comm.all_gather(&mine)?;
         let ranks: Vec<&[u64]> = all.chunks_exact(mine.len()).collect();
@@ -57,7 +60,13 @@ impl Summary {
             held.reduce(|a, b| a.union(&b))
         };
         let counts = ranks.iter().map(|rank| rank[0]).collect();
-        Ok(Summary { counts, bounds: of_all(2), core: of_all(8) })
+        let smallest_magnitude = ranks.iter().map(|rank| real(rank[2])).fold(f32::INFINITY, f32::min);
+        Ok(Summary { counts, bounds: of_all(3), core: of_all(9), smallest_magnitude })
+    }
+
+    /// Returns the number of points of all ranks, and those of the ranks before each.
+    pub fn total_and_offsets(&self) -> (u64, Vec<u64>) {
+        (self.counts.iter().sum(), offsets(&self.counts))
     }
 
     /// The cells of a curve that are part of a result: the same for any number of ranks.
@@ -70,9 +79,9 @@ impl Summary {
 }
 
 /// A hash of what must be the same on all ranks.
-fn kind(cloud: &Cloud, curve: Curve) -> u64 {
+fn kind(cloud: &Cloud, curve: Curve, is_sorted: bool) -> u64 {
     let domain = cloud.domain();
-    let mut hash = fnv1a(START, &[domain.dims() as u8, u8::from(curve == Curve::Hilbert)]);
+    let mut hash = fnv1a(START, &[domain.dims() as u8, u8::from(curve == Curve::Hilbert), is_sorted.into()]);
     hash = domain.sides().iter().fold(hash, |hash, side| fnv1a(hash, &side.to_le_bytes()));
     for (name, attribute) in cloud.attributes() {
         let what = format!("{name}\0{:?}\0{}\0", attribute.values().element(), attribute.width());
@@ -146,9 +155,9 @@ impl Shares {
         all: &Summary,
         frame: &Frame,
     ) -> Result<Self, SortError> {
-        let (comm, counts) = (context.comm.clone(), &all.counts);
+        let comm = context.comm.clone();
         let Ordered { order, keys } = Ordered::new(&mut context.recorder, curve, cloud.positions(), frame)?;
-        let (total, row_offsets) = (counts.iter().sum(), offsets(counts));
+        let (total, row_offsets) = all.total_and_offsets();
         let (cuts, splitters) = cuts(&mut context.recorder, &comm, keys.each_ref(), total)?;
         let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let receives = comm.all_to_all(&sends)?;

@@ -8,6 +8,7 @@
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
 //! | [`Builder::build`] | keys, sort, arrange, one per level | no |
+//! | [`Builder::build_sorted`] | order, arrange, one per level | no |
 //! | [`Tree::refit`] | arrange, one per level | no |
 //! | [`Builder::moments`] | one per level | no |
 //!
@@ -20,9 +21,11 @@ mod levels;
 pub(crate) use leaf_ranges::leaf_ranges;
 pub use levels::{FAN, LEAF, Levels};
 
-use crate::gpu::primitives::{Count, Keys, Sort};
+use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::points::curve::bits;
+use crate::points::rows::iota;
+use crate::points::sort::Sorted;
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -93,6 +96,8 @@ pub struct Tree {
     positions: Array<f32>,
     order: Array<u32>,
     boxes: Array<u32>,
+    /// The order of the tree is that of the cloud.
+    is_sorted: bool,
     kernels: Arc<BoxKernels>,
 }
 
@@ -132,9 +137,42 @@ impl Builder {
         frame: &Frame,
         among: Extent,
     ) -> Result<Tree, DeviceError> {
-        let gpu = recorder.gpu().clone();
-        let positions = gpu.array("tree::positions", cloud.positions().len())?;
+        let positions = recorder.gpu().array("tree::positions", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
+        self.over(recorder, (cloud, order, false), frame, (among, positions))
+    }
+
+    /// Builds the tree over points that are sorted along a curve already, in any frame: keys and sort of [`build`](Self::build) fall away,
+    /// and the order of the tree is that of the cloud. Records one dispatch for the order, one for the points and one per level.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if memory is short or an array does not fit the kernels' bindings.
+    pub fn build_sorted(&self, recorder: &mut Recorder, sorted: &Sorted) -> Result<Tree, DeviceError> {
+        let among = Extent::of_frame(&sorted.frame, sorted.cloud.domain());
+        self.build_sorted_among(recorder, &sorted.cloud, &sorted.frame, among)
+    }
+
+    /// As [`build_sorted`](Self::build_sorted), of points that are searched among others, of this extent.
+    pub(crate) fn build_sorted_among(
+        &self,
+        recorder: &mut Recorder,
+        cloud: &Cloud,
+        frame: &Frame,
+        among: Extent,
+    ) -> Result<Tree, DeviceError> {
+        let positions = recorder.gpu().array("tree::positions", cloud.positions().len())?;
+        let order = iota(recorder, 0, cloud.len())?.shown();
+        self.over(recorder, (cloud, order, true), frame, (among, positions))
+    }
+
+    /// The tree over the points of a cloud in this order along the curve, and whether that is the order of the cloud; `positions` has room for them.
+    fn over(
+        &self,
+        recorder: &mut Recorder,
+        (cloud, order, is_sorted): (&Cloud, Array<u32>, bool),
+        frame: &Frame,
+        (among, positions): (Extent, Array<f32>),
+    ) -> Result<Tree, DeviceError> {
         let levels = Levels::new(cloud.len());
         let tree = Tree {
             domain: *cloud.domain(),
@@ -143,8 +181,9 @@ impl Builder {
             extent: Arc::new(Mutex::new(among)),
             positions,
             order,
-            boxes: gpu.array("tree::boxes", 8 * levels.total())?,
+            boxes: recorder.gpu().array("tree::boxes", 8 * levels.total())?,
             levels,
+            is_sorted,
             kernels: self.boxes.clone(),
         };
         tree.refit(recorder, cloud)?;
@@ -305,6 +344,22 @@ impl Tree {
     /// The points along the curve, `dims` coordinates each.
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
+    }
+
+    /// Returns `true` if the order of the tree is that of the cloud, so that ascending indices follow the curve.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.is_sorted
+    }
+
+    /// Returns the points in the order of the cloud. Records one dispatch unless the tree has that order.
+    pub(crate) fn by_index(&self, recorder: &mut Recorder) -> Result<Array<f32>, DeviceError> {
+        if self.is_sorted {
+            return Ok(self.positions.clone());
+        }
+        let positions = recorder.gpu().array("tree::by_index", self.positions.len())?;
+        let dims = self.domain.dims() as u64;
+        Permute::new().scatter(recorder, &self.positions, &self.order, &positions, dims, Count::All)?;
+        Ok(positions)
     }
 
     /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least index of a point, and the bits of
