@@ -13,10 +13,10 @@ use crate::map::MapError;
 use crate::mesh::MeshError;
 use crate::operators::OperatorError;
 use crate::pm::SimulationError;
-use crate::points::ParticleError;
 use crate::points::fof::FofError;
 use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
+use crate::points::{ParticleError, ParticleFileError};
 
 /// An error of any layer. Messages say what happened and what to do about it.
 #[derive(thiserror::Error)]
@@ -155,6 +155,15 @@ impl From<ParticleError> for Error {
             ParticleError::Device(error) => Error::Device(error),
             ParticleError::Comm(error) => Error::Comm(error),
             error => Error::Particles(error),
+        }
+    }
+}
+
+impl From<ParticleFileError> for Error {
+    fn from(error: ParticleFileError) -> Self {
+        match error {
+            ParticleFileError::Particles(error) => error.into(),
+            ParticleFileError::Io(error) => Error::Io(error),
         }
     }
 }

@@ -82,6 +82,12 @@ impl Callback {
         Self::with_trust(Trust::Caller, text)
     }
 
+    /// The same arrays with this text, and with the parameters of another callback.
+    pub(crate) fn with_text(self, text: impl Into<Arc<str>>, params: Option<&Callback>) -> Self {
+        let (fields, values) = params.map(|other| (other.fields.clone(), other.values.clone())).unwrap_or_default();
+        Callback { text: text.into(), fields, values, ..self }
+    }
+
     /// A callback of the library.
     pub(crate) fn trusted(text: impl Into<Arc<str>>) -> Self {
         Self::with_trust(Trust::Library, text)

@@ -62,6 +62,7 @@ pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_si
 pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;
 pub use unused_hardware::unused_hardware;
+pub(crate) use words::words;
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.
 pub(crate) const TWO_FLOATS: &str = include_str!("../../shaders/gpu/two_floats.wgsl");

@@ -1,7 +1,7 @@
 //! The words of a text in WGSL: what stands in it but for blanks and comments.
 
 /// Names, keywords and numbers, and every other character by itself, in their order.
-pub(super) fn words(text: &str) -> Vec<&str> {
+pub(crate) fn words(text: &str) -> Vec<&str> {
     let (mut rest, mut words) = (text, Vec::new());
     while let Some(first) = rest.chars().next() {
         let is_comment = rest.starts_with("//") || rest.starts_with("/*");

@@ -187,7 +187,7 @@ pub fn seal_groups<E: Display + From<IoError> + From<CommError>>(
 /// [`Sealed::publish`]. Collective.
 ///
 /// # Errors
-/// As [`write_npy`]; [`IoError::MemberType`] for members of other types than f32, f64, i64 and u64.
+/// As [`write_npy`]; [`IoError::MemberType`] for members of complex numbers.
 #[cfg(feature = "hdf5")]
 pub fn seal_arrays<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
@@ -334,13 +334,13 @@ mod tests {
         let good = |comm: &Communicator, path: &Path| write(comm, path, Member::new::<f32>("a", &[3]));
         fails_together_and_recovers("missing/x.hdf5", |comm, path| good(comm, &path.join("missing/x.hdf5")), good);
         let one = |comm: &Communicator, path: &Path| {
-            let [wrong, right] = [Member::new::<u32>("a", &[3]), Member::new::<f32>("a", &[3])];
+            let [wrong, right] = [Member::new::<[f32; 2]>("a", &[3]), Member::new::<f32>("a", &[3])];
             write(comm, path, if comm.rank() == 1 { wrong } else { right })
         };
         fails_alike("rank 1 writes other types or shapes", one);
         fails_together_and_recovers(
             "convert the values",
-            |comm, path| write(comm, path, Member::new::<u32>("a", &[3])),
+            |comm, path| write(comm, path, Member::new::<[f32; 2]>("a", &[3])),
             good,
         );
     }

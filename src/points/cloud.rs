@@ -6,7 +6,7 @@ use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
 use crate::points::rows::upload_u32;
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
@@ -69,23 +69,33 @@ impl AnyArray {
     }
 }
 
-impl From<Array<f32>> for AnyArray {
-    fn from(array: Array<f32>) -> Self {
-        AnyArray::F32(array)
-    }
+/// Types of values that attributes have.
+pub trait DeviceValue: DeviceElement {
+    #[doc(hidden)]
+    fn of(values: &AnyArray) -> Option<&Array<Self>>;
+    #[doc(hidden)]
+    fn any(values: Array<Self>) -> AnyArray;
 }
 
-impl From<Array<u32>> for AnyArray {
-    fn from(array: Array<u32>) -> Self {
-        AnyArray::U32(array)
-    }
-}
+macro_rules! device_values {
+    ($($rust:ty => $element:ident),*) => {$(
+        impl DeviceValue for $rust {
+            fn of(values: &AnyArray) -> Option<&Array<Self>> {
+                if let AnyArray::$element(array) = values { Some(array) } else { None }
+            }
+            fn any(values: Array<Self>) -> AnyArray {
+                AnyArray::$element(values)
+            }
+        }
 
-impl From<Array<i32>> for AnyArray {
-    fn from(array: Array<i32>) -> Self {
-        AnyArray::I32(array)
-    }
+        impl From<Array<$rust>> for AnyArray {
+            fn from(array: Array<$rust>) -> Self {
+                AnyArray::$element(array)
+            }
+        }
+    )*};
 }
+device_values!(f32 => F32, u32 => U32, i32 => I32);
 
 /// Values that points carry.
 #[derive(Clone)]
@@ -95,6 +105,10 @@ pub struct Attribute {
 }
 
 impl Attribute {
+    pub(crate) fn new(values: AnyArray, width: u64) -> Self {
+        Attribute { values, width }
+    }
+
     /// The values: those of the first point, then those of the second.
     pub fn values(&self) -> &AnyArray {
         &self.values
@@ -440,6 +454,11 @@ impl Cloud {
         }
         self.attributes.insert(name.into(), Attribute { values, width });
         Ok(())
+    }
+
+    /// Removes the attribute of this name if there is one.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.attributes.remove(name);
     }
 
     /// The same points alone.

@@ -4,6 +4,7 @@ use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::host_memory::HostMemoryError;
+use crate::io::IoError;
 
 /// An error of points, of a device or of the ranks. Axes count from 0.
 #[derive(Clone, PartialEq, thiserror::Error)]
@@ -84,6 +85,42 @@ pub enum ParticleError {
         /// Values it should have.
         want: u64,
     },
+    /// There is no attribute of this name.
+    #[error("no attribute `{name}`: expected one of {known}")]
+    Missing {
+        /// The name asked for.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The values of an attribute are of another type.
+    #[error("`{name}`: expected {found} values, its type, got {asked}")]
+    Type {
+        /// The attribute.
+        name: String,
+        /// The type of its values.
+        found: &'static str,
+        /// The type asked for.
+        asked: &'static str,
+    },
+    /// A name that attributes cannot have.
+    #[error(
+        "`{name}` is the name of positions: expected another name for an attribute; use `moved` to change positions"
+    )]
+    Reserved {
+        /// The name.
+        name: String,
+    },
+    /// An attribute has more values per particle than an operation takes.
+    #[error("`{name}`: expected at most {most} values per particle, got {found}")]
+    Width {
+        /// The attribute.
+        name: String,
+        /// Values per particle.
+        found: u64,
+        /// Values that the operation takes at most.
+        most: u64,
+    },
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -93,6 +130,32 @@ pub enum ParticleError {
 }
 
 message_debug!(ParticleError);
+
+/// An error of particles, or of a file of theirs.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum ParticleFileError {
+    /// Particles, a device or the ranks.
+    #[error(transparent)]
+    Particles(#[from] ParticleError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+message_debug!(ParticleFileError);
+
+impl From<CommError> for ParticleFileError {
+    fn from(error: CommError) -> Self {
+        ParticleFileError::Particles(error.into())
+    }
+}
+
+impl From<DeviceError> for ParticleFileError {
+    fn from(error: DeviceError) -> Self {
+        ParticleFileError::Particles(error.into())
+    }
+}
 
 impl From<HostMemoryError> for ParticleError {
     fn from(error: HostMemoryError) -> Self {

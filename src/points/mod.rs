@@ -2,6 +2,7 @@
 //!
 //! | item | does |
 //! |---|---|
+//! | [`Particles`] | points of all ranks with attributes: moved, distributed, searched, written |
 //! | [`Domain`] | axes and sides; wrapping on the host |
 //! | [`BoxCheck`] | warnings about points and a box in different units |
 //! | [`Cloud`] | one rank's points on its device, wrapped and checked; their attributes |
@@ -18,29 +19,38 @@ mod box_check;
 mod cloud;
 pub mod curve;
 mod domain;
+mod each;
 mod error;
 mod extent;
+mod files;
 pub mod fof;
 pub mod ghosts;
 pub mod neighbors;
+mod particles;
 pub(crate) mod partition;
 pub(crate) mod rows;
 pub mod sort;
 pub mod tree;
 pub(crate) mod u64_array;
+pub use u64_array::U64Array;
 
 pub use box_check::{BoxCheck, BoxUse, BoxWarning};
-pub use cloud::{AnyArray, Attribute, Cloud};
+pub use cloud::{AnyArray, Attribute, Cloud, DeviceValue};
 pub use curve::{Curve, CurveKeys, Frame};
 pub use domain::{Bounds, Domain};
-pub use error::ParticleError;
+pub use error::{ParticleError, ParticleFileError};
 pub(crate) use extent::Extent;
+pub use neighbors::output::{Counts, Histogram, Lists, Output, Targets};
+pub use neighbors::visitor::Visit;
+pub use neighbors::{Bins, Fixed, KnnQuery, Predicate, RadiusQuery, Ragged};
+pub use particles::{Attributes, Particles};
 
 use crate::gpu::KernelSource;
 
 /// The kernels of this room in all forms that any device compiles.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    let own = [cloud::prepare(), rows::kernel(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());
+    let own =
+        [cloud::prepare(), rows::kernel(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());
     own.chain(u64_array::kernels())
         .chain(sort::kernels())
         .chain(tree::kernels())

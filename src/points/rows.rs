@@ -21,6 +21,7 @@ pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array
 crate::gpu::kernel_params! {
     struct IotaParams {
         first: u32,
+        step: u32,
         count: u32,
     }
 }
@@ -32,8 +33,13 @@ pub(super) fn kernel() -> KernelSource {
 
 /// Returns the numbers `first`, `first + 1`, ... in a new array. Records one dispatch.
 pub(crate) fn iota(recorder: &mut Recorder, first: u64, count: u64) -> Result<Array<u32>, DeviceError> {
+    every(recorder, first, 1, count)
+}
+
+/// Returns the numbers `first`, `first + step`, ... in a new array. Records one dispatch.
+pub(crate) fn every(recorder: &mut Recorder, first: u64, step: u32, count: u64) -> Result<Array<u32>, DeviceError> {
     let numbers = recorder.gpu().array("points::iota", count)?;
-    let params = IotaParams { first: first as u32, count: count as u32 };
+    let params = IotaParams { first: first as u32, step, count: count as u32 };
     recorder.each(&Kernel::trusted(kernel()), &[numbers.raw()], &params, count)?;
     Ok(numbers)
 }

@@ -10,7 +10,7 @@ use crate::points::rows::chained;
 /// All ones, in one word or two, stand for `u64::MAX`: "none". Which form an array has follows from the largest number that
 /// could be in it, which is the same on all ranks.
 #[derive(Clone)]
-pub(crate) struct U64Array {
+pub struct U64Array {
     /// The low words and, in the second form, the high ones.
     words: Vec<Array<u32>>,
 }
@@ -53,12 +53,17 @@ fn words_below(below: u64) -> usize {
 
 impl U64Array {
     /// These numbers, each below 2^32 - 1; all ones are none.
-    pub fn of_words(words: &Array<u32>) -> Self {
+    pub(crate) fn of_words(words: &Array<u32>) -> Self {
         U64Array { words: vec![words.clone()] }
     }
 
     /// `first + numbers[i]`, each less than `below`. Recorded only.
-    pub fn sum(recorder: &mut Recorder, first: u64, numbers: &Array<u32>, below: u64) -> Result<Self, DeviceError> {
+    pub(crate) fn sum(
+        recorder: &mut Recorder,
+        first: u64,
+        numbers: &Array<u32>,
+        below: u64,
+    ) -> Result<Self, DeviceError> {
         let (gpu, count) = (recorder.gpu().clone(), numbers.len());
         let words = (0..words_below(below)).map(|_| gpu.array("points::numbers", count));
         let words = words.collect::<Result<Vec<Array<u32>>, _>>()?;
@@ -69,7 +74,7 @@ impl U64Array {
     }
 
     /// Numbers of the host, each less than `below`. Submits.
-    pub fn upload(recorder: &mut Recorder, numbers: &[u64], below: u64) -> Result<Self, DeviceError> {
+    pub(crate) fn upload(recorder: &mut Recorder, numbers: &[u64], below: u64) -> Result<Self, DeviceError> {
         let mut words = Vec::new();
         for shift in [0, 32].into_iter().take(words_below(below)) {
             let word =
@@ -81,23 +86,28 @@ impl U64Array {
         Ok(U64Array { words })
     }
 
-    /// How many there are.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.words[0].len()
     }
 
+    /// Returns `true` if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The low words and, where there are any, the high ones.
-    pub fn words(&self) -> &[Array<u32>] {
+    pub(crate) fn words(&self) -> &[Array<u32>] {
         &self.words
     }
 
     /// The numbers whose words `change` makes from the words of these.
-    pub fn map<E>(&self, change: impl FnMut(&Array<u32>) -> Result<Array<u32>, E>) -> Result<Self, E> {
+    pub(crate) fn map<E>(&self, change: impl FnMut(&Array<u32>) -> Result<Array<u32>, E>) -> Result<Self, E> {
         Ok(U64Array { words: self.words.iter().map(change).collect::<Result<_, _>>()? })
     }
 
     /// The numbers whose words `join` makes from the words of these and of others of the same form.
-    pub fn zip<E>(
+    pub(crate) fn zip<E>(
         &self,
         others: &U64Array,
         mut join: impl FnMut(&Array<u32>, &Array<u32>) -> Result<Array<u32>, E>,
@@ -107,7 +117,7 @@ impl U64Array {
     }
 
     /// The numbers at `index`, none where an index lies behind the last. Recorded only.
-    pub fn select(&self, recorder: &mut Recorder, index: &Array<u32>) -> Result<Self, DeviceError> {
+    pub(crate) fn select(&self, recorder: &mut Recorder, index: &Array<u32>) -> Result<Self, DeviceError> {
         let (kernel, count) = (Kernel::trusted(select()), index.len());
         let params = SelectParams { count: count as u32, words: self.len() as u32 };
         self.map(|words| {
@@ -118,7 +128,12 @@ impl U64Array {
     }
 
     /// These numbers, but others of the same form in the places `at`. Recorded only.
-    pub fn replaced(&self, recorder: &mut Recorder, at: &Array<u32>, others: &U64Array) -> Result<Self, DeviceError> {
+    pub(crate) fn replaced(
+        &self,
+        recorder: &mut Recorder,
+        at: &Array<u32>,
+        others: &U64Array,
+    ) -> Result<Self, DeviceError> {
         let permute = Permute::new();
         self.zip(others, |own, others| {
             let words = recorder.gpu().array("points::numbers", own.len())?;
@@ -129,12 +144,12 @@ impl U64Array {
     }
 
     /// These numbers, then others of the same form. Recorded only.
-    pub fn chain(&self, recorder: &mut Recorder, others: &U64Array) -> Result<Self, DeviceError> {
+    pub(crate) fn chain(&self, recorder: &mut Recorder, others: &U64Array) -> Result<Self, DeviceError> {
         self.zip(others, |own, others| chained(recorder, own, others))
     }
 
     /// The stable order of the numbers, each less than `below`. Recorded only.
-    pub fn order(&self, recorder: &mut Recorder, below: u64) -> Result<Array<u32>, DeviceError> {
+    pub(crate) fn order(&self, recorder: &mut Recorder, below: u64) -> Result<Array<u32>, DeviceError> {
         let gpu = recorder.gpu().clone();
         let order = gpu.array("points::order", self.len())?;
         let keys = match self.words.as_slice() {
@@ -146,7 +161,10 @@ impl U64Array {
         Ok(order)
     }
 
-    /// The numbers on the host, put together as they are copied. Submits and waits.
+    /// Downloads the numbers, put together as they are copied. Blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
     pub fn download(&self, recorder: &mut Recorder) -> Result<Vec<u64>, DeviceError> {
         let mut numbers: Vec<u64> = host_memory::zeros("indices of points", self.len() as usize)?;
         let one = self.words.len() == 1;

@@ -33,7 +33,7 @@ impl ArraysWriter {
     /// Creates the file with all arrays, none of their numbers, and these attributes.
     ///
     /// # Errors
-    /// [`IoError::MemberType`] for members that are not of f32, f64, i64 or u64; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
+    /// [`IoError::MemberType`] for members of complex numbers; [`IoError::OutputIsDash`], [`IoError::NotAFile`],
     /// [`IoError::Create`], [`IoError::Exists`] if the token was used before, [`IoError::Shape`] if no file could hold the arrays. Nothing is left
     /// behind after an error.
     pub fn create(
@@ -96,11 +96,13 @@ fn specs(path: &Path, members: &[Member]) -> Result<Vec<DatasetSpec>, IoError> {
         let kind = match member.descr {
             "<f4" => NumberKind::F32,
             "<f8" => NumberKind::F64,
+            "<i4" => NumberKind::I32,
             "<i8" => NumberKind::I64,
+            "<u4" => NumberKind::U32,
             "<u8" => NumberKind::U64,
             found => {
                 let (path, member, found) = (path.into(), member.name.clone(), found.into());
-                let wanted = "float32, float64, int64 or uint64".to_string();
+                let wanted = "float32, float64, int32, int64, uint32 or uint64".to_string();
                 return Err(IoError::MemberType { path, member, found, wanted });
             }
         };

@@ -21,13 +21,14 @@ pub(super) enum NumberKind {
     F64,
     I32,
     I64,
+    U32,
     U64,
 }
 
 impl NumberKind {
     fn bytes(self) -> u64 {
         match self {
-            NumberKind::F32 | NumberKind::I32 => 4,
+            NumberKind::F32 | NumberKind::I32 | NumberKind::U32 => 4,
             NumberKind::F64 | NumberKind::I64 | NumberKind::U64 => 8,
         }
     }
@@ -75,6 +76,7 @@ impl DatasetSpec {
             NumberKind::F64 => self.create_as::<f64>(file),
             NumberKind::I32 => self.create_as::<i32>(file),
             NumberKind::I64 => self.create_as::<i64>(file),
+            NumberKind::U32 => self.create_as::<u32>(file),
             NumberKind::U64 => self.create_as::<u64>(file),
         }
     }

@@ -3,16 +3,17 @@
 use std::cell::Cell;
 
 use super::error::NeighborError;
-use super::nearest::Nearest;
+use super::nearest::{Lists, Nearest};
 use super::neighbor_lists::NeighborLists;
 use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::Radius;
-use super::result_routing::{GlobalLists, RadiusResult};
+use super::result_routing::{Fixed, KnnResult, RadiusResult, Ragged};
 use super::targets::{Queries, Targets, in_one_domain};
 use crate::comm::Op;
+use crate::exchange::ExchangeError;
 use crate::gpu::primitives::Count;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
 use crate::points::ghosts::{Ghosts, Reach, Region};
@@ -20,19 +21,8 @@ use crate::points::partition::{Decomposition, JointPoints, LocalPoints, WithGhos
 use crate::points::rows::upload_u32;
 use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
-use crate::points::{Cloud, Extent};
+use crate::points::{Cloud, Extent, Particles};
 use crate::rank::Rank;
-
-/// The nearest points of each row: `k` entries, nearest first.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KnnResult {
-    /// Entries per row.
-    pub k: u32,
-    /// Indices in the input of all ranks; `u64::MAX` where there are fewer.
-    pub index: Vec<u64>,
-    /// Distances; infinity where there are fewer.
-    pub distance: Vec<f32>,
-}
 
 crate::gpu::kernel_params! {
     struct LastParams {
@@ -51,11 +41,13 @@ pub(super) fn last_distance() -> KernelSource {
 /// The queries that this rank searches for.
 pub(super) struct RankQueries {
     /// Arranged along the curve; `None`: the rank's own points, which are.
-    targets: Option<Targets>,
+    pub targets: Option<Targets>,
     /// From the rows of the input to those of `targets`; `None` on one rank, where they are the same.
-    route: Option<Route>,
+    pub route: Option<Route>,
     /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
     region: Option<Region>,
+    /// Positions of targets by their rows here; `None`: the rank's own points.
+    pub positions: Option<Array<f32>>,
 }
 
 /// Own points and ghosts, and the queries among them.
@@ -89,7 +81,9 @@ pub(super) type JointQueries = (JointPoints, Targets);
 /// ```
 pub struct DistributedSearch {
     pub(super) points: Decomposition,
-    nearest: Nearest,
+    /// The particles that were given.
+    pub(super) input: Particles,
+    pub(super) nearest: Nearest,
     pub(super) radius: Radius,
     cost: Cell<Cost>,
     ghosts: Cell<u64>,
@@ -101,8 +95,23 @@ impl DistributedSearch {
     /// # Errors
     /// [`NeighborError`] of the points, the device or the ranks.
     pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, NeighborError> {
+        Self::of(context, &Particles::from(cloud.clone()))
+    }
+
+    /// A search among particles: those that are in the order of a curve stay where they are.
+    pub(super) fn of(context: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
+        let cloud = particles.cloud().without_attributes();
+        let sorted = match particles.curve_order() {
+            Some(order) => Decomposition::of_sorted(context, &cloud, order)?,
+            None => None,
+        };
+        let points = match sorted {
+            Some(points) => points,
+            None => Decomposition::new(context, &cloud)?,
+        };
         Ok(DistributedSearch {
-            points: Decomposition::new(context, &cloud.without_attributes())?,
+            points,
+            input: particles.clone(),
             nearest: Nearest::new(&context.gpu),
             radius: Radius::new(&context.gpu),
             cost: Cell::default(),
@@ -120,22 +129,49 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         knn: &KnnQuery,
     ) -> Result<KnnResult, NeighborError> {
+        Ok(self.nearest_lists(context, queries, knn)?.download(context)?)
+    }
+
+    /// [`nearest`](Self::nearest) on the device.
+    pub(super) fn nearest_lists(
+        &self,
+        context: &mut Rank,
+        queries: Option<&Cloud>,
+        knn: &KnnQuery,
+    ) -> Result<Fixed, NeighborError> {
         self.agree(queries, &[knn.k.into(), knn.within.to_bits().into(), knn.without_self.into()])?;
         knn.check()?;
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
-        let own = &self.points.own;
-        let lists = self.nearest.lists(&mut context.recorder, &own.tree, queries_at(local.targets.as_ref()), knn);
-        let lists = self.no_longer_than_any(lists)?;
-        let (mut index, mut distance) = (own.ids_of(&mut context.recorder, &lists.index)?, lists.distance);
-        if let Some(route) = self.route(&local).filter(|_| knn.k > 0) {
-            self.search_ghosts(context, &local, knn, (&index, &distance))?;
-            index = index.map(|words| route.back(context, words, knn.k.into()))?;
-            distance = route.back(context, &distance, knn.k.into())?;
+        let (lists, ghosts) = self.nearest_rows(context, &local, knn)?;
+        let points =
+            ghosts.as_ref().and_then(|with| with.points.as_ref()).map_or(&self.points.own, |joint| &joint.points);
+        let index = points.ids_of(&mut context.recorder, &lists.index)?;
+        let width = knn.k.into();
+        Ok(Fixed {
+            k: knn.k,
+            index: index.map(|words| self.home(context, &local, words, width))?,
+            distance: self.home(context, &local, &lists.distance, width)?,
+        })
+    }
+
+    /// Values of the queries' rows here in their rows of the input: on the ranks that gave the queries.
+    pub(super) fn home<T: DeviceElement>(
+        &self,
+        context: &mut Rank,
+        local: &RankQueries,
+        values: &Array<T>,
+        width: u64,
+    ) -> Result<Array<T>, ExchangeError> {
+        match self.route(local).filter(|_| width > 0) {
+            Some(route) => route.back(context, values, width),
+            None => Ok(values.clone()),
         }
-        let recorder = &mut context.recorder;
-        let distance = recorder.download(&distance, 0, distance.len())?;
-        Ok(KnnResult { k: knn.k, index: index.download(recorder)?, distance })
+    }
+
+    /// Returns `true` if other ranks have points, too.
+    fn is_shared(&self) -> bool {
+        self.points.comm.size() > 1
     }
 
     /// How many of all points lie within a radius of each row. Waits. All ranks call it.
@@ -148,22 +184,32 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
+        let counts = self.count_rows(context, queries, within)?;
+        Ok(U64Array::of_words(&counts).download(&mut context.recorder)?)
+    }
+
+    /// [`counts`](Self::counts) on the device.
+    pub(super) fn count_rows(
+        &self,
+        context: &mut Rank,
+        queries: Option<&Cloud>,
+        within: &RadiusQuery,
+    ) -> Result<Array<u32>, NeighborError> {
         self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
-        let Some(route) = self.route(&local) else {
-            let counts = self.radius.counts(&mut context.recorder, &points.tree, queries, within)?;
-            return Ok(U64Array::of_words(&counts).download(&mut context.recorder)?);
-        };
         let recorder = &mut context.recorder;
+        if !self.is_shared() {
+            return self.radius.counts(recorder, &points.tree, queries, within);
+        }
+        // Among ghosts the numbers of queries are not their rows.
         let counts = self.radius.counts_in(recorder, &points.tree, queries, (within, RowOrder::Curve))?;
         let in_rows = recorder.gpu().array("neighbors::counts", counts.len())?;
         self.points.permute.scatter(recorder, &counts, self.numbers(&local), &in_rows, 1, Count::All)?;
-        let counts = route.back(context, &in_rows, 1)?;
-        Ok(U64Array::of_words(&counts).download(&mut context.recorder)?)
+        Ok(self.home(context, &local, &in_rows, 1)?)
     }
 
     /// All points within a radius of each row. Waits. All ranks call it.
@@ -176,25 +222,38 @@ impl DistributedSearch {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<RadiusResult, NeighborError> {
+        Ok(self.within_lists(context, queries, within)?.download(context)?)
+    }
+
+    /// [`within`](Self::within) on the device.
+    pub(super) fn within_lists(
+        &self,
+        context: &mut Rank,
+        queries: Option<&Cloud>,
+        within: &RadiusQuery,
+    ) -> Result<Ragged, NeighborError> {
         self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
-        let route = self.route(&local);
         // Among ghosts the numbers of queries are not their rows.
-        let rows = if route.is_some() { RowOrder::Curve } else { RowOrder::Input };
+        let rows = if self.is_shared() { RowOrder::Curve } else { RowOrder::Input };
         let recorder = &mut context.recorder;
         let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows));
         let lists = self.no_longer_than_any(lists)?;
         let NeighborLists { offset, index, distance } = lists;
         let index = points.ids_of(recorder, &index)?;
-        let mut lists = GlobalLists { offset, index, distance };
-        if let Some(route) = route {
-            lists = lists.reordered(recorder, self.numbers(&local))?.back(context, route)?;
+        let lists = Ragged { offsets: offset, index, distance };
+        if !self.is_shared() || (self.points.is_sorted() && local.targets.is_none()) {
+            return Ok(lists);
         }
-        Ok(lists.download(&mut context.recorder)?)
+        let lists = lists.reordered(recorder, self.numbers(&local))?;
+        match self.route(&local) {
+            Some(route) => lists.back(context, route),
+            None => Ok(lists),
+        }
     }
 
     /// How many pairs of all ranks have a distance in each bin: ordered pairs of two different points, or of one of `queries`
@@ -203,15 +262,29 @@ impl DistributedSearch {
     /// # Errors
     /// As [`Radius::pairs`], and those of the ranks.
     pub fn pairs(&self, context: &mut Rank, queries: Option<&Cloud>, bins: &Bins) -> Result<Vec<u64>, NeighborError> {
-        let edges: Vec<u64> = bins.edges().iter().map(|edge| edge.to_bits().into()).collect();
-        self.agree(queries, &edges)?;
-        let local = self.arrange_queries(context, queries)?;
-        let joint = self.points_within(context, &local, bins.edges()[bins.len()])?;
         let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
+        self.histogram(context, queries, bins, &RadiusQuery { radius: f32::INFINITY, which })
+    }
+
+    /// [`pairs`](Self::pairs) of pairs within a radius.
+    pub(super) fn histogram(
+        &self,
+        context: &mut Rank,
+        queries: Option<&Cloud>,
+        bins: &Bins,
+        &RadiusQuery { radius, which }: &RadiusQuery,
+    ) -> Result<Vec<u64>, NeighborError> {
+        let edges = bins.edges().iter().map(|edge| edge.to_bits().into());
+        self.agree(queries, &edges.chain([which as u64, radius.to_bits().into()]).collect::<Vec<u64>>())?;
+        check_radius(radius)?;
+        refuse_self_filter(queries, which != PairFilter::All)?;
+        let within = RadiusQuery { radius: radius.min(bins.edges()[bins.len()]), which };
+        let local = self.arrange_queries(context, queries)?;
+        let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         let words = context.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
         context.recorder.clear(&words);
-        self.radius.pairs(&mut context.recorder, &points.tree, queries, bins, which, &words)?;
+        self.radius.pairs_within(&mut context.recorder, &points.tree, queries, (bins, within), &words)?;
         let mut counts = join_u64(&context.recorder.download(&words, 0, words.len())?);
         self.points.comm.all_reduce(&mut counts, Op::Sum)?;
         Ok(counts)
@@ -261,11 +334,12 @@ impl DistributedSearch {
     ) -> Result<RankQueries, NeighborError> {
         let own = &self.points.own;
         let Some(cloud) = queries else {
-            return Ok(RankQueries { targets: None, route: None, region: None });
+            return Ok(RankQueries { targets: None, route: None, region: None, positions: None });
         };
         if self.points.comm.size() == 1 {
             let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
-            return Ok(RankQueries { targets: Some(targets), route: None, region: None });
+            let positions = Some(cloud.positions().clone());
+            return Ok(RankQueries { targets: Some(targets), route: None, region: None, positions });
         }
         let route = self.points.route_of(context, cloud)?;
         let positions = route.forward(context, cloud.positions(), self.points.frame.dims as u64)?;
@@ -277,7 +351,8 @@ impl DistributedSearch {
         let boxes =
             self.points.builder.boxes(recorder, cloud.domain().dims(), (targets.positions(), targets.order()))?;
         let region = Region::around(recorder, cloud.domain(), targets.positions(), &boxes)?;
-        Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region) })
+        let positions = Some(here.positions().clone());
+        Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region), positions })
     }
 
     /// The way of the queries from their rows in the input to their rows here; `None` on one rank.
@@ -306,34 +381,36 @@ impl DistributedSearch {
         Ok(reach)
     }
 
-    /// Searches again, among ghosts too, for the queries that may reach a point of another rank, and puts what it finds into `found`: the
-    /// indices and distances of each query's list, by its row here.
-    fn search_ghosts(
+    /// The lists of the queries by their rows here, of rows among own points and ghosts, and the ghosts where other ranks have points. Queries that may reach
+    /// a point of another rank are searched for again, among ghosts too.
+    pub(super) fn nearest_rows(
         &self,
         context: &mut Rank,
         local: &RankQueries,
         knn: &KnnQuery,
-        found: (&U64Array, &Array<f32>),
-    ) -> Result<(), NeighborError> {
-        let Some(asking) = local.region.as_ref().or(self.points.region.as_ref()) else { return Ok(()) };
-        let reach = self.reach(&mut context.recorder, local, knn, found.1)?;
+    ) -> Result<(Lists, Option<WithGhosts>), NeighborError> {
+        let queries = queries_at(local.targets.as_ref());
+        let lists = self.nearest.lists(&mut context.recorder, &self.points.own.tree, queries, knn);
+        let mut lists = self.no_longer_than_any(lists)?;
+        let asking = local.region.as_ref().or(self.points.region.as_ref());
+        let Some(asking) = asking.filter(|_| knn.k > 0) else { return Ok((lists, None)) };
+        let reach = self.reach(&mut context.recorder, local, knn, &lists.distance)?;
         let reach = Reach::each(&mut context.recorder, asking, reach)?;
-        let Some(WithGhosts { points: Some(joint), ghosts }) = self.fetch(context, local, &reach)? else {
-            return Ok(());
-        };
+        let fetched = self.fetch(context, local, &reach)?;
+        let Some(WithGhosts { points: Some(joint), ghosts }) = &fetched else { return Ok((lists, fetched)) };
         let recorder = &mut context.recorder;
+        let places = U64Array::of_words(joint.own_places()).select(recorder, &lists.index)?;
+        lists.index = places.words()[0].clone();
         let queries = upload_u32(recorder, ghosts.asking())?;
-        let targets = self.targets_among(recorder, local, &joint, Some(&queries))?;
+        let targets = self.targets_among(recorder, local, joint, Some(&queries))?;
         let (tree, targets) = (&joint.points.tree, Queries::At(&targets));
         let again = self.nearest.lists_of(recorder, tree, targets, knn, 0..targets.len(tree))?;
         let permute = &self.points.permute;
         let rows = recorder.gpu().array::<u32>("neighbors::rows", queries.len())?;
         permute.gather(recorder, self.numbers(local), &queries, &rows, 1, Count::All)?;
-        let index = joint.points.ids_of(recorder, &again.index)?;
-        for (words, into) in index.words().iter().zip(found.0.words()) {
-            permute.scatter(recorder, words, &rows, into, knn.k.into(), Count::All)?;
-        }
-        Ok(permute.scatter(recorder, &again.distance, &rows, found.1, knn.k.into(), Count::All)?)
+        permute.scatter(recorder, &again.index, &rows, &lists.index, knn.k.into(), Count::All)?;
+        permute.scatter(recorder, &again.distance, &rows, &lists.distance, knn.k.into(), Count::All)?;
+        Ok((lists, fetched))
     }
 
     /// This rank's points with those that its queries reach on other ranks; `None` on one rank.
@@ -425,7 +502,7 @@ fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
 }
 
 /// Refuses to leave a query out of its own neighbours where queries are not the points: their indices are not those of points.
-fn refuse_self_filter(queries: Option<&Cloud>, without_self: bool) -> Result<(), NeighborError> {
+pub(super) fn refuse_self_filter(queries: Option<&Cloud>, without_self: bool) -> Result<(), NeighborError> {
     if queries.is_some() && without_self {
         let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
         return Err(DeviceError::Misuse { what: "DistributedSearch".into(), why }.into());

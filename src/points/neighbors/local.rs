@@ -1,9 +1,9 @@
 //! Neighbours of points of the host, on one device, in one call.
 
-use super::distributed::{DistributedSearch, KnnResult};
+use super::distributed::DistributedSearch;
 use super::error::NeighborError;
 use super::query::{KnnQuery, RadiusQuery};
-use super::result_routing::RadiusResult;
+use super::result_routing::{KnnResult, RadiusResult};
 use crate::comm::Communicator;
 use crate::gpu::Gpu;
 use crate::points::{Cloud, Domain};

@@ -63,6 +63,19 @@ impl LoopBudget {
         LoopBudget(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
+    /// Refuses rows of lists that an invocation cannot go through: the longest has so many entries, and a callback takes `each` rounds for one.
+    ///
+    /// # Errors
+    /// [`DeviceError::LoopRounds`].
+    pub fn check_rows(&self, kernel: &str, longest: u32, each: u32) -> Result<(), DeviceError> {
+        // Each loop of the callback takes one round extra.
+        let rounds = u64::from(longest) * (1 + u64::from(each));
+        match self.0.map(u64::from).filter(|&limit| rounds > limit) {
+            Some(limit) => Err(DeviceError::LoopRounds { kernel: kernel.into(), rounds, limit }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether there is one.
     pub fn is_limited(&self) -> bool {
         self.0.is_some()

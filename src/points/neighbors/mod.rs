@@ -60,6 +60,7 @@
 //!   infinite. Distances that a radius search returns lose digits below 1e-26 of the radius; whether they are within it is exact.
 //! - Points that coincide, fewer points than neighbours asked for, no points, and queries outside of all points need no special care.
 
+mod action;
 mod callback;
 mod components;
 mod distributed;
@@ -72,6 +73,7 @@ mod local;
 mod loop_budget;
 mod nearest;
 mod neighbor_lists;
+pub(super) mod output;
 mod overdensity;
 mod pairs;
 mod query;
@@ -81,11 +83,12 @@ mod search_kernel;
 mod tally;
 mod targets;
 mod units;
-mod visit;
+pub(super) mod visitor;
+
 mod weighted_pairs;
 
 pub use components::Components;
-pub use distributed::{DistributedSearch, KnnResult};
+pub use distributed::DistributedSearch;
 pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
@@ -93,9 +96,9 @@ pub use nearest::{Lists, Nearest};
 pub use neighbor_lists::NeighborLists;
 pub use overdensity::OverdensityQuery;
 pub use pairs::{Bins, join_u64};
-pub use query::{KnnQuery, MAX_K, PairFilter, RadiusQuery};
+pub use query::{KnnQuery, MAX_K, PairFilter, Predicate, RadiusQuery};
 pub use radius::Radius;
-pub use result_routing::RadiusResult;
+pub use result_routing::{Fixed, KnnResult, RadiusResult, Ragged};
 pub use targets::{Queries, Targets};
 pub use weighted_pairs::{PairWeights, WeightedPairs};
 

@@ -232,7 +232,7 @@ impl Nearest {
     }
 
     /// The same over lists that pass through scratch memory.
-    fn visit_stored(
+    pub(super) fn visit_stored(
         &self,
         recorder: &mut Recorder,
         tree: &Tree,
@@ -399,6 +399,7 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
         .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
         .flag("links", false)
         .flag("histogram", false)
+        .flag("offsets", false)
         .repeat('@', length)
 }
 

@@ -1,5 +1,6 @@
 //! Histograms of the distances of pairs.
 
+use super::action::{Action, within_kernel};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::query::{PairFilter, RadiusQuery, RowOrder};
@@ -7,7 +8,6 @@ use super::radius::{Radius, RadiusSearch};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
 use super::tally::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::targets::Queries;
-use super::visit::{Visit, within_kernel};
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::points::domain::Domain;
 use crate::points::tree::Tree;
@@ -95,6 +95,20 @@ impl Radius {
         which: PairFilter,
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
+        let within = RadiusQuery { radius: bins.edges()[bins.len()], which };
+        self.pairs_within(recorder, tree, queries, (bins, within), counts)
+    }
+
+    /// [`pairs`](Self::pairs) within a radius, at most the last edge.
+    pub(super) fn pairs_within(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        (bins, within): (&Bins, RadiusQuery),
+        counts: &Array<u32>,
+    ) -> Result<(), NeighborError> {
+        let which = within.which;
         let needed = 2 * bins.len() as u64;
         if counts.len() < needed {
             let why = format!("{} words for counts, {needed} are needed", counts.len());
@@ -112,8 +126,8 @@ impl Radius {
             (_, which) => (Traversal::CURVE, which, 1),
         };
         let (within, visit) = (
-            RadiusQuery { radius: last, which },
-            Visit::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
+            RadiusQuery { which, ..within },
+            Action::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
         );
         let arrays = vec![edges.raw(), counts.raw()];
         let rows = RowOrder::Input;
@@ -126,7 +140,7 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let half = Traversal::CURVE.half();
     let of = |traversal: Traversal, bins: u32, weight: u32| {
         let variant = SearchVariant { form, dims: 3, own: true, traversal, wide: false };
-        within_kernel(variant, &Visit::Pairs { bins, weight, tally: Tally::of(form, bins) })
+        within_kernel(variant, &Action::Pairs { bins, weight, tally: Tally::of(form, bins) })
     };
     let more = FEW_BINS + 1;
     vec![

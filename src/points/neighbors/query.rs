@@ -37,6 +37,18 @@ impl KnnQuery {
     pub fn nearest(k: u32) -> Self {
         KnnQuery { k, within: f32::INFINITY, without_self: false }
     }
+
+    /// Sets the largest distance, inclusive.
+    #[must_use]
+    pub fn within(self, radius: f32) -> Self {
+        KnnQuery { within: radius, ..self }
+    }
+
+    /// Leaves each query out of its own neighbors.
+    #[must_use]
+    pub fn exclude_self(self) -> Self {
+        KnnQuery { without_self: true, ..self }
+    }
 }
 
 /// Which sources count as neighbours of a query.
@@ -65,6 +77,42 @@ impl RadiusQuery {
     /// All sources within `radius`, the query itself among them.
     pub fn radius(radius: f32) -> Self {
         RadiusQuery { radius, which: PairFilter::All }
+    }
+
+    /// Leaves each query out of its own neighbors.
+    #[must_use]
+    pub fn exclude_self(self) -> Self {
+        RadiusQuery { which: PairFilter::Others, ..self }
+    }
+
+    /// Takes each pair once: the neighbors with a higher index than the query.
+    #[must_use]
+    pub fn half(self) -> Self {
+        RadiusQuery { which: PairFilter::Above, ..self }
+    }
+}
+
+/// Selects the neighbors that [`Rank::query`](crate::Rank::query) looks for.
+///
+/// ```
+/// use meshloom::points::Predicate;
+///
+/// let nearest = Predicate::nearest(32).within(0.5).exclude_self();
+/// assert_eq!((nearest.k, nearest.within, nearest.without_self), (32, 0.5, true));
+/// let pairs = Predicate::within(0.5).half();
+/// assert_eq!(pairs.radius, 0.5);
+/// ```
+pub struct Predicate(());
+
+impl Predicate {
+    /// Selects the `k` nearest points, 0 to 1024; the query itself is among them unless left out.
+    pub fn nearest(k: u32) -> KnnQuery {
+        KnnQuery::nearest(k)
+    }
+
+    /// Selects all points within `radius`, inclusive; the query itself is among them unless left out.
+    pub fn within(radius: f32) -> RadiusQuery {
+        RadiusQuery::radius(radius)
     }
 }
 

@@ -1,7 +1,9 @@
 //! All sources within a radius of each query.
 
+use super::action::{Action, Key, within_kernel};
 use super::callback;
 use super::error::NeighborError;
+use super::fold::{FoldedLists, FoldedPoints, Folder};
 use super::group_shape::GroupShape;
 use super::kernel_cache::KernelCache;
 use super::loop_budget::{LoopBudget, any_unfinished};
@@ -10,7 +12,6 @@ use super::query::{KnnQuery, RadiusQuery, RowOrder, check_radius};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
-use super::visit::{Key, Visit, within_kernel};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Array, Callback, Gpu, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
@@ -22,7 +23,7 @@ pub(super) struct RadiusSearch<'a> {
     pub within: RadiusQuery,
     pub rows: RowOrder,
     pub units: Units,
-    pub visit: Visit<'a>,
+    pub visit: Action<'a>,
     /// The arrays of what is done with neighbours.
     pub arrays: Vec<&'a RawArray>,
     /// How the tree is traversed where one dispatch is enough; otherwise it is resumed.
@@ -64,6 +65,7 @@ pub struct Radius {
     histograms: u32,
     kernels: KernelCache<Key>,
     reduce: Reduce,
+    folder: Folder,
     pub(super) order: ListOrder,
 }
 
@@ -97,6 +99,7 @@ impl Radius {
             histograms: HISTOGRAMS,
             kernels: KernelCache::new(),
             reduce: Reduce::new(),
+            folder: Folder::new(),
             order: ListOrder::new(gpu),
         }
     }
@@ -125,7 +128,7 @@ impl Radius {
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
-        self.enumerate(recorder, tree, queries, within, Visit::Count, vec![counts.raw()])?;
+        self.enumerate(recorder, tree, queries, within, Action::Count, vec![counts.raw()])?;
         Ok(counts)
     }
 
@@ -173,7 +176,7 @@ impl Radius {
         let next = counts;
         recorder.copy(&lists.offset, 0, &next, 0, next.len())?;
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
-        self.enumerate(recorder, tree, queries, within, Visit::Fill, arrays)?;
+        self.enumerate(recorder, tree, queries, within, Action::Fill, arrays)?;
         Ok((lists, longest))
     }
 
@@ -194,7 +197,51 @@ impl Radius {
         check_radius(within.radius)?;
         callback::check(callback)?;
         let arrays = callback.arrays().collect();
-        self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Visit::Callback(callback), arrays)
+        self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Action::Callback(callback), arrays)
+    }
+
+    /// Runs `callback` on the neighbors of each query, for each query once; with `is_ordered` in ascending order of the index.
+    ///
+    /// One traversal where the order of the tree is that of the index or does not matter, and one dispatch is enough. Otherwise neighbors are
+    /// listed, sorted and visited: two traversals, a wait, and 8 bytes per neighbor.
+    pub(super) fn visit_once(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        within: &RadiusQuery,
+        (callback, is_ordered): (&Callback, bool),
+    ) -> Result<(), NeighborError> {
+        let leaves = tree.len().div_ceil(LEAF);
+        let at_once = self.budget.portions(self.form, leaves, callback.rounds())?.is_none();
+        if at_once && (!is_ordered || tree.is_sorted()) {
+            return self.visit(recorder, tree, queries, within, callback);
+        }
+        callback::check(callback)?;
+        let order = (within, RowOrder::Curve);
+        let counts = self.counts_in(recorder, tree, queries, order)?;
+        let (lists, longest) = self.unordered(recorder, tree, queries, order, counts)?;
+        self.budget.check_rows("neighbors::fold", longest, callback.rounds())?;
+        let rows = queries.len(tree);
+        let lists = self.order.by_index(recorder, lists, (rows, longest), tree.len())?;
+        let sources = match callback::takes_offset(callback) {
+            true => Some(tree.by_index(recorder)?),
+            false => None,
+        };
+        let units = queries.units(tree, within.radius, f32::INFINITY);
+        let (domain, targets) = (tree.domain(), queries.positions());
+        let folded = FoldedLists {
+            offset: Some(&lists.offset),
+            k: 0,
+            index: &lists.index,
+            distance: &lists.distance,
+            numbers: queries.numbers(tree),
+            base: 0,
+            rows,
+            radius: within.radius,
+        };
+        let points = FoldedPoints { domain, units: &units, sources: sources.as_ref(), queries: targets };
+        self.folder.record(recorder, folded, points, callback)
     }
 
     /// Searches along the curve, in units that suit the radius.
@@ -204,7 +251,7 @@ impl Radius {
         tree: &'a Tree,
         queries: Queries<'a>,
         (within, rows): (&RadiusQuery, RowOrder),
-        visit: Visit<'a>,
+        visit: Action<'a>,
         arrays: Vec<&'a RawArray>,
     ) -> Result<(), NeighborError> {
         let units = queries.units(tree, within.radius, f32::INFINITY);
@@ -250,7 +297,7 @@ impl Radius {
 impl Radius {
     /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
     /// the loops of an invocation after a number of rounds.
-    fn blocks(&self, visit: &Visit<'_>, rows: u64) -> u32 {
+    fn blocks(&self, visit: &Action<'_>, rows: u64) -> u32 {
         let block = self.form.block();
         match visit.in_workgroups() && !self.budget.is_limited() {
             true => rows.div_ceil(block * u64::from(self.histograms)).clamp(1, (MOST_QUERIES / block).max(1)) as u32,
@@ -271,9 +318,9 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };
         kernels.extend([
-            within_kernel(variant(Traversal::CURVE), &Visit::Count),
-            within_kernel(variant(resumed), &Visit::Count),
-            within_kernel(variant(Traversal::CURVE), &Visit::Fill),
+            within_kernel(variant(Traversal::CURVE), &Action::Count),
+            within_kernel(variant(resumed), &Action::Count),
+            within_kernel(variant(Traversal::CURVE), &Action::Fill),
         ]);
     }
     kernels

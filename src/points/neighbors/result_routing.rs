@@ -19,11 +19,49 @@ pub struct RadiusResult {
     pub distance: Vec<f32>,
 }
 
-/// Lists of neighbours by their indices in the input of all ranks, on the device: row `i` is entries `offset[i]..offset[i + 1]`.
-pub(super) struct GlobalLists {
-    pub offset: Array<u32>,
+/// Lists of neighbors of any length on the device: row `i` is entries `offsets[i]..offsets[i + 1]`, in ascending order of the index.
+#[derive(Clone)]
+pub struct Ragged {
+    /// Where each row begins; after the last one the number of all entries.
+    pub offsets: Array<u32>,
+    /// Rows of neighbors among those of all ranks.
     pub index: U64Array,
+    /// Distances of neighbors.
     pub distance: Array<f32>,
+}
+
+/// Lists of `k` neighbors on the device, nearest first, equal distances by index.
+#[derive(Clone)]
+pub struct Fixed {
+    /// Entries per row.
+    pub k: u32,
+    /// Rows of neighbors among those of all ranks; `u64::MAX` where there are fewer than `k`.
+    pub index: U64Array,
+    /// Distances of neighbors; infinity where there are fewer than `k`.
+    pub distance: Array<f32>,
+}
+
+impl Fixed {
+    /// Downloads the lists. Blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn download(&self, rank: &mut Rank) -> Result<KnnResult, DeviceError> {
+        let recorder = &mut rank.recorder;
+        let distance = recorder.download(&self.distance, 0, self.distance.len())?;
+        Ok(KnnResult { k: self.k, index: self.index.download(recorder)?, distance })
+    }
+}
+
+/// The nearest points of each row: `k` entries, nearest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnnResult {
+    /// Entries per row.
+    pub k: u32,
+    /// Indices in the input of all ranks; `u64::MAX` where there are fewer.
+    pub index: Vec<u64>,
+    /// Distances; infinity where there are fewer.
+    pub distance: Vec<f32>,
 }
 
 crate::gpu::kernel_params! {
@@ -54,18 +92,18 @@ pub(super) fn kernels() -> [KernelSource; 2] {
     [lengths(), places()]
 }
 
-impl GlobalLists {
+impl Ragged {
     /// The length of each row. Recorded only.
     fn lengths(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
-        let count = self.offset.len() - 1;
+        let count = self.offsets.len() - 1;
         let lengths = recorder.gpu().array("neighbors::lengths", count)?;
         let params = LengthsParams { count: count as u32 };
-        recorder.each(&Kernel::trusted(self::lengths()), &[self.offset.raw(), lengths.raw()], &params, count)?;
+        recorder.each(&Kernel::trusted(self::lengths()), &[self.offsets.raw(), lengths.raw()], &params, count)?;
         Ok(lengths)
     }
 
     /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each entry once.
-    pub fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
+    pub(super) fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
         let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
         let old = self.lengths(recorder)?;
         let lengths = gpu.array::<u32>("neighbors::lengths", rows.len())?;
@@ -73,16 +111,16 @@ impl GlobalLists {
         let offset = offsets_of(recorder, &lengths)?;
         let places = gpu.array::<u32>("neighbors::places", entries)?;
         let params = PlacesParams { entries: entries as u32, rows: rows.len() as u32 };
-        let arrays = [&self.offset, rows, &offset, &places].map(Array::raw);
+        let arrays = [&self.offsets, rows, &offset, &places].map(Array::raw);
         recorder.each(&Kernel::trusted(self::places()), &arrays, &params, entries)?;
         let index = self.index.map(|words| scattered(recorder, &permute, words, &places))?;
         let distance = scattered(recorder, &permute, &self.distance, &places)?;
-        Ok(GlobalLists { offset, index, distance })
+        Ok(Ragged { offsets: offset, index, distance })
     }
 
     /// Sends the rows, which are those behind `route`, back to where they were before. Submits and waits for the ranks, and for a word per
     /// rank. All ranks call it.
-    pub fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
+    pub(super) fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
         let lengths = self.lengths(&mut context.recorder)?;
         let sent = route.back_as_sent(context, &lengths, 1)?;
         // The rows of each rank lie together, and so do their entries.
@@ -91,7 +129,7 @@ impl GlobalLists {
         let recorder = &mut context.recorder;
         let bounds = upload_u32(recorder, &bounds)?;
         let ends = recorder.gpu().array::<u32>("neighbors::ends", bounds.len())?;
-        Permute::new().gather(recorder, &self.offset, &bounds, &ends, 1, Count::All)?;
+        Permute::new().gather(recorder, &self.offsets, &bounds, &ends, 1, Count::All)?;
         let ends = recorder.download(&ends, 0, ends.len())?;
         let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
         let receives = context.comm.all_to_all(&sends)?;
@@ -99,13 +137,17 @@ impl GlobalLists {
             self.index.map(|words| exchange_rows(context, "indices of neighbours", words, 1, [&sends, &receives]))?;
         let distance = exchange_rows(context, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
         let offset = offsets_of(&mut context.recorder, &sent)?;
-        Ok(GlobalLists { offset, index, distance }.reordered(&mut context.recorder, route.order())?)
+        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut context.recorder, route.order())?)
     }
 
-    /// The lists on the host. Submits and waits.
-    pub fn download(&self, recorder: &mut Recorder) -> Result<RadiusResult, DeviceError> {
+    /// Downloads the lists. Blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn download(&self, rank: &mut Rank) -> Result<RadiusResult, DeviceError> {
+        let recorder = &mut rank.recorder;
         Ok(RadiusResult {
-            offset: U64Array::of_words(&self.offset).download(recorder)?,
+            offset: U64Array::of_words(&self.offsets).download(recorder)?,
             index: self.index.download(recorder)?,
             distance: recorder.download(&self.distance, 0, self.distance.len())?,
         })

@@ -1,5 +1,6 @@
 //! Histograms of the distances of pairs with weights.
 
+use super::action::{Action, within_kernel};
 use super::distributed::{DistributedSearch, JointQueries, RankQueries};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
@@ -8,7 +9,6 @@ use super::query::{PairFilter, RadiusQuery, RowOrder};
 use super::radius::RadiusSearch;
 use super::search_kernel::{SearchVariant, Traversal};
 use super::tally::Tally;
-use super::visit::{Visit, within_kernel};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, KernelSource};
 use crate::host_memory;
@@ -187,7 +187,7 @@ impl DistributedSearch {
                 within: RadiusQuery { radius: last, which },
                 rows: RowOrder::Input,
                 units,
-                visit: Visit::WeightedPairs { bins: count, has_queries, tally: tally(count) },
+                visit: Action::WeightedPairs { bins: count, has_queries, tally: tally(count) },
                 arrays: vec![table.raw(), sums.raw()],
                 traversal: Traversal::CURVE,
             },
@@ -205,7 +205,7 @@ fn joined(limbs: &[u64]) -> u128 {
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let of = |own: bool, bins: u32| {
         let variant = SearchVariant { form, dims: 3, own, traversal: Traversal::CURVE, wide: false };
-        within_kernel(variant, &Visit::WeightedPairs { bins, has_queries: !own, tally: tally(bins) })
+        within_kernel(variant, &Action::WeightedPairs { bins, has_queries: !own, tally: tally(bins) })
     };
     vec![of(true, 16), of(false, 16), of(true, WORKGROUP_BINS + 1)]
 }

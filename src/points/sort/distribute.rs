@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::error::SortError;
-use super::route::Route;
 use super::merge::{merge, merge_traffic};
 use super::order::keys as keys_of;
+use super::route::Route;
 use super::shares::{Shares, Summary, gathered};
 use crate::gpu::primitives::{Permute, Sort};
 use crate::gpu::{Array, DeviceError, MemoryKind, Recorder};
@@ -33,8 +33,6 @@ pub struct Sorted {
     pub traffic: u64,
     /// The index of each point among the input of all ranks.
     ids: U64Array,
-    /// The key of the last point before each boundary between ranks.
-    splitters: Vec<u64>,
 }
 
 /// How the points of all ranks lie along a curve: the cells, and where ranks are cut.
@@ -47,11 +45,6 @@ pub(crate) struct CurveOrder {
 }
 
 impl Sorted {
-    /// Returns how the points lie along the curve.
-    pub(crate) fn curve_order(&self) -> CurveOrder {
-        CurveOrder { frame: self.frame, splitters: self.splitters.clone() }
-    }
-
     /// The index of each of this rank's points among the input of all ranks, in rank order. Waits for the device.
     ///
     /// # Errors
@@ -97,17 +90,49 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// [`SortError::Differ`] on all ranks; [`SortError`] of the device, of a rank, or
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
+    let Distributed { cloud, keys, frame, route, part, total, traffic, first_row, .. } =
+        distribute_rows(context, cloud, curve)?;
+    let ids = match context.comm.size() {
+        1 => U64Array::of_words(route.order()),
+        _ => route.forward_ids(context, first_row, total)?,
+    };
+    Ok(Sorted { cloud, keys, frame, route, part, total, traffic, ids })
+}
+
+/// Points in the order of a curve over all ranks, without their indices in the input.
+pub(crate) struct Distributed {
+    pub cloud: Cloud,
+    keys: [Array<u32>; 2],
+    frame: Frame,
+    route: Route,
+    part: Range<u64>,
+    total: u64,
+    traffic: u64,
+    /// The index of this rank's first point in the input of all ranks.
+    first_row: u64,
+    splitters: Vec<u64>,
+}
+
+impl Distributed {
+    /// Returns how the points lie along the curve.
+    pub fn curve_order(&self) -> CurveOrder {
+        CurveOrder { frame: self.frame, splitters: self.splitters.clone() }
+    }
+}
+
+/// Sorts the points of all ranks as [`distribute`] does.
+pub(crate) fn distribute_rows(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Distributed, SortError> {
     let comm = context.comm.clone();
     let mut traffic = bytes_moved(cloud, cloud.len()) + Sort::new(&context.gpu).traffic(true, 63, cloud.len());
     let all = Summary::gather(&comm, cloud, curve, false)?;
     let frame = all.cells(cloud.domain(), curve)?;
     let Shares { total, row_offsets, order, keys, sends, receives, splitters } =
         Shares::find(context, cloud, curve, &all, &frame)?;
-    let part = split(total, comm.size() as u64, comm.rank() as u64);
+    let (part, first_row) = (split(total, comm.size() as u64, comm.rank() as u64), row_offsets[comm.rank()]);
     if comm.size() == 1 {
-        let (ids, route) = (U64Array::of_words(&order), Route::new(&comm, order.clone(), sends, receives, None)?);
+        let route = Route::new(&comm, order.clone(), sends, receives, None)?;
         let cloud = cloud.gather(&mut context.recorder, &Permute::new(), &order)?;
-        return Ok(Sorted { cloud, keys, frame, ids, route, part, total, traffic, splitters });
+        return Ok(Distributed { cloud, keys, frame, route, part, total, traffic, first_row, splitters });
     }
     // Frees the device memory before anything is exchanged.
     drop(keys);
@@ -116,6 +141,7 @@ pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sor
     let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
     let incoming = exchange_rows(context, "positions of a sort", &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
+    // What arrives from each rank is sorted: it is merged, not sorted again.
     let [high, low] = keys_of(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
     let (merge, keys) = merge(&mut context.recorder, [&high, &low], &receives)?;
     traffic += bytes_moved(cloud, merge.len()) + merge_traffic(&receives);
@@ -125,6 +151,5 @@ pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sor
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
     route.forward_attributes(context, cloud, &mut here)?;
-    let ids = route.forward_ids(context, row_offsets[comm.rank()], total)?;
-    Ok(Sorted { cloud: here, keys, frame, ids, route, part, total, traffic, splitters })
+    Ok(Distributed { cloud: here, keys, frame, route, part, total, traffic, first_row, splitters })
 }

@@ -58,7 +58,12 @@ pub(super) fn merge(
         let runs = starts.len() as u32 - 1;
         let bounds = upload_u32(recorder, &starts)?;
         let arrays: Vec<_> = [&bounds].into_iter().chain(&words).chain(&to).map(Array::raw).collect();
-        recorder.each(&kernel, &arrays, &MergeParams { count: count as u32, runs, is_first: is_first.into() }, count)?;
+        recorder.each(
+            &kernel,
+            &arrays,
+            &MergeParams { count: count as u32, runs, is_first: is_first.into() },
+            count,
+        )?;
         // The caller's keys are not overwritten.
         let done = std::mem::replace(&mut words, to);
         spare = (!is_first).then_some(done);

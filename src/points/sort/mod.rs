@@ -27,7 +27,7 @@ mod splitters;
 #[cfg(feature = "catalogue")]
 pub(crate) use balanced::{Balanced, balanced};
 pub use by_key::route_by_key;
-pub(crate) use distribute::CurveOrder;
+pub(crate) use distribute::{CurveOrder, distribute_rows};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};

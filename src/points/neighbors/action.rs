@@ -7,7 +7,7 @@ use crate::gpu::{Callback, CallbackKey, KernelSource, Trust};
 
 /// What is done with the neighbours that a search finds.
 #[derive(Clone)]
-pub(super) enum Visit<'a> {
+pub(super) enum Action<'a> {
     /// They are counted.
     Count,
     /// They are listed.
@@ -31,56 +31,56 @@ pub(super) enum Key {
     Callback { variant: SearchVariant, callback: CallbackKey },
 }
 
-impl Visit<'_> {
+impl Action<'_> {
     /// Whether workgroups count for themselves, before they add up what they have.
     pub fn in_workgroups(&self) -> bool {
-        let (Visit::Pairs { tally, .. } | Visit::WeightedPairs { tally, .. }) = self else { return false };
+        let (Action::Pairs { tally, .. } | Action::WeightedPairs { tally, .. }) = self else { return false };
         matches!(tally, Tally::Registers | Tally::Workgroup)
     }
 
     pub fn key(&self, variant: SearchVariant) -> Key {
         match *self {
-            Visit::Count => Key::Count(variant),
-            Visit::Fill => Key::Fill(variant),
-            Visit::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
-            Visit::WeightedPairs { bins, has_queries, tally } => {
+            Action::Count => Key::Count(variant),
+            Action::Fill => Key::Fill(variant),
+            Action::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
+            Action::WeightedPairs { bins, has_queries, tally } => {
                 Key::WeightedPairs { variant, bins, has_queries, tally }
             }
-            Visit::Callback(callback) => Key::Callback { variant, callback: callback.key() },
+            Action::Callback(callback) => Key::Callback { variant, callback: callback.key() },
         }
     }
 
     /// The values of its parameters.
     pub fn values(&self) -> Vec<u8> {
-        if let Visit::Callback(callback) = self { callback.values() } else { Vec::new() }
+        if let Action::Callback(callback) = self { callback.values() } else { Vec::new() }
     }
 
     /// Rounds of loops per neighbour.
     pub fn rounds(&self) -> u32 {
-        if let Visit::Callback(callback) = self { callback.rounds() } else { 0 }
+        if let Action::Callback(callback) = self { callback.rounds() } else { 0 }
     }
 
     pub fn trust(&self) -> Trust {
-        if let Visit::Callback(callback) = self { callback.trust() } else { Trust::Library }
+        if let Action::Callback(callback) = self { callback.trust() } else { Trust::Library }
     }
 }
 
 /// The kernel of a search within a radius.
-pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> KernelSource {
+pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<'_>) -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
-    let pairs = matches!(visit, Visit::Pairs { .. } | Visit::WeightedPairs { .. });
-    let stopping = matches!(visit, Visit::Callback(callback) if callback::stops(callback));
+    let pairs = matches!(visit, Action::Pairs { .. } | Action::WeightedPairs { .. });
+    let stopping = matches!(visit, Action::Callback(callback) if callback::stops(callback));
     let source = search("neighbors::within", text, variant)
         .flag("links", false)
         .flag("squares", pairs)
         .flag("histogram", visit.in_workgroups())
-        .flag("offsets", matches!(visit, Visit::Callback(callback) if callback::takes_offset(callback)))
+        .flag("offsets", matches!(visit, Action::Callback(callback) if callback::takes_offset(callback)))
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);
     match *visit {
-        Visit::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
-        Visit::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
-        Visit::Pairs { bins, weight, tally } => {
+        Action::Count => library(source, include_str!("../../../shaders/points/neighbors/count.wgsl")),
+        Action::Fill => library(source, include_str!("../../../shaders/points/neighbors/fill.wgsl")),
+        Action::Pairs { bins, weight, tally } => {
             let source = source.constant("BINS", bins).constant("WEIGHT", weight);
             match tally {
                 Tally::Registers => {
@@ -94,13 +94,13 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Visit<'_>) -> Kernel
                 }
             }
         }
-        Visit::WeightedPairs { bins, has_queries, .. } => {
+        Action::WeightedPairs { bins, has_queries, .. } => {
             library(source, include_str!("../../../shaders/points/neighbors/pairs_weighted.wgsl"))
                 .flag("other", has_queries)
                 .constant("BINS", bins)
                 .constant("HALF", bins.next_power_of_two() / 2)
                 .repeat('@', bins.next_power_of_two().ilog2())
         }
-        Visit::Callback(callback) => callback.bind(source, MODULE),
+        Action::Callback(callback) => callback.bind(source, MODULE),
     }
 }

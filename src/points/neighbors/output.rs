@@ -1,0 +1,219 @@
+//! One verb for all searches: what is looked for, and what comes of it.
+
+use super::distributed::DistributedSearch;
+use super::error::NeighborError;
+use super::pairs::Bins;
+use super::query::{KnnQuery, RadiusQuery};
+use super::result_routing::{Fixed, Ragged};
+use super::visitor::Visit;
+use crate::gpu::Array;
+use crate::points::{Attributes, Cloud, Particles};
+use crate::rank::Rank;
+
+/// Points whose neighbors are wanted.
+#[derive(Clone, Copy)]
+pub enum Targets<'a> {
+    /// The points of the search.
+    Own,
+    /// Other points in the same domain.
+    Of(&'a Particles),
+}
+
+impl<'a> Targets<'a> {
+    fn particles(self) -> Option<&'a Particles> {
+        match self {
+            Targets::Own => None,
+            Targets::Of(particles) => Some(particles),
+        }
+    }
+
+    fn cloud(self) -> Option<&'a Cloud> {
+        self.particles().map(Particles::cloud)
+    }
+}
+
+/// Results of a search for a predicate `P`: lists, counts, histograms, or what a visit writes.
+pub trait Output<P>: sealed::Sealed {
+    /// Type of the results.
+    type Result;
+
+    #[doc(hidden)]
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        predicate: P,
+    ) -> Result<Self::Result, NeighborError>;
+}
+
+mod sealed {
+    /// Keeps [`Output`](super::Output) to the types of this module.
+    pub trait Sealed {}
+    impl Sealed for super::Lists {}
+    impl Sealed for super::Counts {}
+    impl Sealed for super::Histogram<'_> {}
+    impl Sealed for super::Visit {}
+}
+
+/// Lists of neighbors: [`Fixed`] for the nearest, [`Ragged`] for all within a radius.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists;
+
+/// The number of neighbors of each target.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts;
+
+/// The number of pairs of all ranks by their distance, in [`Bins`].
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'a>(pub &'a Bins);
+
+impl Output<KnnQuery> for Lists {
+    type Result = Fixed;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        knn: KnnQuery,
+    ) -> Result<Fixed, NeighborError> {
+        search.nearest_lists(rank, targets.cloud(), &knn)
+    }
+}
+
+impl Output<RadiusQuery> for Lists {
+    type Result = Ragged;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        within: RadiusQuery,
+    ) -> Result<Ragged, NeighborError> {
+        search.within_lists(rank, targets.cloud(), &within)
+    }
+}
+
+impl Output<RadiusQuery> for Counts {
+    type Result = Array<u32>;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        within: RadiusQuery,
+    ) -> Result<Array<u32>, NeighborError> {
+        search.count_rows(rank, targets.cloud(), &within)
+    }
+}
+
+impl Output<RadiusQuery> for Histogram<'_> {
+    type Result = Vec<u64>;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        within: RadiusQuery,
+    ) -> Result<Vec<u64>, NeighborError> {
+        search.histogram(rank, targets.cloud(), self.0, &within)
+    }
+}
+
+impl Output<KnnQuery> for Visit {
+    type Result = Attributes;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        knn: KnnQuery,
+    ) -> Result<Attributes, NeighborError> {
+        search.visit_nearest(rank, targets.particles(), &knn, &self)
+    }
+}
+
+impl Output<RadiusQuery> for Visit {
+    type Result = Attributes;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        within: RadiusQuery,
+    ) -> Result<Attributes, NeighborError> {
+        search.visit_within(rank, targets.particles(), &within, &self)
+    }
+}
+
+impl Rank {
+    /// Builds a search among particles.
+    ///
+    /// Collective; blocks. Particles that are [distributed](Self::distribute) and have not moved since stay where they are, and nothing is
+    /// sorted; others are sorted along a curve first, without their attributes. The search keeps the particles as they are now.
+    ///
+    /// # Errors
+    /// - [`NeighborError::Sort`] if domains or attributes differ between ranks, on all ranks.
+    /// - [`NeighborError::Device`] if device memory is short.
+    pub fn search(&mut self, particles: &Particles) -> Result<DistributedSearch, NeighborError> {
+        DistributedSearch::of(self, particles)
+    }
+
+    /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
+    ///
+    /// Collective; blocks only if ranks exchange points, or for the lengths of lists. Rows of results are those of the targets on this rank;
+    /// indices count the rows of the points of all ranks, in rank order. The same bits on any number of ranks, except for visits within a
+    /// radius whose result depends on the order of neighbors and that are not [`ordered`](Visit::ordered).
+    ///
+    /// | predicate | output | result |
+    /// |---|---|---|
+    /// | [`Predicate::nearest`](crate::points::Predicate::nearest) | [`Lists`] | [`Fixed`] |
+    /// | [`Predicate::within`](crate::points::Predicate::within) | [`Lists`] | [`Ragged`] |
+    /// | [`Predicate::within`](crate::points::Predicate::within) | [`Counts`] | [`Array<u32>`](Array) |
+    /// | [`Predicate::within`](crate::points::Predicate::within) | [`Histogram`] | `Vec<u64>`, the same on all ranks |
+    /// | either | [`Visit`] | [`Attributes`] of the targets |
+    ///
+    /// ```
+    /// use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
+    ///
+    /// meshloom::run(|rank| {
+    ///     let x = rank.comm.rank() as f32;
+    ///     let p = Particles::from_host(rank, &Domain::open(2)?, &[x, 0.0, x, 0.5])?.with(rank, "mass", &[1.0f32, 3.0], 1)?;
+    ///     let search = rank.search(&p)?;
+    ///     let sum = Visit::new("
+    ///         alias State = vec3<f32>;
+    ///         fn begin(query: u32, reach: f32) -> State { return State(0.0); }
+    ///         fn each(state: State, near: Neighbor) -> State { return state + mass(near.index) * near.offset; }
+    ///         fn end(query: u32, state: State) { set_dipole(query, state.xy); }
+    ///     ");
+    ///     let sum = sum.read("mass").write("dipole", 2).ordered();
+    ///     let found = rank.query(&search, Targets::Own, Predicate::within(0.6).exclude_self(), sum)?.get::<f32>("dipole")?;
+    ///     assert_eq!(rank.recorder.download(&found, 0, 4)?, [0.0, 1.5, 0.0, -0.5]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`NeighborError::Differ`] if ranks ask for different things, on all ranks.
+    /// - [`NeighborError::Domain`] if targets lie in another domain.
+    /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out of range.
+    /// - [`NeighborError::Particles`] if there is no attribute of a name.
+    /// - [`NeighborError::TooLong`] for lists of 2^32 entries and more on a rank, on all ranks.
+    /// - [`NeighborError::Device`] if a text does not compile or device memory is short.
+    pub fn query<P, O: Output<P>>(
+        &mut self,
+        search: &DistributedSearch,
+        targets: Targets<'_>,
+        predicate: P,
+        output: O,
+    ) -> Result<O::Result, NeighborError> {
+        output.run(self, search, targets, predicate)
+    }
+}

@@ -1,0 +1,261 @@
+//! Particles: points of all ranks with attributes, and the verbs of a rank on them.
+
+use std::collections::BTreeMap;
+
+use super::cloud::{AnyArray, Attribute, Cloud, DeviceValue};
+use super::curve::Curve;
+use super::domain::Domain;
+use super::error::ParticleError;
+use super::sort::{CurveOrder, SortError, distribute_rows};
+use crate::gpu::Array;
+use crate::rank::Rank;
+
+/// The name by which positions are reached beside the attributes.
+pub const POSITIONS: &str = "x";
+
+/// Points of all ranks with attributes: each rank holds a part on its device.
+///
+/// - Positions are reached by the name `x`, attributes by theirs. A value of an attribute is 4 bytes (`f32`, `u32` or `i32`); an attribute
+///   has any number of values per particle, at least one.
+/// - The rows of all ranks, in rank order, are numbered from 0; searches tell neighbors by these numbers.
+/// - [`Rank::distribute`] puts particles in the order of a Hilbert curve, so that each rank has neighboring ones and searches sort nothing.
+/// - A clone is another handle on the same arrays; verbs that change particles write new arrays.
+///
+/// ```
+/// use meshloom::points::{Domain, Particles};
+///
+/// meshloom::run(|rank| {
+///     let domain = Domain::new(&[10.0, 10.0])?;
+///     let x = rank.comm.rank() as f32; // one particle per rank
+///     let mut p = Particles::from_host(rank, &domain, &[x, 5.0])?.with(rank, "mass", &[2.0f32], 1)?;
+///     rank.each(&mut p, "x += params.step; mass *= 0.5;", &Drift { step: [0.5, 0.0] })?;
+///     rank.distribute(&mut p)?;
+///     assert_eq!(p.download::<f32>(rank, "mass")?, vec![1.0; p.len() as usize]);
+///     Ok(())
+/// })?;
+/// meshloom::kernel_params! { struct Drift { step: [f32; 2] } }
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Particles {
+    cloud: Cloud,
+    /// `None` where rows are in no known order.
+    order: Option<CurveOrder>,
+}
+
+/// Named values of particles on the device, such as those that a visit has written.
+#[derive(Clone, Default)]
+pub struct Attributes(BTreeMap<String, Attribute>);
+
+impl Attributes {
+    pub(crate) fn insert(&mut self, name: &str, values: AnyArray, width: u64) {
+        self.0.insert(name.into(), Attribute::new(values, width));
+    }
+
+    /// Returns the values of `name`.
+    ///
+    /// # Errors
+    /// - [`ParticleError::Missing`] if there is no such attribute.
+    /// - [`ParticleError::Type`] if its values are of another type.
+    pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
+        typed(name, self.0.get(name).map(Attribute::values), || self.0.keys().map(String::as_str).collect())
+    }
+}
+
+/// The values of an attribute as an array of their type. `known` gives the names that there are.
+fn typed<'a, T: DeviceValue>(
+    name: &str,
+    values: Option<&AnyArray>,
+    known: impl FnOnce() -> Vec<&'a str>,
+) -> Result<Array<T>, ParticleError> {
+    let Some(values) = values else {
+        return Err(ParticleError::Missing { name: name.into(), known: known().join(", ") });
+    };
+    T::of(values).cloned().ok_or_else(|| ParticleError::Type {
+        name: name.into(),
+        found: values.element().wgsl(),
+        asked: T::ELEMENT.wgsl(),
+    })
+}
+
+impl Particles {
+    /// Creates particles from this rank's coordinates, `dims` per particle, wrapped along periodic axes.
+    ///
+    /// Collective; blocks. Copies 4 bytes per coordinate to the device.
+    ///
+    /// # Errors
+    /// - [`ParticleError::NonFinite`] for the first coordinate of all ranks that is NaN or infinite, on all ranks.
+    /// - [`ParticleError::Coordinates`] if `positions` is not a whole number of points.
+    /// - [`ParticleError::TooMany`] if a rank cannot hold them.
+    pub fn from_host(rank: &mut Rank, domain: &Domain, positions: &[f32]) -> Result<Self, ParticleError> {
+        let rows = positions.len() as u64 / domain.dims() as u64;
+        let cloud = Cloud::from_host(&mut rank.recorder, domain, positions);
+        Ok(Particles { cloud: Cloud::agreed(&rank.comm, rows, cloud)?, order: None })
+    }
+
+    /// Creates particles from this rank's coordinates on the device, which are wrapped in place.
+    ///
+    /// Collective; blocks. Reads 4 bytes per coordinate.
+    ///
+    /// # Errors
+    /// Same as [`from_host`](Self::from_host).
+    pub fn new(rank: &mut Rank, domain: &Domain, positions: Array<f32>) -> Result<Self, ParticleError> {
+        let rows = positions.len() / domain.dims() as u64;
+        let cloud = Cloud::new(&mut rank.recorder, domain, positions);
+        Ok(Particles { cloud: Cloud::agreed(&rank.comm, rows, cloud)?, order: None })
+    }
+
+    /// Adds an attribute of `width` values per particle from the host, or replaces it.
+    ///
+    /// # Errors
+    /// Same as [`set`](Self::set).
+    pub fn with<T: DeviceValue>(
+        mut self,
+        rank: &mut Rank,
+        name: &str,
+        values: &[T],
+        width: u64,
+    ) -> Result<Self, ParticleError> {
+        self.check(name, values.len() as u64, width)?;
+        let array = rank.gpu.array(name, values.len() as u64)?;
+        rank.recorder.upload(&array, 0, values)?;
+        self.set(name, T::any(array), width)?;
+        Ok(self)
+    }
+
+    /// Adds an attribute of `width` values per particle, or replaces it.
+    ///
+    /// # Errors
+    /// - [`ParticleError::Shape`] if there are not `width` values for each particle, or `width` is 0.
+    /// - [`ParticleError::Reserved`] for the name `x`, which is that of positions.
+    pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
+        let values = values.into();
+        self.check(name, values.len(), width)?;
+        self.cloud.set(name, values, width)
+    }
+
+    fn check(&self, name: &str, have: u64, width: u64) -> Result<(), ParticleError> {
+        let want = self.len().saturating_mul(width);
+        match name {
+            POSITIONS => Err(ParticleError::Reserved { name: name.into() }),
+            _ if have != want || width == 0 => Err(ParticleError::Shape { name: name.into(), have, want }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds all of `attributes`, or replaces those of the same names.
+    ///
+    /// # Errors
+    /// Same as [`set`](Self::set).
+    pub fn put(&mut self, attributes: Attributes) -> Result<(), ParticleError> {
+        attributes.0.into_iter().try_for_each(|(name, one)| self.set(&name, one.values().clone(), one.width()))
+    }
+
+    /// Removes an attribute if there is one of this name.
+    pub fn remove(&mut self, name: &str) {
+        self.cloud.remove(name);
+    }
+
+    /// Returns the values of an attribute, or the coordinates for `x`.
+    ///
+    /// # Errors
+    /// - [`ParticleError::Missing`] if there is no such attribute.
+    /// - [`ParticleError::Type`] if its values are of another type.
+    pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
+        typed(name, self.column(name).as_ref().map(|(values, _)| values), || self.names())
+    }
+
+    /// Returns the values of an attribute, or the coordinates for `x`, and how many there are per particle.
+    pub(crate) fn column(&self, name: &str) -> Option<(AnyArray, u64)> {
+        if name == POSITIONS {
+            return Some((self.cloud.positions().clone().into(), self.cloud.domain().dims() as u64));
+        }
+        self.cloud.attribute(name).map(|attribute| (attribute.values().clone(), attribute.width()))
+    }
+
+    /// Returns the [column](Self::column) of this name, or the error that there is none.
+    pub(crate) fn known_column(&self, name: &str) -> Result<(AnyArray, u64), ParticleError> {
+        self.column(name).ok_or_else(|| ParticleError::Missing { name: name.into(), known: self.names().join(", ") })
+    }
+
+    /// Names of the attributes and of positions.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.cloud.attributes().map(|(name, _)| name).chain([POSITIONS]).collect()
+    }
+
+    /// Downloads the values of an attribute, or the coordinates for `x`. Blocks.
+    ///
+    /// # Errors
+    /// - Same as [`get`](Self::get).
+    /// - [`ParticleError::Device`] if the device fails.
+    pub fn download<T: DeviceValue>(&self, rank: &mut Rank, name: &str) -> Result<Vec<T>, ParticleError> {
+        let values = self.get::<T>(name)?;
+        Ok(rank.recorder.download(&values, 0, values.len())?)
+    }
+
+    /// Returns the particles at new positions, with the same attributes and rows. `positions` are wrapped in place.
+    ///
+    /// Collective; blocks. Reads 4 bytes per coordinate.
+    ///
+    /// # Errors
+    /// - [`ParticleError::Shape`] if `positions` has not as many coordinates as before.
+    /// - Otherwise same as [`from_host`](Self::from_host).
+    pub fn moved(&self, rank: &mut Rank, positions: Array<f32>) -> Result<Self, ParticleError> {
+        let (have, want) = (positions.len(), self.cloud.positions().len());
+        if have != want {
+            return Err(ParticleError::Shape { name: POSITIONS.into(), have, want });
+        }
+        let cloud = Cloud::new(&mut rank.recorder, self.cloud.domain(), positions);
+        let mut cloud = Cloud::agreed(&rank.comm, self.len(), cloud)?;
+        for (name, attribute) in self.cloud.attributes() {
+            cloud.set(name, attribute.values().clone(), attribute.width())?;
+        }
+        Ok(Particles { cloud, order: None })
+    }
+
+    /// Number of particles on this rank.
+    pub fn len(&self) -> u64 {
+        self.cloud.len()
+    }
+
+    /// Returns `true` if this rank has no particles.
+    pub fn is_empty(&self) -> bool {
+        self.cloud.is_empty()
+    }
+
+    /// Box in which the particles lie.
+    pub fn domain(&self) -> &Domain {
+        self.cloud.domain()
+    }
+
+    /// This rank's positions and attributes.
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    pub(crate) fn curve_order(&self) -> Option<&CurveOrder> {
+        self.order.as_ref()
+    }
+}
+
+impl From<Cloud> for Particles {
+    fn from(cloud: Cloud) -> Self {
+        Particles { cloud, order: None }
+    }
+}
+
+impl Rank {
+    /// Moves particles with all attributes so that they follow a Hilbert curve over all ranks, each of which gets an equal part.
+    ///
+    /// Collective; blocks. Particles with equal keys keep their order, so that the rows of all ranks are the same on any number of ranks.
+    /// One sort of this rank's keys and one merge of what arrives; each attribute is moved in one exchange.
+    ///
+    /// # Errors
+    /// - [`SortError::Differ`] if attributes or domains differ between ranks, on all ranks.
+    /// - [`SortError::Device`] if device memory is short.
+    pub fn distribute(&mut self, particles: &mut Particles) -> Result<(), SortError> {
+        let sorted = distribute_rows(self, &particles.cloud, Curve::Hilbert)?;
+        *particles = Particles { order: Some(sorted.curve_order()), cloud: sorted.cloud };
+        Ok(())
+    }
+}
