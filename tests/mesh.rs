@@ -38,7 +38,7 @@ impl Bench {
         array
     }
 
-    fn paint(&mut self, painter: &Painter, particles: Particles<'_>, mesh: &Mesh) -> Vec<u64> {
+    fn paint(&mut self, painter: &Painter, particles: MeshParticles<'_>, mesh: &Mesh) -> Vec<u64> {
         let cells = self.recorder.gpu().array("cells", 2 * mesh.layout.len()).unwrap();
         self.recorder.clear(&cells);
         painter.paint(&mut self.recorder, particles, mesh, &cells, &self.faults).unwrap();
@@ -77,7 +77,7 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
     let mut comms = GridComms::new(&Communicator::solo(), alone()).unwrap();
     let ghosts = GhostCells::new(GhostPlan::new([16; 3], alone(), 0, mesh.layout.ghosts, [true; 3]).unwrap());
     let [x, y, z] = &displacement;
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [x, y, z] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [x, y, z] };
     let sites = (&lattice, &displacement);
     let mut found = Vec::new();
     let mut keep = |recorder: &mut Recorder, name: &'static str, array: &Array<f32>| {
@@ -133,7 +133,7 @@ fn golden_values_of_cloud_in_cell() {
     let (lattice, x) = golden();
     let site = |n: usize, axis: usize| 2.0 * ((n >> (2 - axis)) & 1) as f64;
     let shift = [0, 1, 2].map(|a| bench.upload(&(0..8).map(|n| (x[a][n] - site(n, a)) as f32).collect::<Vec<_>>()));
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [&shift[0], &shift[1], &shift[2]] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&shift[0], &shift[1], &shift[2]] };
     let mesh = Mesh::new([4; 3], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let painter = Painter::new(Window::Cic);
     let cells = bench.paint(&painter, particles, &mesh);
@@ -166,7 +166,7 @@ fn every_window_equals_its_twin_and_reads_ones_as_one() {
     let shift: [Vec<f32>; 3] = [0, 1, 2]
         .map(|a| (0..60).map(|n| if n % 7 == 0 { 0.0 } else { ((uniform(7 + a, n) - 0.5) * 40.0) as f32 }).collect());
     let arrays = [0, 1, 2].map(|a| bench.upload(&shift[a]));
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&arrays[0], &arrays[1], &arrays[2]] };
     for window in Window::ALL {
         let painter = Painter::new(window);
         let cells = bench.paint(&painter, particles, &mesh);
@@ -213,7 +213,7 @@ fn particles_between_nodes_are_shared_evenly() {
     let mut bench = Bench::new();
     let lattice = Lattice::new([2, 1, 1], alone(), 0);
     let half = bench.upload(&[0.5, 0.5]);
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [&half, &half, &half] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&half, &half, &half] };
     let mesh = Mesh::new([4, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     let expected = |c: usize| if [c / 4 % 4, c % 4].iter().all(|&n| n < 2) { 1u64 << 25 } else { 0 };
@@ -229,7 +229,7 @@ fn many_particles_in_one_cell_carry_into_the_high_word() {
     let mesh = Mesh::new([2; 3], [2.0; 3], alone(), 0, [[0; 2]; 3]);
     let back = bench.upload(&(0..1000).map(|n| -(n as f32) * 2.0 / 1000.0).collect::<Vec<_>>());
     let zero = bench.upload(&[0.0; 1000]);
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [&back, &zero, &zero] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&back, &zero, &zero] };
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     assert_eq!(cells.iter().sum::<u64>(), 1000 << 28);
     assert!(cells[0] > 999 << 28, "nearly all of it lies on node 0: {cells:?}");
@@ -242,7 +242,7 @@ fn points_are_painted_by_cell_and_offset() {
     let cell = bench.recorder.gpu().array::<u32>("cell", 2).unwrap();
     bench.recorder.upload(&cell, 0, &[63, 0]).unwrap();
     let offset = bench.upload(&[0.25, 0.0]);
-    let particles = Particles::InCells { cell: &cell, offset: [&offset, &offset, &offset] };
+    let particles = MeshParticles::InCells { cell: &cell, offset: [&offset, &offset, &offset] };
     let cells = bench.paint(&Painter::new(Window::Cic), particles, &mesh);
     assert_eq!(cells[63], (27u64 << 28) / 64, "(3/4)^3 stays");
     assert_eq!(cells[0], (1u64 << 28) / 64 + (1 << 28), "(1/4)^3 comes around the corner to the other point");
@@ -271,7 +271,7 @@ fn sites_are_found_on_axes_of_more_than_65536_cells() {
             let layout = FieldLayout::new([own, 0..1, 0..1], [[1, 2], [0, 0], [0, 0]]);
             let mesh = Mesh { shape: [cells, 1, 1], cell: [1.0; 3], layout, whole: [false, true, true] };
             let (shift, zero) = (bench.upload(&[0.25]), bench.upload(&[0.0]));
-            let particles = Particles::Displaced { lattice: &lattice, displacement: [&shift, &zero, &zero] };
+            let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&shift, &zero, &zero] };
             let got = bench.paint(&painter, particles, &mesh);
             assert_eq!(bench.faults(), 0, "site {site} of {sites} on {cells} cells");
             let at = 1.0 + rest(site) + 0.25;
@@ -294,7 +294,7 @@ fn what_kernels_cannot_hold_is_refused() {
     let gpu = bench.recorder.gpu().clone();
     let words = |len: u64| gpu.array::<u32>("words", len).unwrap();
     let (cells, few, faults) = (words(128), words(127), bench.faults.clone());
-    let sites = |d| Particles::Displaced { lattice: &lattice, displacement: [&x, &x, d] };
+    let sites = |d| MeshParticles::Displaced { lattice: &lattice, displacement: [&x, &x, d] };
     let whole = |layout: FieldLayout| Mesh { layout, ..mesh.clone() };
     let part = whole(FieldLayout::new([0..2, 0..4, 0..4], [[0; 2]; 3]));
     let ghosts = whole(FieldLayout::new([0..4, 0..4, 0..4], [[1, 1], [0, 0], [0, 0]]));
@@ -303,7 +303,7 @@ fn what_kernels_cannot_hold_is_refused() {
     let vast = Mesh::new([1 << 22, 1 << 21, 1 << 21], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let flat = Mesh::new([0, 4, 4], [4.0; 3], alone(), 0, [[0; 2]; 3]);
     let cell = words(8);
-    let points = |d| Particles::InCells { cell: &cell, offset: [&x, d, &x] };
+    let points = |d| MeshParticles::InCells { cell: &cell, offset: [&x, d, &x] };
     let r = &mut bench.recorder;
     for (refused, about) in [
         (painter.paint(r, sites(&short), &mesh, &cells, &faults), "7 values along an axis for 8 particles"),
@@ -326,7 +326,7 @@ fn what_kernels_cannot_hold_is_refused() {
         assert!(why.contains(about), "{why}");
     }
     let huge = Lattice { sites: [(1 << 31) + 1, 1, 1], own: [0..8, 0..1, 0..1] };
-    let particles = Particles::Displaced { lattice: &huge, displacement: [&x, &x, &x] };
+    let particles = MeshParticles::Displaced { lattice: &huge, displacement: [&x, &x, &x] };
     assert!(matches!(painter.paint(r, particles, &mesh, &cells, &faults), Err(DeviceError::Misuse { .. })));
     let mesh = Mesh::new([4; 3], [4.0; 3], Grid::new([2, 1], 2).unwrap(), 0, [[1; 2]; 3]);
     assert!(matches!(painter.reach(r, points(&x), &mesh, &words(7)), Err(DeviceError::Misuse { .. })));
@@ -342,7 +342,7 @@ fn lost_particles_are_counted_never_dropped_silently() {
     let mut x = vec![0.0f32; 32];
     (x[3], x[5], x[9]) = (f32::NAN, f32::INFINITY, 5.5);
     let (x, zero) = (bench.upload(&x), bench.upload(&[0.0; 32]));
-    let particles = Particles::Displaced { lattice: &lattice, displacement: [&x, &zero, &zero] };
+    let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&x, &zero, &zero] };
     let painter = Painter::new(Window::Cic);
     let cells = bench.paint(&painter, particles, &mesh);
     // The 16 particles of the second plane touch the third, whatever their weight there; of the first plane three are bad.

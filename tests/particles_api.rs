@@ -3,6 +3,13 @@
 #[path = "shared/clouds.rs"]
 mod clouds;
 
+#[allow(dead_code)]
+#[path = "../examples/molecular_dynamics.rs"]
+mod molecular_dynamics;
+#[allow(dead_code)]
+#[path = "../examples/sph_sum.rs"]
+mod sph_sum;
+
 use clouds::{Kind, points};
 use meshloom::points::neighbors::{DistributedSearch, KnnQuery, PairFilter, RadiusQuery};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
@@ -421,4 +428,73 @@ fn particles_are_written_in_the_order_of_their_ids() {
         let bytes = |ranks: usize| std::fs::read(directory.join(format!("p{ranks}.hdf5"))).unwrap();
         assert!(bytes(1) == bytes(3), "the same file on any number of ranks");
     }
+}
+
+#[test]
+fn smoothed_particles_are_those_of_f64() {
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let (points, velocity) = (points(Kind::Uniform, 800, 3, 14), points(Kind::Uniform, 800, 3, 15));
+    let sums = |ranks: usize| {
+        on(ranks, |rank| {
+            let (x, v) = (part(rank, &points, 3), part(rank, &velocity, 3));
+            let mut p = Particles::from_host(rank, &domain, x)?.with(rank, "velocity", v, 3)?;
+            sph_sum::smooth(rank, &mut p, 0.5)?;
+            let density = p.download::<f32>(rank, "density")?;
+            let smooth = p.download::<f32>(rank, "smooth")?;
+            Ok(density.into_iter().zip(smooth.chunks(3)).map(|(d, s)| [d, s[0], s[1], s[2]]).collect())
+        })
+    };
+    let one = sums(1);
+    let spline = |q: f64| {
+        let p = 1.0 - q;
+        8.0 / std::f64::consts::PI * if q < 0.5 { 1.0 - 6.0 * q * q * p } else { 2.0 * p * p * p }
+    };
+    for i in 0..800 {
+        let at = &points[3 * i..3 * i + 3];
+        let mut near: Vec<(f64, usize)> =
+            (0..800).map(|j| (norm(offset(&domain, at, &points[3 * j..3 * j + 3])), j)).collect();
+        near.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let support = near[31].0;
+        let (mut weight, mut momentum) = (0.0, [0.0; 3]);
+        for &(r, j) in &near[..32] {
+            let w = spline(r / support);
+            weight += w;
+            (0..3).for_each(|axis| momentum[axis] += w * f64::from(velocity[3 * j + axis]));
+        }
+        // Weights are below 2.6 and rounded a few times; a sum of 32 terms.
+        let allowed = 40.0 * f64::from(f32::EPSILON);
+        let density = 0.5 * weight / support.powi(3);
+        assert!((f64::from(one[i][0]) / density - 1.0).abs() < 4.0 * allowed, "{i}: {} {density}", one[i][0]);
+        for axis in 0..3 {
+            let want = momentum[axis] / weight;
+            assert!((f64::from(one[i][1 + axis]) - want).abs() < 4.0 * allowed, "{i}: {:?} {want}", one[i]);
+        }
+    }
+    assert!(sums(3) == one, "3 ranks");
+}
+
+#[test]
+fn molecular_dynamics_keep_energy_and_have_the_same_bits() {
+    let runs = |ranks: usize| {
+        on(ranks, |rank| {
+            let mut atoms = molecular_dynamics::lattice(rank)?;
+            let before = molecular_dynamics::energy(rank, &atoms)?;
+            for _ in 0..10 {
+                molecular_dynamics::step(rank, &mut atoms, 0.002)?;
+            }
+            let after = molecular_dynamics::energy(rank, &atoms)?;
+            // Velocity Verlet errs by the square of the step: 0.002 against a period of about 0.4 at energies of a few units.
+            assert!((after - before).abs() < 2e-3, "{before} {after}");
+            let atoms = atoms.by(rank, "id")?;
+            let mut found = bits(&atoms.download::<f32>(rank, "x")?);
+            found.extend(bits(&atoms.download::<f32>(rank, "v")?));
+            // Rows first, so that parts of ranks follow each other.
+            let rows = atoms.len() as usize;
+            Ok((0..rows)
+                .map(|i| [&found[3 * i..3 * i + 3], &found[3 * (rows + i)..3 * (rows + i) + 3]].concat())
+                .collect())
+        })
+    };
+    let one = runs(1);
+    assert!(runs(3) == one, "3 ranks");
 }

@@ -56,7 +56,7 @@ pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;
 pub(crate) use pool::class as pooled;
 pub use profile::{Profile, WorkgroupShape};
-pub use recorder::{Counts, Recorder};
+pub use recorder::{Recorder, RecorderCounts};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant, WindowBinding};
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};
 pub use timer::KernelTime;

@@ -16,7 +16,7 @@ use super::timer::{KernelTime, Timer};
 
 /// What a recorder has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct RecorderCounts {
     /// Submissions to the queue.
     pub submits: u64,
     /// Dispatches submitted.
@@ -48,7 +48,7 @@ pub struct Recorder {
     pub(super) staging: Arc<StagingPool>,
     pub(super) last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
-    pub(super) counts: Counts,
+    pub(super) counts: RecorderCounts,
     /// What was wrong with a command that could not say so.
     refused: Option<DeviceError>,
 }
@@ -81,7 +81,7 @@ impl Recorder {
             staging: Arc::new(StagingPool::new(gpu)),
             last: None,
             timer: None,
-            counts: Counts::default(),
+            counts: RecorderCounts::default(),
             refused: None,
         })
     }
@@ -92,7 +92,7 @@ impl Recorder {
     }
 
     /// What it has done so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> RecorderCounts {
         self.counts
     }
 

@@ -1,6 +1,6 @@
 //! How accelerations change with the positions of particles and the force on the mesh.
 
-use super::particles::{Lattice, Mesh, ParticleParams, Particles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
@@ -49,7 +49,7 @@ impl ForceTangent {
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "ForceTangent::record";
         let [x, y, z] = displacement;
-        let sites = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
         holds(WHAT, "cells of the force", force, mesh.layout.len().saturating_mul(3))?;
         holds(WHAT, "cells of its change", change, mesh.layout.len().saturating_mul(3))?;

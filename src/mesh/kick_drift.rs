@@ -1,6 +1,6 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{Lattice, Mesh, Particles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, Mesh, MeshParticles, checked, holds, over_particles, particle_kernel};
 use super::push::Push;
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
@@ -63,7 +63,7 @@ impl KickDrift {
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "KickDrift::record";
         let [[x, y, z], momentum] = particles;
-        let sites = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
         holds(WHAT, "cells", field, mesh.layout.len().saturating_mul(3))?;
         momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, lattice.len()))?;

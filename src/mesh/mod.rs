@@ -2,8 +2,8 @@
 //!
 //! | particles | are | for |
 //! |---|---|---|
-//! | [`Particles::Displaced`] | sites of a lattice and displacements, an array for each axis | particle-mesh runs |
-//! | [`Particles::InCells`], [`PointsInCells`] | a cell and the offset in it, an array for each axis | points from elsewhere, on the rank that owns their cell |
+//! | [`MeshParticles::Displaced`] | sites of a lattice and displacements, an array for each axis | particle-mesh runs |
+//! | [`MeshParticles::InCells`], [`PointsInCells`] | a cell and the offset in it, an array for each axis | points from elsewhere, on the rank that owns their cell |
 //!
 //! Trees and neighbours take [`points::Cloud`](crate::points::Cloud) instead, which holds the coordinates of each point next to each other.
 
@@ -32,7 +32,7 @@ pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 pub use painter::{Painter, UNITS};
-pub use particles::{Lattice, Mesh, Particles};
+pub use particles::{Lattice, Mesh, MeshParticles};
 pub use points_in_cells::PointsInCells;
 pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, density_contrast, field_contrast, power_spectrum};

@@ -1,6 +1,6 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
-use super::particles::{Mesh, ParticleParams, Particles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, extent, volume};
@@ -120,10 +120,10 @@ impl Painter {
         self.window
     }
 
-    fn kernels(&self, particles: &Particles<'_>) -> &ParticleKernels {
+    fn kernels(&self, particles: &MeshParticles<'_>) -> &ParticleKernels {
         match particles {
-            Particles::Displaced { .. } => &self.displaced,
-            Particles::InCells { .. } => &self.in_cells,
+            MeshParticles::Displaced { .. } => &self.displaced,
+            MeshParticles::InCells { .. } => &self.in_cells,
         }
     }
 
@@ -136,7 +136,7 @@ impl Painter {
     pub fn paint(
         &self,
         recorder: &mut Recorder,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
         mesh: &Mesh,
         cells: &Array<u32>,
         faults: &Array<u32>,
@@ -163,7 +163,7 @@ impl Painter {
     pub fn readout(
         &self,
         recorder: &mut Recorder,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
         mesh: &Mesh,
         fields: &Array<f32>,
         number: u64,
@@ -187,7 +187,7 @@ impl Painter {
     pub fn readout_vectors(
         &self,
         recorder: &mut Recorder,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
         mesh: &Mesh,
         fields: &Array<f32>,
         out: &Array<f32>,
@@ -213,14 +213,14 @@ impl Painter {
     pub fn reach(
         &self,
         recorder: &mut Recorder,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
         mesh: &Mesh,
         reach: &Array<u32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::reach";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "words for the reach", reach, 7)?;
-        if matches!(particles, Particles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
+        if matches!(particles, MeshParticles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
             let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
             return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
         }

@@ -85,7 +85,7 @@ impl Mesh {
 
 /// The particles of one rank, on the device.
 #[derive(Clone, Copy)]
-pub enum Particles<'a> {
+pub enum MeshParticles<'a> {
     /// Sites of a lattice with displacements in box units.
     Displaced {
         /// Which sites.
@@ -102,12 +102,12 @@ pub enum Particles<'a> {
     },
 }
 
-impl Particles<'_> {
+impl MeshParticles<'_> {
     /// Number of particles.
     pub fn len(&self) -> u64 {
         match self {
-            Particles::Displaced { lattice, .. } => lattice.len(),
-            Particles::InCells { cell, .. } => cell.len(),
+            MeshParticles::Displaced { lattice, .. } => lattice.len(),
+            MeshParticles::InCells { cell, .. } => cell.len(),
         }
     }
 
@@ -118,8 +118,8 @@ impl Particles<'_> {
 
     pub(super) fn arrays(&self) -> Vec<&RawArray> {
         match self {
-            Particles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
-            Particles::InCells { cell, offset } => {
+            MeshParticles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
+            MeshParticles::InCells { cell, offset } => {
                 std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
             }
         }
@@ -129,7 +129,7 @@ impl Particles<'_> {
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
         let (count, along) = match self {
-            Particles::Displaced { lattice, displacement } => {
+            MeshParticles::Displaced { lattice, displacement } => {
                 if let Some(axis) =
                     (0..3).find(|&a| lattice.sites[a] > MOST_SITES || lattice.own[a].end > lattice.sites[a])
                 {
@@ -140,7 +140,7 @@ impl Particles<'_> {
                 }
                 (lattice.len(), displacement)
             }
-            Particles::InCells { cell, offset } => (cell.len(), offset),
+            MeshParticles::InCells { cell, offset } => (cell.len(), offset),
         };
         match along.iter().find(|array| array.len() < count) {
             None => Ok(()),
@@ -164,7 +164,7 @@ impl Particles<'_> {
             per_site: [0.0; 4],
             per_cell: real(mesh.cell.map(|cell| 1.0 / cell)),
         };
-        if let Particles::Displaced { lattice, .. } = self {
+        if let MeshParticles::Displaced { lattice, .. } = self {
             geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
             geometry.local = word(extent(&lattice.own), 0);
             geometry.sites = word(lattice.sites, 0);
@@ -207,10 +207,10 @@ over_particles! {
 }
 
 /// Refuses particles and a mesh that the kernels cannot treat.
-pub(super) fn checked(what: &str, particles: &Particles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
+pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
     mesh.check(what)?;
-    if matches!(particles, Particles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
+    if matches!(particles, MeshParticles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
         return Err(DeviceError::Misuse { what: what.into(), why: "points in a mesh without cells".into() });
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::error::MeshError;
 use super::fixed_point::Unit;
 use super::painter::Painter;
-use super::particles::{Mesh, Particles};
+use super::particles::{Mesh, MeshParticles};
 use super::power::{all_finite, first_of_all, sides};
 use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
@@ -238,9 +238,9 @@ impl PointsInCells {
     }
 
     /// The points as kernels take them.
-    pub fn particles(&self) -> Particles<'_> {
+    pub fn particles(&self) -> MeshParticles<'_> {
         let [x, y, z] = &self.offset;
-        Particles::InCells { cell: &self.cell, offset: [x, y, z] }
+        MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }
     }
 
     /// Moves all points by `cells` along every axis; points stay with their rank, so the ghost cells must allow for it. Waits

@@ -1,6 +1,6 @@
 //! Adjoints of painting and reading, by the positions of particles.
 
-use super::particles::{Lattice, Mesh, ParticleParams, Particles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -105,7 +105,7 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         kernel: &Kernel,
-        (sites, mesh): (Particles<'_>, &Mesh),
+        (sites, mesh): (MeshParticles<'_>, &Mesh),
         factor: f64,
         others: &[&RawArray],
     ) -> Result<(), DeviceError> {
@@ -122,6 +122,6 @@ impl PositionAdjoint {
 }
 
 /// The particles of a lattice.
-fn sites<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Particles<'a> {
-    Particles::Displaced { lattice, displacement: [x, y, z] }
+fn sites<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshParticles<'a> {
+    MeshParticles::Displaced { lattice, displacement: [x, y, z] }
 }

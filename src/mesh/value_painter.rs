@@ -1,6 +1,6 @@
 //! Painting of values of either sign: the adjoint of reading a mesh at particles.
 
-use super::particles::{Mesh, ParticleParams, Particles, checked, holds, particle_kernel};
+use super::particles::{Mesh, MeshParticles, ParticleParams, checked, holds, particle_kernel};
 use super::window::Window;
 use crate::comm::Communicator;
 use crate::exchange::ghost_cells::GhostCells;
@@ -25,7 +25,7 @@ crate::gpu::kernel_params! {
 #[derive(Clone, Copy)]
 pub struct PaintedValues<'a> {
     /// Where the particles are.
-    pub particles: Particles<'a>,
+    pub particles: MeshParticles<'a>,
     /// Their values: those from element [`first`](Self::first) on.
     pub values: &'a Array<f32>,
     /// The first value.
@@ -138,7 +138,7 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, .. } = painted;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "values", values, first.saturating_add(particles.len()))?;
-        let form = if matches!(particles, Particles::InCells { .. }) { Form::InCells } else { Form::Displaced };
+        let form = if matches!(particles, MeshParticles::InCells { .. }) { Form::InCells } else { Form::Displaced };
         self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
     }
 
@@ -173,7 +173,7 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, .. } = painted;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "vectors", values, particles.len().saturating_mul(3))?;
-        if first != 0 || matches!(particles, Particles::InCells { .. }) {
+        if first != 0 || matches!(particles, MeshParticles::InCells { .. }) {
             let why = format!("vectors from element {first} on; give those of the sites of a lattice, from 0 on");
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }

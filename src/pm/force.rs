@@ -15,7 +15,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
-use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, Painter, Particles, Push};
+use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, MeshParticles, Painter, Push};
 
 use super::{Config, SimulationError};
 
@@ -113,7 +113,7 @@ impl Force {
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
     ) -> Result<(), SimulationError> {
         if self.reaches || self.mesh.whole == [true; 3] {
             return Ok(());
@@ -152,7 +152,7 @@ impl Force {
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
@@ -175,7 +175,7 @@ impl Force {
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
     ) -> Result<Array<[f32; 2]>, SimulationError> {
         let own = self.transform.field_layout();
         let density = recorder.gpu().array::<f32>("pm::density", own.len())?;
@@ -193,7 +193,7 @@ impl Force {
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        particles: Particles<'_>,
+        particles: MeshParticles<'_>,
     ) -> Result<(), SimulationError> {
         // Its memory is for painting.
         self.field = None;
@@ -307,7 +307,7 @@ impl Force {
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         Ok(self.painter.readout(recorder, particles, &self.mesh, field, axis as u64, out)?)
     }
 
@@ -323,7 +323,7 @@ impl Force {
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-        let particles = Particles::Displaced { lattice, displacement: [x, y, z] };
+        let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
     }
 

@@ -66,7 +66,7 @@ use crate::exchange::GridComms;
 use crate::fft::Transform;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
-use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Particles, Push, SpectrumGeometry};
+use crate::mesh::{Bin, Lattice, MeshParticles, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use agreement::agree;
 use footprint::PlannedFor;
@@ -560,8 +560,8 @@ fn particles(context: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], 
 }
 
 /// The particles of `lattice` with these displacements.
-fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> Particles<'a> {
-    Particles::Displaced { lattice, displacement: [x, y, z] }
+fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshParticles<'a> {
+    MeshParticles::Displaced { lattice, displacement: [x, y, z] }
 }
 
 /// The kernels of the room.

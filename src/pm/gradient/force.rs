@@ -17,7 +17,9 @@ use crate::exchange::GridComms;
 use crate::fft::{Filter, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
-use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, Particles, PositionAdjoint, ValuePainter};
+use crate::mesh::{
+    Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, PositionAdjoint, ValuePainter,
+};
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
 use crate::pm::{Config, Simulation, SimulationError, displaced};
@@ -41,7 +43,7 @@ impl<'a> Placed<'a> {
         (self.lattice, self.displacement)
     }
 
-    fn particles(self) -> Particles<'a> {
+    fn particles(self) -> MeshParticles<'a> {
         displaced(self.lattice, self.displacement)
     }
 

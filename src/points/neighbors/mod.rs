@@ -7,7 +7,7 @@
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Callback`] |
 //! | [`Components`] | connected components of the points, by links within a radius |
 //! | [`Targets`], [`Queries`] | the queries: the tree's own points, or others |
-//! | [`DistributedSearch`] | the same among the points of all ranks |
+//! | [`DistributedSearch`], [`Rank::query`](crate::Rank::query) | the same among the points of all ranks |
 //!
 //! # How a search runs
 //! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose neighbours are wanted. Queries that follow each
@@ -27,8 +27,9 @@
 //! ```
 //!
 //! `query` is the index of the query in its input, `reach` the distance of the last neighbour that was found (lists of the nearest) or
-//! the radius of the search, and `struct Neighbor { index: u32, distance: f32 }` a source and its distance. Names of other things should
-//! begin with `user_`, lest they meet those of the kernel.
+//! the radius of the search. `struct Neighbor { index: u32, distance: f32, offset: vec3<f32> }` is a source, its distance, and the displacement
+//! from the query to its nearest image (0 along a third axis that there is not), by the differences that the distance is computed from.
+//! Names of other things must begin with `user_` to avoid name clashes. [`Rank::query`](crate::Rank::query) runs such functions over ranks.
 //!
 //! - Nearest neighbours come nearest first, equal distances by index. Those within a radius come in no particular order: results are the same
 //!   for every tree, rank count and driver only if the order does not matter (counts, minima, integers).
@@ -36,7 +37,8 @@
 //!   what `end` has stored, and the caller clears that before. There [`Callback::loop_rounds`] counts the loops of `each`; `begin` and `end`
 //!   may take 4000 rounds.
 //! - A source is seen as a neighbour of itself unless the search leaves it out.
-//! - Parameters are not given to searches: put them into an array or the text.
+//! - Parameters are fields of `params` ([`Callback::params`]), 96 bytes at most.
+//! - A visit of the nearest neighbors whose text uses `offset` goes through lists in scratch memory: 16 bytes per neighbor more.
 //!
 //! ```
 //! use meshloom::gpu::{Array, Callback};
