@@ -9,7 +9,7 @@ use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{FieldLayout, GhostPlan, Grid};
 use meshloom::mesh::{
-    Axpby, ForceMeshes, ForceTangent, Lattice, Mesh, PaintedValues, Painter, Particles, PositionAdjoint, UNITS,
+    Axpby, ForceMeshes, ForceTangent, Lattice, Mesh, MeshParticles, PaintedValues, Painter, PositionAdjoint, UNITS,
     ValuePainter, Window,
 };
 use reference_pm::{uniform, white};
