@@ -438,7 +438,7 @@ fn smoothed_particles_are_those_of_f64() {
         on(ranks, |rank| {
             let (x, v) = (part(rank, &points, 3), part(rank, &velocity, 3));
             let mut p = Particles::from_host(rank, &domain, x)?.with(rank, "velocity", v, 3)?;
-            sph_sum::smooth(rank, &mut p, 0.5)?;
+            sph_sum::smooth(rank, &mut p)?;
             let density = p.download::<f32>(rank, "density")?;
             let smooth = p.download::<f32>(rank, "smooth")?;
             Ok(density.into_iter().zip(smooth.chunks(3)).map(|(d, s)| [d, s[0], s[1], s[2]]).collect())
@@ -463,7 +463,7 @@ fn smoothed_particles_are_those_of_f64() {
         }
         // Weights are below 2.6 and rounded a few times; a sum of 32 terms.
         let allowed = 40.0 * f64::from(f32::EPSILON);
-        let density = 0.5 * weight / support.powi(3);
+        let density = weight / support.powi(3);
         assert!((f64::from(one[i][0]) / density - 1.0).abs() < 4.0 * allowed, "{i}: {} {density}", one[i][0]);
         for axis in 0..3 {
             let want = momentum[axis] / weight;
