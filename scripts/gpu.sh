@@ -124,7 +124,7 @@ if [ "$code" != 0 ] && [ ${#failed[@]} -gt 0 ]; then
     [ "$code" != 124 ] || testing $((seconds / 25)) "$tests" --exact "${failed[@]}" >>"$out/tests.txt" 2>&1 || true
     say "failed tests once more, each dispatch beside what its text says ($out/compare.txt)"
     MESHLOOM_SANITIZE=compare testing $((seconds / 10)) "$tests" --exact "${failed[@]}" >"$out/compare.txt" 2>&1 || true
-    grep -o 'the sanitizer stopped.*' "$out/compare.txt" | sort -u | head -20 || true
+    grep -o 'kernel .*: the sanitizer stopped.*' "$out/compare.txt" | sort -u | head -20 || true
 fi
 
 # Three quarters of what is left are for meshloom, whose last subject begins in the first two of them, the rest for the others.

@@ -19,7 +19,7 @@ use std::{env, thread};
 use meshloom::Error;
 use meshloom::comm::{CommError, Communicator, Op, mpi_launched, run_mpi};
 use meshloom::exchange::{Exchange, ExchangeError};
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::{Transfer, Transfers};
 use meshloom::io::collective::{shared_token, write_npy};
 use mpi::ffi;
@@ -243,7 +243,7 @@ const CASES: &[Case] = &[
 /// Rank 0 exchanges whole numbers where rank 1 exchanges floats.
 fn other_exchanges(comm: &Communicator, len: u64) -> Result<(), CommError> {
     let run = || -> Result<(), ExchangeError> {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let (mut recorder, mut exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         let (from, to) = (gpu.array::<u32>("from", len)?, gpu.array::<u32>("to", len)?);
         let part = Transfer { peer: 1 - comm.rank(), start: 0, len };

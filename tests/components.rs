@@ -28,7 +28,7 @@ impl Bench {
     }
 
     fn own() -> Self {
-        Self::new(&Options::from_env().unwrap(), None)
+        Self::new(&meshloom_sanitizer::options().unwrap(), None)
     }
 
     fn labels(&mut self, domain: &Domain, points: &[f32], radius: f32) -> Vec<u32> {
@@ -110,7 +110,7 @@ fn components_of_all_kinds_of_clouds() {
 
 #[test]
 fn every_form_and_every_limit_of_loops_finds_the_same() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let gpu = Gpu::open(&options, 0).unwrap();
     // Those that devices take, one query a lane, and groups of several leaves.
     let mut forms = vec![GroupShape::linking(&gpu)];
@@ -143,7 +143,7 @@ fn every_form_and_every_limit_of_loops_finds_the_same() {
 /// Arrays in windows of 4 KiB, checked shaders, and the floor without optional features.
 #[test]
 fn windows_checks_and_the_floor_change_nothing() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let domain = Domain::new(&[1.0, 0.0, 1.0]).unwrap();
     let points = points(Kind::Hernquist, 1100, 3, 9);
     let points: Vec<f32> = points.chunks(3).flat_map(|p| [p[0].rem_euclid(1.0), p[1], p[2].rem_euclid(1.0)]).collect();

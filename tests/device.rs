@@ -27,7 +27,7 @@ fn scale() -> Kernel {
 }
 
 fn open(window_bytes: Option<u64>) -> Gpu {
-    Gpu::open(&Options { window_bytes, ..Options::from_env().unwrap() }, 0).unwrap()
+    Gpu::open(&Options { window_bytes, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap()
 }
 
 fn run(gpu: &Gpu, n: u64) -> Result<Vec<f32>, DeviceError> {
@@ -55,7 +55,7 @@ fn a_kernel_sees_one_array_whatever_its_windows() {
 #[test]
 fn warmed_work_allocates_nothing_and_submits_once() {
     // A device of its own, so that nobody else allocates on it meanwhile.
-    let options = Options { window_bytes: Some(4096), kernels: 402, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(4096), kernels: 402, ..meshloom_sanitizer::options().unwrap() };
     let gpu = Gpu::open(&options, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let kernel = scale();
@@ -82,7 +82,7 @@ fn warmed_work_allocates_nothing_and_submits_once() {
 
 #[test]
 fn memory_is_not_reused_before_the_work_on_it_is_submitted() {
-    let gpu = Gpu::open(&Options { poison: true, ..Options::from_env().unwrap() }, 0).unwrap();
+    let gpu = Gpu::open(&Options { poison: true, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let result = gpu.array::<f32>("result", 100).unwrap();
     recorder.upload(&result, 0, &[0.0; 100]).unwrap();
@@ -109,7 +109,7 @@ fn copies_cross_buffers_and_clears_cover_all() {
 
 #[test]
 fn a_large_dispatch_is_folded_into_two_dimensions() {
-    let gpu = Gpu::open(&Options { poison: false, ..Options::from_env().unwrap() }, 0).unwrap();
+    let gpu = Gpu::open(&Options { poison: false, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let kernel = Kernel::new(
         KernelSource::new(
@@ -161,14 +161,14 @@ fn passes_are_timed_where_the_device_can() {
 #[test]
 fn errors_are_typed_and_say_what_to_do() {
     // Some devices bind more windows than any test makes.
-    let floor = Options { window_bytes: Some(256), floor: true, ..Options::from_env().unwrap() };
+    let floor = Options { window_bytes: Some(256), floor: true, ..meshloom_sanitizer::options().unwrap() };
     let gpu = Gpu::open(&floor, 0).unwrap();
     let error = run(&gpu, 64 * 300).unwrap_err();
     assert!(matches!(error, DeviceError::TooManyWindows { needed: 600, .. }), "{error}");
     let Err(error) = gpu.array::<f32>("huge", 1 << 33) else { panic!("8 Gi elements") };
     assert!(matches!(error, DeviceError::TooLong { .. }), "{error}");
     if let Some(memory) = gpu.capabilities().memory.filter(|memory| *memory < 16 << 30) {
-        let open = Gpu::open(&Options { poison: false, ..Options::from_env().unwrap() }, 0).unwrap();
+        let open = Gpu::open(&Options { poison: false, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
         let Err(error) = open.array::<f32>("large", memory / 4 + 1000) else { panic!("more than there is") };
         assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
     }
@@ -281,7 +281,7 @@ fn arrays_of_four_numbers_reach_kernels() {
 /// Kernels, primitives and searches of a GPU run on any device that is told so.
 #[test]
 fn a_profile_can_be_forced() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for (profile, shape) in [(Profile::Gpu, [256, 4]), (Profile::Software, [64, 16])] {
         let gpu = Gpu::open(&Options { profile: Some(profile), ..options.clone() }, 0).unwrap();
         let WorkgroupShape { group, items } = gpu.workgroup_shape();
@@ -293,7 +293,7 @@ fn a_profile_can_be_forced() {
 
 #[test]
 fn a_callers_own_device_serves() {
-    let adapter = choose(&Options::from_env().unwrap().adapter, 0).unwrap();
+    let adapter = choose(&meshloom_sanitizer::options().unwrap().adapter, 0).unwrap();
     let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
     let gpu = Gpu::from_wgpu(adapter, device, queue, &Options::default()).unwrap();
     assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);
@@ -361,4 +361,20 @@ fn work_that_was_never_submitted_is_warned_of() {
     let warnings = warnings.0.lock().unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("1 commands that were never submitted"), "{warnings:?}");
+}
+
+/// In a process of its own, since the variable is the whole process's.
+#[test]
+fn asking_for_a_sanitizer_that_is_not_there_is_an_error() {
+    const INNER: &str = "MESHLOOM_TEST_INNER";
+    if std::env::var_os(INNER).is_some() {
+        let error = Options::from_env().unwrap_err();
+        assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
+        assert!(error.to_string().contains("MESHLOOM_SANITIZE") && error.to_string().contains("meshloom-sanitizer"));
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.arg("asking_for_a_sanitizer_that_is_not_there_is_an_error").env(INNER, "1").env("MESHLOOM_SANITIZE", "1");
+    let output = again.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

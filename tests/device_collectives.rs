@@ -31,7 +31,7 @@ fn on_ranks<T: Send>(
 
 #[test]
 fn every_collective_gives_what_a_host_gives() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for ranks in 1..=5 {
         on_ranks(ranks, &options, |context| bodies::all(context, if ranks == 2 { 300 } else { 1001 }));
     }
@@ -39,7 +39,7 @@ fn every_collective_gives_what_a_host_gives() {
 
 #[test]
 fn arrays_in_windows_and_staged_ones_are_moved_alike() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     // The longest arrays that a kernel cuts here, of 108 KB, in four windows each or in 27: some devices bind no more than 10 in all.
     let few = Gpu::open(&options, 0).unwrap().capabilities().bindings < 64;
     let window_bytes = Some(if few { 1 << 15 } else { 1 << 12 });
@@ -50,7 +50,7 @@ fn arrays_in_windows_and_staged_ones_are_moved_alike() {
 /// Whatever form other exchanges give to values on the way, here all ranks have the same bits.
 #[test]
 fn collectives_of_an_exchange_in_blocks_are_exact() {
-    let found = on_ranks(3, &Options::from_env().unwrap(), |context| {
+    let found = on_ranks(3, &meshloom_sanitizer::options().unwrap(), |context| {
         let mut collectives = Collectives::new(context.exchange.clone().with_wire(Wire::Block16));
         let own: Vec<f32> = (0..9000).map(|n| 1.0 + (context.comm.rank() + 1) as f32 / (n + 3) as f32).collect();
         let array = context.gpu.array("own", 9000)?;
@@ -118,7 +118,7 @@ const FAULTY: [(&str, Faulty); 16] = [
 
 #[test]
 fn calls_that_do_not_fit_are_errors_on_all_ranks() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for (name, faulty) in FAULTY {
         // Each rank catches its own error, so that none hears of another's.
         let errors = on_ranks(3, &options, |context| {
@@ -142,7 +142,7 @@ fn calls_that_do_not_fit_are_errors_on_all_ranks() {
 
 #[test]
 fn what_is_in_flight_belongs_to_the_collective() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     on_ranks(2, &options, |context| {
         let collectives = &mut Collectives::new(context.exchange.clone());
         let own = context.gpu.array::<f32>("own", 9000)?;
@@ -172,7 +172,7 @@ fn check(worker: &mut Worker<'_>, operator: impl Linear + 'static, seed: u64) ->
 
 #[test]
 fn operators_have_their_adjoints() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [2, 1], [3, 1], [2, 2], [5, 1]] {
         on_grid(grid, &options, |worker| {
             let (me, size) = (worker.comm().rank(), worker.comm().size());
@@ -224,7 +224,7 @@ fn operators_have_their_adjoints() {
 
 #[test]
 fn operators_move_what_they_say_and_refuse_what_does_not_fit() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     on_grid([3, 1], &options, |worker| {
         let me = worker.comm().rank();
         let space = Space::of("x", Leaf::points(2, 6).components(2))?;

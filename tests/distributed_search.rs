@@ -5,7 +5,7 @@ mod clouds;
 
 use clouds::{Kind, distance, points, uniform};
 use meshloom::comm::run_threads;
-use meshloom::gpu::{Gpu, Options};
+use meshloom::gpu::Gpu;
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
     Bins, DistributedSearch, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, PairWeights,
@@ -51,7 +51,7 @@ struct Told {
 fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f32], radius: f32) -> Told {
     let dims = domain.dims();
     let parts = run_threads(ranks, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut part = |all: &[f32]| {
             let rows = rows(share, all.len() / dims, ranks, comm.rank());
@@ -130,7 +130,7 @@ fn weighted_pairs(
 ) -> [WeightedPairs; 2] {
     let dims = domain.dims();
     let parts = run_threads(ranks, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu)?;
         let rows = |all: &[f32]| rows(share, all.len() / dims, ranks, comm.rank());
         let mut part = |all: &[f32]| {
@@ -239,7 +239,7 @@ fn an_integer_weight_is_so_many_points() {
 #[test]
 fn bad_weights_are_the_same_error_on_all_ranks() {
     let found = run_threads(3, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu)?;
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0])?;
         let search = DistributedSearch::new(&mut context, &cloud)?;
@@ -276,7 +276,7 @@ fn ghosts_are_few_and_traffic_is_counted() {
     let n = 12_000;
     let points = points(Kind::Uniform, n, 3, 23);
     let ghosts = run_threads(8, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let rows = rows(Share::Even, n, 8, comm.rank());
         let domain = Domain::new(&[1.0; 3])?;
@@ -301,7 +301,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
     for (ranks, n, radius) in [(1, 50, 0.2), (2, 300, 0.1), (3, 200, 0.25), (5, 4, 0.4), (4, 300, 3.0)] {
         let points = points(Kind::Uniform, n, 3, 24);
         let sums = run_threads(ranks, |comm| {
-            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
             let mut context = Rank::new(comm.clone(), gpu.clone())?;
             let rows = rows(Share::Even, n, ranks, comm.rank());
             let domain = Domain::new(&[1.0, 1.0, 0.0])?;
@@ -358,7 +358,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
 #[test]
 fn every_rank_hears_of_an_error() {
     let failed = run_threads(3, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
         let search = DistributedSearch::new(&mut context, &cloud)?;
@@ -371,7 +371,7 @@ fn every_rank_hears_of_an_error() {
 #[test]
 fn ranks_that_look_for_different_things_are_refused() {
     run_threads(3, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm, gpu)?;
         let last = context.comm.rank() == 2;
         let domain = Domain::open(2)?;
@@ -406,7 +406,7 @@ fn ranks_that_look_for_different_things_are_refused() {
 #[test]
 fn queries_elsewhere_are_no_points_that_could_be_left_out() {
     run_threads(2, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm, gpu.clone())?;
         let domain = Domain::open(2)?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
@@ -432,7 +432,7 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
 fn ghosts_within(radii: [f32; 2], sides: [f64; 2]) -> Vec<String> {
     let errors = run_threads(2, |comm| {
         let rank = comm.rank();
-        let mut context = Rank::new(comm, Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut context = Rank::new(comm, Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let domain = Domain::new(&[sides[rank]; 2])?;
         let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 2])?;
         let frame = Frame::new(&domain, None);
@@ -463,7 +463,7 @@ fn ranks_ask_for_ghosts_within_one_radius_of_one_domain() {
 #[test]
 fn queries_of_another_domain_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
-        let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut context = Rank::new(comm.clone(), Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let cloud = |context: &mut Rank, domain: Domain, values: usize| {
             Cloud::from_host(&mut context.recorder, &domain, &vec![0.25; values])
         };

@@ -19,7 +19,7 @@ fn devices() -> [Options; 3] {
     [(None, false), (Some(4096), false), (None, true)].map(|(window_bytes, floor)| Options {
         window_bytes,
         floor,
-        ..Options::from_env().unwrap()
+        ..meshloom_sanitizer::options().unwrap()
     })
 }
 
@@ -58,7 +58,7 @@ fn uneven_and_empty_parts_arrive_in_chunks_of_any_size() {
 #[test]
 fn parts_of_many_large_chunks_arrive() {
     for (memory, floor) in [(MAPPED, false), ([MemoryKind::Device; 2], false), (MAPPED, true)] {
-        let options = Options { floor, ..Options::from_env().unwrap() };
+        let options = Options { floor, ..meshloom_sanitizer::options().unwrap() };
         on_ranks(&options, 2, |comm, recorder| {
             let plan = Plan { ranks: 2, most: 3 << 19, salt: 5 };
             let mut exchange = Exchange::new(comm.clone()).with_chunks(2 << 20, 2);
@@ -222,7 +222,7 @@ fn ranks_that_start_other_exchanges_are_told_what_both_are() {
 /// that they are out of step.
 #[test]
 fn ranks_that_are_out_of_step_know_it() {
-    let options = Options { floor: true, ..Options::from_env().unwrap() };
+    let options = Options { floor: true, ..meshloom_sanitizer::options().unwrap() };
     let known = run_threads(2, |comm| {
         let mut recorder = Recorder::new(&Gpu::open(&options, 0)?)?;
         let outcome = mismatched(&comm, &mut recorder)?;
@@ -464,7 +464,7 @@ fn arrays_on_their_way_are_refused_and_come_back() {
 #[test]
 fn staging_is_bounded_and_kept_also_where_a_rank_only_receives() {
     // A device that no other test has.
-    let options = Options { floor: true, window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
+    let options = Options { floor: true, window_bytes: Some(1 << 26), ..meshloom_sanitizer::options().unwrap() };
     on_ranks(&options, 2, |comm, recorder| {
         let (chunk, depth, len) = (1 << 14, 4, 100 << 12);
         let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
@@ -501,7 +501,7 @@ fn staging_is_bounded_and_kept_also_where_a_rank_only_receives() {
 fn short_parts_of_many_peers_share_staging_buffers() {
     const RANKS: usize = 5;
     // A device that no other test has.
-    let options = Options { floor: true, window_bytes: Some(1 << 25), ..Options::from_env().unwrap() };
+    let options = Options { floor: true, window_bytes: Some(1 << 25), ..meshloom_sanitizer::options().unwrap() };
     on_ranks(&options, RANKS, |comm, recorder| {
         let (gpu, me) = (recorder.gpu().clone(), comm.rank() as u32);
         let [from, to] = [gpu.array::<u32>("from", 40)?, gpu.array::<u32>("to", 40)?];
@@ -527,7 +527,7 @@ fn short_parts_of_many_peers_share_staging_buffers() {
 #[test]
 fn what_is_recorded_runs_while_messages_are_waited_for() {
     let shown = Mutex::new(None);
-    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+    on_ranks(&meshloom_sanitizer::options().unwrap(), 2, |comm, recorder| {
         let side = Side::new(recorder, Plan { ranks: 2, most: 500, salt: 2 }, comm.rank(), MAPPED)?;
         if comm.rank() == 1 {
             // Nothing is sent to rank 0 before what it has recorded has run.
@@ -576,7 +576,7 @@ fn chunks_travel_in_pieces_where_messages_are_short() {
 
 #[test]
 fn arrays_for_the_other_way_are_moved_all_the_same() {
-    on_ranks(&Options::from_env().unwrap(), 2, |comm, recorder| {
+    on_ranks(&meshloom_sanitizer::options().unwrap(), 2, |comm, recorder| {
         let gpu = recorder.gpu().clone();
         // Memory that the host may map for writing, to send from, and the reverse.
         let outgoing = gpu.array_in::<u32>("outgoing", 5, MemoryKind::Incoming)?;

@@ -21,7 +21,7 @@ use plans::{MAPPED, Plan, Side, mismatched, mix};
 /// Three exchanges in flight, in small and large chunks, mapped and staged.
 fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
     for floor in [false, true] {
-        let gpu = Gpu::open(&Options { floor, ..Options::from_env()? }, comm.rank())?;
+        let gpu = Gpu::open(&Options { floor, ..meshloom_sanitizer::options()? }, comm.rank())?;
         let mut recorder = Recorder::new(&gpu)?;
         for (chunk, most) in [(60, 300), (1 << 20, 700_000)] {
             let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, 2).with_wire(Wire::Block16);
@@ -42,7 +42,7 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
             }
         }
     }
-    let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+    let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
     device_collectives::all(&mut Rank::new(comm.with_max_message(3000), gpu.clone())?, 7000)?;
     if comm.size() > 1 {
         out_of_step(&gpu)?;

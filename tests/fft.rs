@@ -77,7 +77,8 @@ fn shapes_of_every_kind_agree_with_rustfft() {
 
 #[test]
 fn the_floor_suffices() {
-    let floor = Setup { options: Options { floor: true, ..Options::from_env().unwrap() }, ..Setup::on([2, 1]) };
+    let floor =
+        Setup { options: Options { floor: true, ..meshloom_sanitizer::options().unwrap() }, ..Setup::on([2, 1]) };
     check::<f32>(&floor, &real([4, 18, 16]), "the floor");
     check::<[f32; 2]>(&floor, &complex([16, 18, 4]), "the floor");
 }
@@ -100,7 +101,7 @@ fn double_precision_keeps_its_law_where_there_is_any() {
 
 #[test]
 fn a_device_without_double_precision_says_so() {
-    let gpu = Gpu::open(&Options { floor: true, ..Options::from_env().unwrap() }, 0).unwrap();
+    let gpu = Gpu::open(&Options { floor: true, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
     let grid = Grid::new([1, 1], 1).unwrap();
     assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
     let (_, comms, _) = alone(&gpu);
@@ -131,7 +132,7 @@ fn ranks_that_transform_in_another_direction_or_order_are_told() {
     let spec = complex([8; 3]);
     let said = |specs: [&Spec; 2], inverse: [bool; 2]| {
         let error = run_threads(2, |comm| {
-            let (rank, gpu) = (comm.rank(), Gpu::open(&Options::from_env()?, 0)?);
+            let (rank, gpu) = (comm.rank(), Gpu::open(&meshloom_sanitizer::options()?, 0)?);
             let mut comms = GridComms::new(&comm, Grid::new([2, 1], 2)?)?;
             let (tuning, callbacks) = (TransformTuning::of(&gpu), TransformCallbacks::default());
             let transform = Transform::<[f32; 2]>::with(&gpu, specs[rank], comms.grid(), rank, &tuning, &callbacks)?;
@@ -186,7 +187,7 @@ fn pieces_and_chunks_change_no_bit() {
 
 #[test]
 fn windows_and_checks_change_no_bit() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let windows = Options { window_bytes: Some(4096), ..options.clone() };
     let checked = Options { checked: true, poison: true, ..options };
     let with = |options: &Options, parts| Setup { options: options.clone(), ..Setup::on(parts) };
@@ -198,7 +199,7 @@ fn windows_and_checks_change_no_bit() {
 #[test]
 fn lines_inside_planes_bind_one_window_of_each_array() {
     // 5 and more windows an array, of which the floor binds 8 in all.
-    let options = Options { window_bytes: Some(1024), floor: true, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1024), floor: true, ..meshloom_sanitizer::options().unwrap() };
     let with = |parts, halo| Setup { options: options.clone(), halo, ..Setup::on(parts) };
     let setups = [with([1, 1], NO_HALO), with([1, 1], [[1, 2], [0, 1], [0, 0]])];
     let axes = [false, true, true];
@@ -723,7 +724,7 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
     for &parts in grids {
         let halo = if parts == [1, 1] { NO_HALO } else { [[1, 2], [0, 1], [2, 1]] };
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        let options = Options::from_env().unwrap();
+        let options = meshloom_sanitizer::options().unwrap();
         let ranks = meshloom::comm::run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;

@@ -83,7 +83,7 @@ fn check<T: Number>(spec: &Spec, cases: &[Case])
 where
     T::Mode: Number,
 {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let cells = spec.cells.iter().product::<u64>() * spec.fields;
     let input: Vec<T> = (0..cells).map(T::of).collect();
     let (modes, back) = alone(&options, spec, &input);
@@ -207,7 +207,7 @@ fn boxes_may_be_empty() {
 
 #[test]
 fn boxes_that_do_not_tile_are_refused() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let of = |cells: &[Box3], modes: &[Box3]| {
@@ -233,7 +233,7 @@ fn boxes_that_do_not_tile_are_refused() {
 
 #[test]
 fn arrays_of_the_wrong_length_are_refused() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);

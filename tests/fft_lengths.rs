@@ -184,7 +184,7 @@ fn go(options: &Options, tuning: TransformTuning, jobs: &[Job]) {
 }
 
 fn options() -> Options {
-    Options::from_env().unwrap()
+    meshloom_sanitizer::options().unwrap()
 }
 
 /// What suits the device.

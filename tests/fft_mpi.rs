@@ -12,7 +12,7 @@ use fourier::{Cell, cells, cut, modes, random, same};
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
@@ -50,7 +50,7 @@ struct Both<T: Cell> {
 
 /// On all grids of these ranks, the same bits as on one.
 fn rank(comm: &Communicator) -> Result<(), Error> {
-    let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+    let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
     let mut alone = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
     let ranks = comm.size();
     for shape in [[16, 12, 6], [9, 10, 11]] {

@@ -57,7 +57,7 @@ fn on_ranks(
     check: impl Fn(&Case, Vec<Vec<u64>>),
 ) {
     for (window_bytes, floor) in [(None, false), (Some(4096), false), (None, true)] {
-        let options = Options { window_bytes, floor, ..Options::from_env().unwrap() };
+        let options = Options { window_bytes, floor, ..meshloom_sanitizer::options().unwrap() };
         for case in &CASES {
             let ranks = case.parts[0] * case.parts[1];
             let results = run_threads(ranks, |comm| {
@@ -231,7 +231,7 @@ fn exchange_and_reduce_are_adjoint() {
 /// Two ranks that do not do the same, each its own.
 fn on_two_ranks(body: impl Fn(&mut Recorder, &mut GridComms, usize) -> Result<(), ExchangeError> + Sync) -> String {
     let error = run_threads(2, |comm| {
-        let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut recorder = Recorder::new(&Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let mut comms = GridComms::new(&comm, Grid::new([2, 1], 2).unwrap())?;
         body(&mut recorder, &mut comms, comm.rank())
     });

@@ -51,7 +51,7 @@ struct Found {
 }
 
 fn evaluate(ranks: usize, config: &Config, every: usize, noise: &[f64], loss: Loss) -> Found {
-    evaluate_with(&Options::from_env().unwrap(), ranks, config, every, (noise, loss))
+    evaluate_with(&meshloom_sanitizer::options().unwrap(), ranks, config, every, (noise, loss))
 }
 
 fn evaluate_with(
@@ -155,7 +155,7 @@ fn the_gradient_has_the_same_bits_everywhere() {
     }
     // Of the force mesh, 384 KiB, a window holds one component, and of the spectra of the adjoint two thirds of one; smaller ones ask for more
     // bindings than some devices have.
-    let small = Options { window_bytes: Some(128 << 10), ..Options::from_env().unwrap() };
+    let small = Options { window_bytes: Some(128 << 10), ..meshloom_sanitizer::options().unwrap() };
     for ranks in [1, 2] {
         assert!(evaluate_with(&small, ranks, &config, 2, (&noise, third_bin)) == first, "{ranks} ranks, small windows");
     }
@@ -165,7 +165,7 @@ fn the_gradient_has_the_same_bits_everywhere() {
 #[test]
 fn a_warmed_gradient_only_computes() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
-    let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..meshloom_sanitizer::options().unwrap() };
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     launch(Launch::Threads(1), &options, |context| {
         let own: Vec<f32> = white(512, 3).iter().map(|&v| v as f32).collect();
@@ -204,7 +204,7 @@ fn memory_is_what_was_said() {
         (1 << 24, [15, 27], 2, LptOrder::Second),
     ] {
         let config = Config { particles, mesh, steps: 6, lpt, ..golden() };
-        let options = Options { window_bytes: Some(window), ..Options::from_env().unwrap() };
+        let options = Options { window_bytes: Some(window), ..meshloom_sanitizer::options().unwrap() };
         launch(Launch::Threads(1), &options, |context| {
             let before = context.gpu.most_used();
             let mut gradient = Gradient::new(context, config.clone(), every)?;
@@ -227,7 +227,7 @@ fn memory_is_what_was_said() {
 #[test]
 fn ranks_take_no_more_memory_than_each_said() {
     let config = Config { particles: 16, mesh: 32, steps: 4, ..golden() };
-    let options = Options { window_bytes: Some(1 << 25), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 25), ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(2), &options, |context| {
         context.comm.barrier()?;
         let before = context.gpu.most_used();
@@ -252,7 +252,7 @@ fn ranks_take_no_more_memory_than_each_said() {
 #[test]
 fn windows_too_small_for_a_gradient_are_an_error() {
     let config = Config { particles: 16, mesh: 32, steps: 1, ..golden() };
-    let options = Options { window_bytes: Some(128 << 10), floor: true, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(128 << 10), floor: true, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
         let mut gradient = Gradient::new(context, config.clone(), 1)?;
         let refused = gradient.evaluate(context, Noise::Seed, |_, _| Ok::<_, SimulationError>(1.0)).err();
@@ -272,7 +272,7 @@ fn windows_too_small_for_a_gradient_are_an_error() {
 #[test]
 fn more_particles_than_sums_have_terms_are_refused() {
     let config = Config { particles: 4509, mesh: 4509, ..golden() };
-    launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
+    launch(Launch::Threads(1), &meshloom_sanitizer::options().unwrap(), |context| {
         for refused in [Gradient::new(context, config.clone(), 1).map(drop), config.gradient_memory(64, 1).map(drop)] {
             assert!(matches!(refused, Err(SimulationError::OutOfRange { what: "particles", .. })), "{refused:?}");
         }
@@ -284,7 +284,7 @@ fn more_particles_than_sums_have_terms_are_refused() {
 /// Downloads of an evaluation on each of two ranks.
 fn downloads(every: usize) -> Vec<u64> {
     let config = Config { particles: 8, mesh: 16, steps: 4, ..golden() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+    launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |context| {
         let mut gradient = Gradient::new(context, config.clone(), every)?;
         gradient.evaluate(context, Noise::Seed, third_bin)?;
         let before = context.recorder.counts().downloads;
@@ -307,7 +307,7 @@ fn the_way_back_asks_nobody_for_widths() {
 fn a_lost_run_does_not_spoil_the_next() {
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     for ranks in [1, 2] {
-        launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+        launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
             let mut gradient = Gradient::new(context, config.clone(), 1)?;
             let own = (512 / ranks) as u64;
             let bad = context.gpu.array("noise", own)?;
@@ -436,7 +436,7 @@ fn losses_of_positions_and_momenta() {
 #[test]
 fn what_has_no_gradient_is_an_error() {
     let config = Config { particles: 4, mesh: 8, steps: 1, ..golden() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+    launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |context| {
         assert!(Gradient::new(context, config.clone(), 0).unwrap_err().to_string().contains("checkpoint_every"));
         let mut gradient = Gradient::new(context, config.clone(), 1)?;
         let memory = gradient.memory();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::white_noise;
-use meshloom::gpu::{Array, Gpu, Options};
+use meshloom::gpu::{Array, Gpu};
 use meshloom::grid::{Box3, Grid};
 use meshloom::operators::{Field, Model, Worker};
 use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
@@ -86,7 +86,7 @@ fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> 
 
 /// On all grids of these ranks, the same bits as on one.
 fn rank(comm: &Communicator) -> Result<(), Error> {
-    let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+    let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
     let whole = evaluate(&Communicator::solo(), &gpu, Grid::new([1, 1], 1)?)?;
     let ranks = comm.size();
     for p in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)) {

@@ -35,7 +35,7 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
     let dims = domain.dims();
     let ends = share(points.len() / dims, ranks, how);
     let parts = run_threads(ranks, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let rows = ends[comm.rank()]..ends[comm.rank() + 1];
         let mut cloud = Cloud::from_host(&mut context.recorder, domain, &points[rows.start * dims..rows.end * dims])?;
@@ -175,7 +175,7 @@ fn a_halo_that_is_cut_has_few_ghosts() {
     let length = 0.003 * (2e5 / n as f64).cbrt();
     let [one, many] = [1, 8].map(|ranks| {
         let parts = run_threads(ranks, |comm| {
-            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
             let rows = n * comm.rank() / ranks..n * (comm.rank() + 1) / ranks;
             let mut context = Rank::new(comm, gpu)?;
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &all[3 * rows.start..3 * rows.end])?;
@@ -229,7 +229,7 @@ fn lengths_in_mean_separations() {
 
 fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64)>) -> RunError {
     run_threads(2, move |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.25; 6])?;
         if let Some((mass, len)) = mass {
@@ -256,7 +256,7 @@ fn groups_take_the_memory_that_was_said() {
     };
     let points: Vec<f32> = (0..3 * count).map(place).collect();
     // A device of its own, whose memory nobody else uses.
-    let options = Options { kernels: 401, ..Options::from_env().unwrap() };
+    let options = Options { kernels: 401, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
         // Uploaded in pieces, so that what they pass through is little.
         let mut array = |name: &str| {
@@ -286,7 +286,7 @@ fn groups_take_the_memory_that_was_said() {
 #[test]
 fn attributes_of_another_width_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
-        let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut context = Rank::new(comm.clone(), Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let own = if comm.rank() == 0 { 2 } else { 0 };
         let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &vec![0.25; 3 * own])?;
         cloud.set("mass", context.gpu.array::<f32>("mass", 3 * own as u64)?, 3)?;
@@ -297,7 +297,7 @@ fn attributes_of_another_width_are_refused_on_all_ranks() {
         found.iter().all(|error| matches!(error, Some(FofError::Attribute { what: "mass", width: 3, wanted: 1, .. }))),
         "{found:?}"
     );
-    let error = launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
+    let error = launch(Launch::Threads(1), &meshloom_sanitizer::options().unwrap(), |context| {
         let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0; 3])?, &[0.25; 6])?;
         cloud.set("velocity", context.gpu.array::<u32>("velocity", 6)?, 3)?;
         Ok::<_, Error>(Groups::find(context, &cloud, Linking::Length(0.1)).err())
@@ -332,7 +332,7 @@ fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
         [(1, 0.0, ("scale_factor", 2)), (2, -0.0, ("scale_factor", 2)), (2, f32::INFINITY, ("velocity", 1))]
     {
         let failed = run_threads(ranks, |comm| {
-            let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+            let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
             let mut context = Rank::new(comm.clone(), gpu.clone())?;
             let each = 4 / ranks;
             let rows = comm.rank() * each..(comm.rank() + 1) * each;

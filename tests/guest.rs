@@ -45,7 +45,7 @@ const SQUARE: &str = "
 
 impl Host {
     fn new() -> Self {
-        let adapter = choose(&Options::from_env().unwrap().adapter, 0).unwrap();
+        let adapter = choose(&meshloom_sanitizer::options().unwrap().adapter, 0).unwrap();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
         let errors = Arc::new(AtomicUsize::new(0));
         let heard = errors.clone();

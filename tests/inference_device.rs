@@ -293,7 +293,7 @@ fn noise_at_points_is_the_same_on_any_ranks() {
 fn a_fit_keeps_within_its_memory() {
     let golden = golden("inference.json")["poisson_16"].clone();
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
-    let options = Options { window_bytes: Some(2 << 20), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(2 << 20), ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |worker| {
         let regular = grid(worker, &[96, 96], &[0.01]);
         let rate = rate_on(worker, &golden, &regular)?;

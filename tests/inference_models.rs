@@ -1191,7 +1191,7 @@ fn data_that_cannot_be_are_refused() {
 #[test]
 fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
-    let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |worker| {
         let regular = grid(worker, &[10, 12], &[0.1]);
         let prior = FieldPrior {

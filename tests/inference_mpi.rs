@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use field_models::{Found, Run, fit};
 use meshloom::comm::Communicator;
-use meshloom::gpu::Options;
 use meshloom::inference::InferenceError;
 
 /// Two groups of all ranks, beside a fit of each rank alone.
 fn rank(comm: &Communicator) -> Result<(), InferenceError> {
-    let options = Options::from_env()?;
+    let options = meshloom_sanitizer::options()?;
     let together = fit(comm, &options, 2, Run::default())?;
     let alone = fit(&Communicator::solo(), &options, 1, Run::default())?;
     let cells = alone.cells.iter().filter(|(cell, _)| together.cells.iter().any(|(own, _)| own == cell));

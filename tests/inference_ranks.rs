@@ -5,11 +5,10 @@ mod field_models;
 
 use field_models::{Found, Run, fit};
 use meshloom::comm::run_threads;
-use meshloom::gpu::Options;
 
 /// What the ranks of a group have found, as one; of all groups the same.
 fn whole(groups: usize, space: usize, run: Run<'_>) -> Found {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let ranks = run_threads(groups * space, |comm| fit(&comm, &options, groups, run));
     let ranks = ranks.unwrap_or_else(|error| panic!("{groups} x {space}: {error}"));
     let join = |group: &[Found]| {

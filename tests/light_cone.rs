@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use meshloom::cosmology::Scheme;
-use meshloom::gpu::Options;
 use meshloom::pm::{Cone, ConeParticle, ConeParticles, Config, LightCone, Noise, Opening, Simulation};
 use meshloom::{Error, Launch, launch};
 
@@ -22,7 +21,7 @@ struct Seen {
 }
 
 fn see(ranks: usize, config: &Config, cone: &Cone, noise: Option<f32>) -> Seen {
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+    let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let rows = config.rows(ranks, context.comm.rank())?.count() as u64 * config.particles;
         let values = noise.map(|value| vec![value; rows as usize]);
         let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
@@ -224,7 +223,7 @@ fn a_resumed_run_has_the_same_cone() {
         let (config, cone) = (Config { scheme, ..config() }, cone());
         let whole = see(1, &config, &cone, None).particles;
         for stop in [1, 3, 4] {
-            let options = Options::from_env().unwrap();
+            let options = meshloom_sanitizer::options().unwrap();
             let state = launch(Launch::Threads(1), &options, |context| {
                 let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
                 let mut light = LightCone::new(&config, cone.clone())?;

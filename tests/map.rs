@@ -133,7 +133,7 @@ fn check(context: &mut Rank, mapped: &Mapped, x: &[f32], what: &str) -> Result<(
 
 #[test]
 fn every_combination_of_items_ranks_and_chunks_is_the_plain_loop_to_the_bit() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for ranks in [1, 2, 3, 5] {
         on_ranks(ranks, &options, |context| {
             let maker = RowMaker::new(context)?;
@@ -156,7 +156,7 @@ fn every_combination_of_items_ranks_and_chunks_is_the_plain_loop_to_the_bit() {
 fn items_on_devices_are_dealt_anew_and_kernels_compiled_once() {
     // Devices of their own, whose kernels no other test counts.
     for window_bytes in [1 << 21, 4096] {
-        let options = Options { window_bytes: Some(window_bytes), ..Options::from_env().unwrap() };
+        let options = Options { window_bytes: Some(window_bytes), ..meshloom_sanitizer::options().unwrap() };
         for ranks in [1, 3] {
             on_ranks(ranks, &options, |context| {
                 let maker = RowMaker::new(context)?;
@@ -194,7 +194,7 @@ const SCRATCH: u64 = 1000 * 4;
 #[test]
 fn chunks_fill_a_budget_and_keep_it() {
     // A device of its own, whose memory no other test counts.
-    let options = Options { window_bytes: Some(1 << 22), kernels: 407, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 22), kernels: 407, ..meshloom_sanitizer::options().unwrap() };
     for ranks in [1, 2] {
         on_ranks(ranks, &options, |context| {
             let maker = RowMaker::new(context)?;
@@ -243,7 +243,7 @@ fn chunks_fill_a_budget_and_keep_it() {
 
 #[test]
 fn what_does_not_fit_is_an_error_on_all_ranks() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     type Case = (&'static str, fn(usize) -> (Mapping, usize));
     let cases: [Case; 6] = [
         ("chunks of 0", |_| (Mapping::new(4).chunk(ChunkSize::Items(0)), 4)),
@@ -280,7 +280,7 @@ fn what_does_not_fit_is_an_error_on_all_ranks() {
 /// The error of a function on one rank is the run's, while others wait for its rows.
 #[test]
 fn an_error_of_the_function_ends_all_ranks() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for memory in [false, true] {
         let chunk = if memory { ChunkSize::Memory(1 << 20) } else { ChunkSize::Items(2) };
         let outcome = run_threads(3, |comm| {
@@ -360,7 +360,7 @@ impl Linearised for CountingAt {
 /// The squares of each rank's three points, times a vector of one, summed over ranks: a Jacobian that is known.
 #[test]
 fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [2, 1], [3, 1]] {
         on_grid(grid, &options, |worker| {
             let (me, ranks) = (worker.comm().rank() as u64, worker.comm().size() as u64);
@@ -422,7 +422,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
 fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
     const POINTS: u64 = 5000;
     // A device of its own, whose memory no other test counts.
-    let options = Options { window_bytes: Some(1 << 23), kernels: 408, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 23), kernels: 408, ..meshloom_sanitizer::options().unwrap() };
     for ranks in [1, 2] {
         on_grid([ranks as usize, 1], &options, |worker| {
             let space = Space::of("x", Leaf::points(POINTS, POINTS * ranks))?;
@@ -473,7 +473,7 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
 /// Noise levels are items: the energy of a likelihood at each, by workers of one rank, gathered and summed. The same bits as one loop.
 #[test]
 fn likelihoods_are_mapped() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let noise = |item: u64| 0.25 + 0.5 * item as f64;
     let energy = |worker: &mut Worker<'_>, item: u64| {
         let leaf = Leaf::points(5, 5);
@@ -528,7 +528,7 @@ fn likelihoods_are_mapped() {
 /// The metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's Jacobian, in chunks.
 #[test]
 fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [3, 1]] {
         on_grid(grid, &options, |worker| {
             let (me, ranks) = (worker.comm().rank(), worker.comm().size() as u64);

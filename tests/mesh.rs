@@ -21,7 +21,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(&Options::from_env().unwrap())
+        Self::with(&meshloom_sanitizer::options().unwrap())
     }
 
     fn with(options: &Options) -> Self {
@@ -108,7 +108,7 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
 /// takes more than 11 GB for the 64 nodes of PCS in windows.)
 #[test]
 fn derivatives_have_the_same_bits_in_many_windows() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     // Of 8 KiB: the force takes six. A device with few bindings gets larger ones.
     let bindings = Gpu::open(&options, 0).unwrap().capabilities().bindings;
     let window_bytes = Some(if bindings >= 16 { 8 << 10 } else { 32 << 10 });

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     fn own() -> Self {
-        Self::new(&Options::from_env().unwrap(), None)
+        Self::new(&meshloom_sanitizer::options().unwrap(), None)
     }
 
     fn tree(&mut self, domain: &Domain, points: &[f32]) -> (Cloud, Tree) {
@@ -477,7 +477,7 @@ fn callbacks_see_every_neighbour() {
 #[test]
 fn every_query_is_searched_for_once() {
     const QUERIES: usize = (1 << 20) + 100;
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let least = gpu.capabilities().subgroup_least.max(4);
     let form = GroupShape { lanes: Lanes::Subgroup { least, workgroup: least }, slots: 1 };
     let mut recorder = Recorder::new(&gpu).unwrap();
@@ -495,7 +495,7 @@ fn every_query_is_searched_for_once() {
 
 #[test]
 fn every_form_finds_the_same() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut forms: Vec<(Lanes, u32)> =
         vec![(Lanes::Alone, 4), (Lanes::Alone, 1), (Lanes::Workgroup(32), 1), (Lanes::Workgroup(64), 1)];
     // A subgroup may turn out to be larger than the least there is.
@@ -510,7 +510,7 @@ fn every_form_finds_the_same() {
         let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
         (near, bench.within(&tree, Queries::Own, &RadiusQuery::radius(0.03)))
     };
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let want = find(&options, None);
     let mut wrong = Vec::new();
     for (lanes, slots) in forms {

@@ -776,7 +776,7 @@ fn pointwise_functions_meet_behind_other_operators() {
 /// Sums of products, and of fields alone of magnitudes: as many at once as are asked for, of leaves of all kinds.
 #[test]
 fn many_sums_at_once_are_those_of_each() {
-    let whole = Options::from_env().unwrap();
+    let whole = meshloom_sanitizer::options().unwrap();
     // In one window each, and in three, of which a product of two arrays takes six of the eight bindings that every device has.
     let windows = Options { window_bytes: Some(1 << 14), ..whole.clone() };
     for options in [whole, windows] {
@@ -820,7 +820,7 @@ fn many_sums_at_once_are_those_of_each() {
 /// Vectors that every rank has, as two devices would have them, which round in their own ways: loops are left by such sums, and all ranks must leave together.
 #[test]
 fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
-    let found = on_grid([2, 1], &Options::from_env().unwrap(), |worker| {
+    let found = on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
         let few = [("few", Leaf::vector(5)), ("host", Leaf::parameters(3))];
         let leaves = few.clone().into_iter().chain([("many", Leaf::vector(5000))]);
         let (few, all) = (Space::new(few)?, Space::new(leaves)?);
@@ -845,7 +845,7 @@ fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
 fn random_fields_are_the_same_on_all_grids() {
     let shape = [4, 5, 6];
     let whole = |parts: [usize; 2]| {
-        let found = on_grid(parts, &Options::from_env().unwrap(), |worker| {
+        let found = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
             let regular = regular(worker, shape);
             let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
             let given = |rank: usize| if ranks == 1 { 6 } else { [3, 1, 2][rank % 3] };

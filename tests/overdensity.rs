@@ -17,7 +17,7 @@ impl Numbers {
 
 /// The counts of all ranks' rows, of which each has an equal part of points and of centres.
 fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &OverdensityQuery) -> Vec<u64> {
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+    let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
         let mut part = |all: &[f32]| {
             let (n, rank) = (all.len() / 3, context.comm.rank());
@@ -109,7 +109,7 @@ fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
     let mut numbers = Numbers(23);
     let points: Vec<f32> = (0..3 * 1024).map(|_| (5.0 + 0.01 * numbers.next()) as f32).collect();
     // A device of its own, whose memory nobody else uses.
-    let options = Options { kernels: 420, ..Options::from_env().unwrap() };
+    let options = Options { kernels: 420, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
         let search = DistributedSearch::new(context, &cloud)?;
@@ -148,7 +148,7 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
         assert!((count as f64 - radius / step).abs() <= 1.5, "{count} {radius}");
     }
     let wrong = OverdensityQuery { densities: vec![f64::NAN], least: 10 };
-    let context = launch(Launch::Threads(1), &Options::from_env().unwrap(), |context| {
+    let context = launch(Launch::Threads(1), &meshloom_sanitizer::options().unwrap(), |context| {
         let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
         let search = DistributedSearch::new(context, &cloud)?;
         Ok::<_, Error>(search.overdense(context, &cloud, &wrong)?)

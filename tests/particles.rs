@@ -9,12 +9,12 @@ use meshloom::points::{
 };
 
 fn recorder() -> Recorder {
-    Recorder::new(&Gpu::open(&Options::from_env().unwrap(), 0).unwrap()).unwrap()
+    Recorder::new(&Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap()).unwrap()
 }
 
 /// Arrays of several windows.
 fn windows() -> Recorder {
-    let options = Options { window_bytes: Some(4096), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(4096), ..meshloom_sanitizer::options().unwrap() };
     Recorder::new(&Gpu::open(&options, 0).unwrap()).unwrap()
 }
 

@@ -5,11 +5,14 @@ mod clouds;
 #[path = "shared/point_twins.rs"]
 mod point_twins;
 
+use std::sync::Arc;
+
 use clouds::{Kind, points, uniform};
-use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, KernelSource, Options, Recorder, Sanitizer};
+use meshloom::gpu::{Array, DeviceElement, Gpu, Kernel, KernelSource, Options, Recorder};
 use meshloom::kernel_params;
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
+use meshloom_sanitizer::Sanitizer;
 use point_twins::{Found, accumulated, found, roots, tree_box};
 
 kernel_params! {
@@ -68,7 +71,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
         Bench { recorder: Recorder::new(&gpu).unwrap(), gpu }
     }
 
@@ -479,7 +482,8 @@ fn roots_are_rounded_from_whatever_a_device_makes() {
     let any = (0..80u32).map(|n| f32::from_bits(0x3f80_0000 + n.wrapping_mul(2_654_435_769) % (1 << 24)));
     let numbers: Vec<f32> = beside.chain(any).chain([0.0, 6.25, 1e-20, 3e38]).collect();
     let from: Vec<f32> = numbers.iter().flat_map(|&number| [number; 9]).collect();
-    let options = Options { sanitizer: Sanitizer::Run { subgroup: 32 }, ..Options::from_env().unwrap() };
+    let options =
+        Options { observer: Some(Arc::new(Sanitizer::Run { subgroup: 32 })), ..meshloom_sanitizer::options().unwrap() };
     let gpu = Gpu::open(&options, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let count = from.len() as u64;

@@ -12,7 +12,7 @@ const SIZES: [usize; 19] =
     [0, 1, 2, 31, 32, 33, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049, 4096, 4097, 9001, 70_000];
 
 fn open(window_bytes: Option<u64>) -> Gpu {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let window_bytes = window_bytes.or(options.window_bytes);
     Gpu::open(&Options { window_bytes, ..options }, 0).unwrap()
 }

@@ -118,7 +118,7 @@ fn on_ranks(
 }
 
 fn options(window_bytes: Option<u64>, floor: bool) -> Options {
-    Options { window_bytes, floor, ..Options::from_env().unwrap() }
+    Options { window_bytes, floor, ..meshloom_sanitizer::options().unwrap() }
 }
 
 /// Three even cuts of a number of ranks.
@@ -278,7 +278,7 @@ fn ranks_that_redistribute_otherwise_are_told() {
     let shape = [4, 4, 4];
     let boxes = [bricks(shape, [2, 1, 1]), bricks(shape, [1, 2, 1])];
     let error = run_threads(2, |comm| {
-        let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+        let mut recorder = Recorder::new(&Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let there = Reshape::new(Redistribution::new(shape, &boxes[0], &boxes[1], comm.rank()).unwrap(), 1);
         let reshape = if comm.rank() == 0 { there } else { there.reversed() };
         let [from, to] = ["from", "to"].map(|name| recorder.gpu().array::<f32>(name, 32));

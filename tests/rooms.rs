@@ -53,7 +53,6 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "fft/plan",
             "gpu",
             "gpu/primitives",
-            "gpu/sanitizer",
             "grid",
             "inference",
             "inference/correlated_field",
@@ -78,6 +77,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "points/neighbors",
         ],
     ),
+    ("crates/sanitizer/src", &[""]),
     (
         "program/src",
         &[

@@ -6,7 +6,7 @@ mod clouds;
 
 use clouds::{square, uniform};
 use meshloom::comm::run_threads;
-use meshloom::gpu::{Callback, Gpu, Options, Recorder};
+use meshloom::gpu::{Callback, Gpu, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
     Bins, DistributedSearch, GroupShape, KnnQuery, Lanes, Nearest, PairFilter, Queries, Radius, RadiusQuery,
@@ -86,7 +86,7 @@ fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
 /// What all ranks are told, one after the other, case by case.
 fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     let parts = run_threads(ranks, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm, gpu)?;
         cases.iter().map(|case| tell(&mut context, case)).collect::<Result<Vec<_>, Error>>()
     })
@@ -277,7 +277,7 @@ fn fill_values_do_not_blur_the_rest() {
 /// A fill value, ordinary points and some that are nearer to each other than squares in any one unit tell.
 #[test]
 fn lists_of_several_units_are_the_same_by_every_way() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let domain = Domain::open(3).unwrap();
     let mut points: Vec<f32> = (0..3600).map(|i| uniform(5, i) as f32 * if i < 600 { 1e-25 } else { 1.0 }).collect();

@@ -123,7 +123,7 @@ fn error(got: &[[f32; 3]], truth: &[Vector]) -> f64 {
 fn the_golden_run() {
     let config = golden();
     let noise = white(4096, 0);
-    let end = run(&Options::from_env().unwrap(), 1, &config, Some(&f32s(&noise)));
+    let end = run(&meshloom_sanitizer::options().unwrap(), 1, &config, Some(&f32s(&noise)));
 
     let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();
     let delta = linear_density(&power, &noise, 16, 64.0);
@@ -169,7 +169,7 @@ fn the_golden_run() {
 
 #[test]
 fn every_rank_count_and_grid_gives_the_same_bits() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let config = Config { steps: 4, ..golden() };
     let alone = run(&options, 1, &config, None);
     for ranks in 2..=5 {
@@ -183,7 +183,7 @@ fn every_rank_count_and_grid_gives_the_same_bits() {
 
 #[test]
 fn windows_of_every_kind_give_the_same_bits() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let config = Config {
         particles: 8,
         mesh: 16,
@@ -211,7 +211,7 @@ fn windows_of_every_kind_give_the_same_bits() {
 
 #[test]
 fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let zeros = vec![0.0f32; 512];
     for (mesh, window) in [(8, Window::Cic), (16, Window::Cic), (16, Window::Tsc)] {
         let config = Config { particles: 8, mesh, box_size: 8.0, steps: 2, window, ..golden() };
@@ -241,7 +241,7 @@ fn a_plane_wave_follows_zeldovich() {
     let k = 2.0 * std::f64::consts::PI / n as f64;
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
     let config = Config { particles: 32, mesh: 64, steps: 5, lpt: LptOrder::First, a_end: 0.125, ..golden() };
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, config, Noise::Values(&noise)).unwrap();
     let mut states = Vec::new();
@@ -265,7 +265,7 @@ fn a_plane_wave_follows_zeldovich() {
 fn low_modes_grow_as_linear_theory_says() {
     let base = Config { noise_by: NoiseBy::Site, ..Config::default() };
     let config = Config { particles: 64, mesh: 128, box_size: 512.0, steps: 3, a_end: 0.125, ..base };
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation = Simulation::new(&mut context, config.clone(), Noise::Seed).unwrap();
     let mut spectra = Vec::new();
@@ -292,7 +292,7 @@ fn low_modes_grow_as_linear_theory_says() {
 #[test]
 fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
     let n = 32usize;
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let grown = |window: Window| {
         let base = Config { window, scheme: Scheme::BullFrog, ..Config::default() };
         let config = Config { particles: 32, mesh: 64, box_size: 640.0, steps: 4, a_end: 0.25, ..base };
@@ -335,7 +335,7 @@ fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
 fn a_warmed_step_submits_twice_and_allocates_nothing() {
     // Tests of one process share devices by their options, and a device counts everybody's allocations: this window, larger
     // than any array here, gives a device of its own.
-    let options = Options { window_bytes: Some(1 << 26), ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 26), ..meshloom_sanitizer::options().unwrap() };
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation =
         Simulation::new(&mut context, Config { particles: 8, mesh: 16, steps: 5, ..golden() }, Noise::Seed).unwrap();
@@ -372,7 +372,7 @@ fn a_run_takes_the_memory_that_was_said() {
     ];
     for (number, (ranks, config)) in cases.into_iter().enumerate() {
         // A device of its own, whose memory nobody else uses.
-        let options = Options { kernels: 300 + number, ..Options::from_env().unwrap() };
+        let options = Options { kernels: 300 + number, ..meshloom_sanitizer::options().unwrap() };
         let forecast = config.forecast(ranks, &Speeds::default()).unwrap();
         let found = launch(Launch::Threads(ranks), &options, |context| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
@@ -410,7 +410,7 @@ fn small() -> Config {
 fn a_state_replaces_the_one_before_it() {
     for scheme in [Scheme::BullFrog, Scheme::FastPm] {
         let config = Config { snapshots: vec![0.5], scheme, ..small() };
-        launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |context| {
             let run = |context: &mut Rank, noise: u64, given: Option<&[Vec<f32>; 2]>| {
                 let mut seen = None;
                 let config = Config { seed: noise, ..config.clone() };
@@ -437,7 +437,7 @@ fn a_state_replaces_the_one_before_it() {
 #[test]
 fn particles_come_back_as_they_were() {
     let config = Config { snapshots: vec![0.5], ..small() };
-    launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+    launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |context| {
         let end = |context: &mut Rank, releases: bool| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
             simulation.run(context, |simulation, context, reached| {
@@ -492,7 +492,7 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
             noise_by: NoiseBy::Site,
             ..Config::default()
         };
-        let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+        let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
             let own: Vec<u64> = config.rows(ranks, context.comm.rank())?.flat_map(|line| line..line + n).collect();
             let state = [rows(&way, &own), rows(&momentum, &own)];
             let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
@@ -516,7 +516,7 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
 #[test]
 fn ranks_that_order_other_rows_are_told() {
     let config = Config { grid: Some([1, 2]), ..small() };
-    let mixed = launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+    let mixed = launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |context| {
         let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
         let quantity = [Quantity::Position, Quantity::Velocity][context.comm.rank()];
         Ok::<_, Error>(simulation.in_order(context, quantity)?.len())
@@ -530,7 +530,7 @@ fn ranks_that_order_other_rows_are_told() {
 fn particles_without_a_position_are_an_error() {
     for (value, grid) in [(f32::NAN, [1, 1]), (f32::INFINITY, [1, 1]), (f32::NAN, [1, 2])] {
         let config = Config { grid: Some(grid), ..small() };
-        let told = launch(Launch::Threads(grid[0] * grid[1]), &Options::from_env().unwrap(), |context| {
+        let told = launch(Launch::Threads(grid[0] * grid[1]), &meshloom_sanitizer::options().unwrap(), |context| {
             let own = 512 / context.comm.size() as u64;
             let noise = context.gpu.array("noise", own)?;
             let mut values = vec![0.5; own as usize];
@@ -549,7 +549,7 @@ fn particles_without_a_position_are_an_error() {
 
 #[test]
 fn a_run_resumed_at_any_snapshot_is_the_same_run() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for (scheme, lpt, window) in
         [(Scheme::FastPm, LptOrder::Second, Window::Cic), (Scheme::BullFrog, LptOrder::First, Window::Tsc)]
     {
@@ -601,7 +601,7 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
 
 #[test]
 fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let config = small();
     let all = launch(Launch::Threads(2), &options, |context| {
         let rank = context.comm.rank();
@@ -633,7 +633,7 @@ fn what_no_run_can_begin_with_is_an_error_on_all_ranks() {
 
 #[test]
 fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     // Eight ranks of four planes, with the particles on every fourth.
     let config = Config { particles: 8, mesh: 32, box_size: 32.0, ..golden() };
     let run = |ranks: usize, shift: f32| {
@@ -662,7 +662,7 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
 
 #[test]
 fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     // Parts of small and of the largest lattices, whose sites take more than a word; nothing; one site.
     for (seed, shape, own) in [
@@ -717,7 +717,7 @@ fn modes_by_definition(seed: u64, side: u64, part: &[std::ops::Range<u64>; 3]) -
 
 #[test]
 fn noise_by_modes_is_that_of_the_host_and_refines_the_same_field() {
-    let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     for (seed, side, part) in [
         (1, 32, [0..32, 0..32, 0..17]),
@@ -756,7 +756,7 @@ fn twice_the_particles_are_the_same_universe() {
         steps: 1,
         ..Config::default()
     };
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let run = |ranks: usize, particles: u64, noise_by: NoiseBy| {
         run(&options, ranks, &Config { noise_by, ..config(particles) }, None)
     };

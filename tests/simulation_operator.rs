@@ -85,7 +85,7 @@ fn transposes(worker: &mut Worker<'_>, at: &Linearisation, dx: &Field, dy: &Fiel
 #[test]
 fn both_derivatives_are_the_transposes_of_each_other() {
     for parts in GRIDS {
-        on_grid(parts, &Options::from_env().unwrap(), |worker| {
+        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
             for (config, every) in [(config(), 1), (other(), 2)] {
                 let run = SimulationOperator::new(worker, config, every, &ALL)?.with_cosmology()?;
                 assert_eq!(run.own_cosmology(), SIMPLE);
@@ -109,7 +109,7 @@ fn both_derivatives_are_the_transposes_of_each_other() {
 fn an_operator_takes_the_memory_that_it_said() {
     // No other test of the process has these windows, so nobody else allocates on the device.
     for (window, mesh) in [(1 << 22, 32), (1 << 23, 16)] {
-        let options = Options { window_bytes: Some(window), ..Options::from_env().unwrap() };
+        let options = Options { window_bytes: Some(window), ..meshloom_sanitizer::options().unwrap() };
         on_grid([1, 1], &options, |worker| {
             let before = worker.gpu().most_used();
             let config = Config { particles: 16, mesh, ..config() };
@@ -136,7 +136,7 @@ fn an_operator_takes_the_memory_that_it_said() {
 
 #[test]
 fn the_tangent_is_the_derivative_of_the_value() {
-    on_grid([2, 1], &Options::from_env().unwrap(), |worker| {
+    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
         for config in [Config { window: Window::Pcs, ..config() }, other()] {
             let model = Model::new(SimulationOperator::new(worker, config, 2, &ALL)?.with_cosmology()?);
             let x = point(worker, &model, (1, 1.0), SIMPLE)?;
@@ -153,7 +153,7 @@ fn the_tangent_is_the_derivative_of_the_value() {
 
 #[test]
 fn a_run_composes_with_other_operators() {
-    on_grid([1, 2], &Options::from_env().unwrap(), |worker| {
+    on_grid([1, 2], &meshloom_sanitizer::options().unwrap(), |worker| {
         let config = Config { window: Window::Tsc, steps: 2, ..config() };
         let run = Model::new(SimulationOperator::new(worker, config, 1, &[Observable::Density])?);
         let text = "fn f(density: f32) -> f32 { return log(0.5 + density * density); }";
@@ -201,7 +201,7 @@ fn gather(worker: &mut Worker<'_>, field: &Field, whole: &mut Whole) -> Result<(
 #[test]
 fn values_and_products_have_the_same_bits_on_all_ranks() {
     let found = GRIDS.map(|parts| {
-        let ranks = on_grid(parts, &Options::from_env().unwrap(), |worker| {
+        let ranks = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
             let model = Model::new(SimulationOperator::new(worker, config(), 2, &ALL)?.with_cosmology()?);
             let x = point(worker, &model, (1, 1.0), SIMPLE)?;
             let at = model.at(worker, &x)?;
@@ -235,7 +235,7 @@ fn download(worker: &mut Worker<'_>, array: &Array<f32>) -> Vec<f32> {
 
 #[test]
 fn the_operator_is_the_run_and_its_gradient() {
-    on_grid([1, 1], &Options::from_env().unwrap(), |worker| {
+    on_grid([1, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
         let model = Model::new(SimulationOperator::new(worker, config(), 1, &ALL)?.with_cosmology()?);
         let x = point(worker, &model, (1, 1.0), SIMPLE)?;
         let at = model.at(worker, &x)?;
@@ -290,7 +290,7 @@ fn the_operator_is_the_run_and_its_gradient() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    on_grid([2, 1], &Options::from_env().unwrap(), |worker| {
+    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
         let refused = |found: Result<SimulationOperator, OperatorError>, what: &str| {
             let error = found.unwrap_err();
             assert!(matches!(error, OperatorError::Failed { .. }) && error.to_string().contains(what), "{error}");

@@ -130,7 +130,7 @@ fn random(seed: u64, count: usize, dims: usize) -> Vec<f32> {
 }
 
 fn options() -> Options {
-    Options::from_env().unwrap()
+    meshloom_sanitizer::options().unwrap()
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn add() -> Kernel {
 
 /// A device for those who ask for such windows; each is another one.
 fn open(window_bytes: u64) -> Gpu {
-    Gpu::open(&Options { window_bytes: Some(window_bytes), ..Options::from_env().unwrap() }, 0).unwrap()
+    Gpu::open(&Options { window_bytes: Some(window_bytes), ..meshloom_sanitizer::options().unwrap() }, 0).unwrap()
 }
 
 /// The device of tests that need none for themselves.
@@ -297,7 +297,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
     misused(recorder.upload(&x, u64::MAX, &[1]), "of an array of 3");
     works(&mut recorder, &x, &[1, 2, 3]);
     for bytes in [0, 3, 128, 300] {
-        let options = Options { window_bytes: Some(bytes), ..Options::from_env().unwrap() };
+        let options = Options { window_bytes: Some(bytes), ..meshloom_sanitizer::options().unwrap() };
         misused(Gpu::open(&options, 0), "power of two");
     }
     let shape = Profile::Gpu.workgroup_shape();
@@ -307,7 +307,7 @@ fn sizes_beyond_what_indices_hold_are_refused() {
 
 #[test]
 fn kernels_that_were_used_longest_ago_make_room() {
-    let gpu = Gpu::open(&Options { kernels: 2, ..Options::from_env().unwrap() }, 0).unwrap();
+    let gpu = Gpu::open(&Options { kernels: 2, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let kernel = |factor: u32| {
         let text = ADD.replace("2u", &format!("{factor}u"));

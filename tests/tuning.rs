@@ -15,7 +15,7 @@ const CHUNK: u64 = 777;
 /// Bytes and messages of one transform there and back, as forecast and as counted, must be the same on every rank.
 fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
     let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let results = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&options, comm.rank())?;
         let mut recorder = Recorder::new(&gpu)?;
@@ -84,7 +84,7 @@ fn large_runs_are_forecast_without_a_device() {
 fn the_fastest_way_is_remembered() {
     let directory = std::env::temp_dir().join(format!("meshloom-tuning-{}", meshloom::io::token()));
     let file = directory.join("wisdom.txt");
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let tune = |ranks: usize, size: u64| {
         let spec = Spec::new(Values::Complex, [size; 3]);
         let results = run_threads(ranks, |comm: Communicator| {
@@ -122,7 +122,7 @@ fn the_fastest_way_is_remembered() {
 #[test]
 fn ranks_that_disagree_are_told() {
     let results = run_threads(3, |comm| {
-        let gpu = Gpu::open(&Options::from_env()?, comm.rank())?;
+        let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let size = if comm.rank() == 2 { 8 } else { 4 };
         let spec = Spec::new(Values::Real, [size; 3]);
         match Tuner::new(&gpu, &comm, &spec).tune::<f32>() {
@@ -132,7 +132,7 @@ fn ranks_that_disagree_are_told() {
     });
     results.unwrap();
     let usual = |ranks: usize| {
-        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
         TransformChoice::usual(&gpu, &Spec::new(Values::Real, [8; 3]), ranks).grid
     };
     assert_eq!(usual(4), [4, 1]);
@@ -140,7 +140,7 @@ fn ranks_that_disagree_are_told() {
 
 #[test]
 fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
-    let options = Options { window_bytes: Some(1 << 20), kernels: 406, ..Options::from_env().unwrap() };
+    let options = Options { window_bytes: Some(1 << 20), kernels: 406, ..meshloom_sanitizer::options().unwrap() };
     let gpu = Gpu::open(&options, 0).unwrap();
     let comm = Communicator::solo();
     let mut recorder = Recorder::new(&gpu).unwrap();
@@ -160,7 +160,7 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
     assert_eq!(run(&mut recorder), compiled);
     let speeds = Speeds::measure(&gpu, &comm).unwrap();
     assert!([speeds.memory, speeds.copy, speeds.link, speeds.latency].iter().all(|s| s.is_finite() && *s > 0.0));
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let measured = run_threads(3, |comm| {
         let gpu = Gpu::open(&options, comm.rank())?;
         Ok::<_, meshloom::Error>(Speeds::measure(&gpu, &comm)?)
@@ -175,7 +175,7 @@ fn ranks_on_different_devices_plan_alike() {
     let shape = [16; 3];
     let parts = run_threads(2, |comm| {
         let (profile, floor) = [(Profile::Software, false), (Profile::Gpu, true)][comm.rank()];
-        let options = Options { profile: Some(profile), floor, ..Options::from_env()? };
+        let options = Options { profile: Some(profile), floor, ..meshloom_sanitizer::options()? };
         let Rank { gpu, mut recorder, .. } = Rank::new(comm.clone(), Gpu::open(&options, 0)?)?;
         let tuning = TransformTuning::of(&gpu);
         let limits = tuning.limits(gpu.common());

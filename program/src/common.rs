@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use meshloom::gpu::{AdapterSelector, DeviceError, Options, cache_directory, unused_hardware};
+use meshloom::gpu::{AdapterSelector, DeviceError, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
 use meshloom::{Error, Launch, Rank, launch_with_code};
 use meshloom_program::models::shallow_water::ShallowWaterError;
@@ -112,7 +112,7 @@ impl Common {
         files: &Files,
         body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, E> + Sync,
     ) -> Result<Option<T>, Failure> {
-        let mut options = Options::from_env().map_err(|e| Failure::Usage(e.to_string()))?;
+        let mut options = meshloom_sanitizer::options().map_err(|e| Failure::Usage(e.to_string()))?;
         options.cache = cache_directory();
         if let Some(words) = &self.device {
             let Ok(adapter) = words.parse::<AdapterSelector>();

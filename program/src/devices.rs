@@ -23,7 +23,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Failed(none.to_string()));
     }
     // As a run would open it, whatever the adapter.
-    let options = Options::from_env().map_err(|error| Failure::Usage(error.to_string()))?;
+    let options = meshloom_sanitizer::options().map_err(|error| Failure::Usage(error.to_string()))?;
     let (mut objects, mut text) = (Vec::new(), String::new());
     for (index, adapter) in adapters().iter().enumerate() {
         let (object, lines) = describe(index, adapter, &options);

@@ -493,7 +493,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     let all = points(100, 50, size);
     let mut bad = all.clone();
     (bad[80][0], bad[35][1]) = (f64::NAN, f64::INFINITY);
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let ranks = launch(Launch::Threads(4), &options, |rank| {
         let (grid, me) = (Grid::new([2, 2], 4)?, rank.comm.rank());
         let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
@@ -696,7 +696,7 @@ fn expected(case: &ModeCase, mode: impl Fn([u64; 3], u64) -> [f32; 2]) -> [Vec<B
 
 #[test]
 fn devices_bin_modes_as_the_host_does() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for case in [
         ModeCase { shape: [12, 10, 14], size: [3.0, 3.0, 3.0], window: None, interlaced: false },
         ModeCase { shape: [9, 7, 5], size: [1.0, 2.0, 1.3], window: Some(Window::Pcs), interlaced: false },
@@ -725,7 +725,7 @@ fn devices_bin_modes_as_the_host_does() {
 
 #[test]
 fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     let case = ModeCase { shape: [8, 6, 4], size: [8.0; 3], window: None, interlaced: false };
     let want = measured(1, &options, &case, any_mode).remove(0).unwrap();
     // Powers of two scale exactly, also where squares are no f32.
@@ -754,7 +754,7 @@ fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
 /// Two fields' modes on the devices of several ranks: cross-spectrum and multipoles against sums of products on the host in f64.
 #[test]
 fn products_of_modes_are_those_of_the_host() {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     for (ranks, shape, size, window) in [
         // Squares of wavenumbers beyond f32, and below it.
         (1, [12, 10, 14], [3e-25; 3], None),

@@ -84,7 +84,7 @@ fn run<T: Real>(ranks: usize, options: &Options, config: &ShallowWaterConfig, st
 }
 
 fn options() -> Options {
-    Options::from_env().unwrap()
+    meshloom_sanitizer::options().unwrap()
 }
 
 /// Compares with golden values: heights, velocities and energy within `bounds(step)`.

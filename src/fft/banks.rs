@@ -1,4 +1,4 @@
-//! What the stages of a line access in workgroup memory, replayed, for `gpu::machine` to price. Pure.
+//! What the stages of a line access in workgroup memory, replayed, for the machine model of `meshloom-sanitizer` to price. Pure.
 
 use super::line::{LineKernel, LineWorkgroup};
 
@@ -41,7 +41,7 @@ mod tests {
     use super::super::line::{LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
     use super::super::precision::Precision;
     use super::replay;
-    use crate::gpu::machine::{GPUS, H100, Machine};
+    use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
     const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 

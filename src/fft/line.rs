@@ -9,7 +9,7 @@
 
 use super::core::{Core, Limits};
 use super::precision::Precision;
-use crate::gpu::machine::{REGISTERS, SECTOR};
+use crate::gpu::{REGISTERS, SECTOR};
 
 /// Workgroup memory of the floor.
 const FLOOR_BYTES: u64 = 16384;

@@ -36,7 +36,7 @@ impl TransformTuning {
     }
 
     /// The limits that every device of the class has, for plans without a device: where invocations share lines those of
-    /// [`GPUS`](crate::gpu::machine::GPUS), else the floor of WebGPU.
+    /// common GPUs, else the floor of WebGPU.
     pub fn usual_limits(&self) -> Limits {
         let [workgroup_bytes, invocations] = if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] };
         let TransformTuning { points, alone, shared, columns, .. } = *self;
@@ -60,7 +60,7 @@ impl TransformTuning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::machine::GPUS;
+    use meshloom_sanitizer::machine::GPUS;
 
     #[test]
     fn every_gpu_has_the_limits_of_its_class() {

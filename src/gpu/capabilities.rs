@@ -1,6 +1,6 @@
 //! What a device allows and what it is good at.
 
-use super::options::{Options, Sanitizer};
+use super::options::Options;
 use super::profile::Profile;
 
 /// What a device allows and what it is good at.
@@ -71,7 +71,7 @@ impl Capabilities {
         let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let profile = options.profile.unwrap_or(kind);
         let subgroups = features.contains(wgpu::Features::SUBGROUP) && ballots_are_whole(info);
-        let emulated = if let Sanitizer::Run { subgroup } = options.sanitizer { Some(subgroup) } else { None };
+        let emulated = options.observer.as_ref().and_then(|observer| observer.subgroup());
         let [subgroup_least, subgroup_most] = match emulated {
             _ if !subgroups => [1; 2],
             Some(lanes) => [lanes; 2],

@@ -106,9 +106,9 @@ pub enum DeviceError {
         /// Rounds that the driver runs.
         limit: u64,
     },
-    /// The sanitizer found a kernel to be wrong, or cannot run it; see [`Options::sanitizer`](super::Options::sanitizer).
-    #[error("the sanitizer stopped at kernel `{kernel}`: {why}")]
-    Sanitizer {
+    /// The observer stopped a dispatch; see [`Options::observer`](super::Options::observer).
+    #[error("kernel `{kernel}`: {why}")]
+    Observer {
         /// The kernel.
         kernel: String,
         /// What it does wrong, and in which lines.

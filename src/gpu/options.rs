@@ -2,35 +2,15 @@
 
 use std::env::VarError;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::adapter::AdapterSelector;
 use super::error::DeviceError;
+use super::observer::DispatchObserver;
 use super::profile::Profile;
 
-/// What an interpreter does with dispatches that says what is wrong with them: races, accesses outside of arrays, barriers that some invocations
-/// miss, and results that differ between devices. What it finds is [`DeviceError::Sanitizer`] of the call that submits. It is thousands of times slower
-/// than a device. Work of [`Recorder::encode_into`](super::Recorder::encode_into) is left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Sanitizer {
-    /// Nothing.
-    #[default]
-    Off,
-    /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
-    Check,
-    /// As `Check`, and what the device has made of a dispatch is compared with what the text says: for finding a driver that is wrong. Floats may be
-    /// 2^-10 of the largest in the dispatch apart. Integers that follow from rounding (the cell of a position on an edge, the nearer of two
-    /// neighbours at one distance) may differ where a device rounds otherwise, as it may: such a finding is none.
-    Compare,
-    /// It runs each dispatch and the device does not: kernels are those of a device with subgroups of so many lanes, a power of two from 4 to 64.
-    /// Dispatches of too many steps are errors.
-    Run {
-        /// Lanes of a subgroup.
-        subgroup: u32,
-    },
-}
-
 /// How a device is opened.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Which adapter.
     pub adapter: AdapterSelector,
@@ -47,8 +27,9 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
     pub poison: bool,
-    /// Whether dispatches go through the sanitizer; for finding errors.
-    pub sanitizer: Sanitizer,
+    /// A tool that is shown every kernel and dispatch, such as the sanitizer of the package `meshloom-sanitizer`; for finding
+    /// errors.
+    pub observer: Option<Arc<dyn DispatchObserver>>,
     /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that was used longest ago goes. A program of many lengths (of
     /// transforms, say) has new ones for each, of some megabytes on software renderers.
     pub kernels: usize,
@@ -56,6 +37,23 @@ pub struct Options {
     /// floor); `None`, the default, keeps none. [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they
     /// find there: it must be a directory that nobody else writes to.
     pub cache: Option<PathBuf>,
+}
+
+impl PartialEq for Options {
+    /// Compares all fields; observers are equal if they are the same value in memory.
+    fn eq(&self, other: &Self) -> bool {
+        let Options { adapter, window_bytes, checked, floor, profile, poison, observer, kernels, cache } = self;
+        let same_observer = match (observer, &other.observer) {
+            (None, None) => true,
+            (Some(one), Some(another)) => Arc::ptr_eq(one, another),
+            _ => false,
+        };
+        let same_kernels =
+            (checked, profile, kernels, cache) == (&other.checked, &other.profile, &other.kernels, &other.cache);
+        let same_device = (adapter, window_bytes, floor, poison)
+            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison);
+        same_observer && same_kernels && same_device
+    }
 }
 
 impl Default for Options {
@@ -67,7 +65,7 @@ impl Default for Options {
             floor: false,
             profile: None,
             poison: cfg!(debug_assertions),
-            sanitizer: Sanitizer::Off,
+            observer: None,
             kernels: 256,
             cache: None,
         }
@@ -76,12 +74,28 @@ impl Default for Options {
 
 impl Options {
     /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`, `MESHLOOM_SANITIZE=1|compare|4|8|16|32|64`,
+    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
     /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels). Empty variables are as none.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when a variable has another value.
+    /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for the sanitizer, which is in
+    /// a package of its own.
     pub fn from_env() -> Result<Self, DeviceError> {
+        Self::from_env_with(|_| {
+            let why = "this program has no sanitizer; unset the variable, or take the options of the package \
+                       `meshloom-sanitizer`";
+            Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why: why.into() })
+        })
+    }
+
+    /// Same as [`from_env`](Self::from_env), with the observer that `sanitizer` makes of the value of `MESHLOOM_SANITIZE`, if
+    /// it is set and not 0.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] if another variable has a value that is not allowed, and the error of `sanitizer`.
+    pub fn from_env_with(
+        sanitizer: impl FnOnce(&str) -> Result<Arc<dyn DispatchObserver>, DeviceError>,
+    ) -> Result<Self, DeviceError> {
         let flag = |name: &str, default: bool| match variable(name)?.as_deref() {
             None => Ok(default),
             Some("1") => Ok(true),
@@ -94,9 +108,11 @@ impl Options {
             floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
             profile: profile()?,
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
-            sanitizer: sanitizer()?,
             ..defaults
         };
+        if let Some(words) = variable("MESHLOOM_SANITIZE")?.filter(|words| words != "0") {
+            options.observer = Some(sanitizer(&words)?);
+        }
         if let Some(words) = variable("MESHLOOM_DEVICE")? {
             let Ok(adapter) = words.parse();
             options.adapter = adapter;
@@ -127,11 +143,11 @@ impl Options {
             let why = "it is 0; a device keeps at least the kernel that it runs".into();
             return Err(DeviceError::Misuse { what: "Options::kernels".into(), why });
         }
-        if let Sanitizer::Run { subgroup } = self.sanitizer
-            && !lanes(subgroup)
-        {
-            let why = format!("subgroups of {subgroup} lanes; they have 4, 8, 16, 32 or 64");
-            return Err(DeviceError::Misuse { what: "Options::sanitizer".into(), why });
+        let is_possible = |lanes: u32| lanes.is_power_of_two() && (4..=64).contains(&lanes);
+        let subgroup = self.observer.as_ref().and_then(|observer| observer.subgroup());
+        if let Some(lanes) = subgroup.filter(|&lanes| !is_possible(lanes)) {
+            let why = format!("expected subgroups of 4, 8, 16, 32 or 64 lanes, got {lanes}");
+            return Err(DeviceError::Misuse { what: "Options::observer".into(), why });
         }
         match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
             None => Ok(()),
@@ -150,27 +166,6 @@ fn variable(name: &str) -> Result<Option<String>, DeviceError> {
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(DeviceError::Misuse { what: name.into(), why: "it is not Unicode".into() }),
     }
-}
-
-/// What `MESHLOOM_SANITIZE` says: nothing or 0, 1, `compare`, or the lanes of a subgroup.
-fn sanitizer() -> Result<Sanitizer, DeviceError> {
-    match variable("MESHLOOM_SANITIZE")?.as_deref() {
-        None | Some("0") => Ok(Sanitizer::Off),
-        Some("1") => Ok(Sanitizer::Check),
-        Some("compare") => Ok(Sanitizer::Compare),
-        Some(words) => match words.parse() {
-            Ok(subgroup) if lanes(subgroup) => Ok(Sanitizer::Run { subgroup }),
-            _ => {
-                let why = format!("it is `{words}`, not 0, 1, compare or the lanes of a subgroup: 4, 8, 16, 32 or 64");
-                Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why })
-            }
-        },
-    }
-}
-
-/// Whether a subgroup may have so many lanes.
-fn lanes(subgroup: u32) -> bool {
-    subgroup.is_power_of_two() && (4..=64).contains(&subgroup)
 }
 
 /// The profile that `MESHLOOM_PROFILE` names, if it is set.

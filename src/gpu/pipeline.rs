@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
+use super::observer::{ObservedKernel, DispatchObserver};
 use super::open_device::OpenDevice;
-use super::options::{Options, Sanitizer};
+use super::options::Options;
 use super::pipeline_cache::PipelineCache;
-use super::sanitizer::Program;
 use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
@@ -36,8 +36,8 @@ pub(super) struct Pipeline {
     pub label: String,
     /// Of a caller's text: what its parameters take.
     pub params: Option<Extent>,
-    /// What the sanitizer runs, where it is on.
-    pub program: Option<Program>,
+    /// What the observer made of its text, if there is an observer.
+    pub observed: Option<Box<dyn ObservedKernel>>,
     /// When it was used last, by the clock of its device.
     used: AtomicU64,
 }
@@ -49,8 +49,8 @@ type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
 pub(super) struct Pipelines {
     /// Whether the library's kernels have run-time checks, too.
     pub checked: bool,
-    /// What the sanitizer does with them.
-    pub sanitizer: Sanitizer,
+    /// Who is shown kernels and dispatches.
+    pub observer: Option<Arc<dyn DispatchObserver>>,
     /// Where they are kept on disk.
     pub cache: Option<PipelineCache>,
     kept: Mutex<HashMap<(String, Trust), Compiled>>,
@@ -63,9 +63,10 @@ pub(super) struct Pipelines {
 
 impl Pipelines {
     pub fn new(options: &Options, cache: Option<PipelineCache>) -> Self {
-        let &Options { checked, sanitizer, kernels: most, .. } = options;
+        let &Options { checked, kernels: most, .. } = options;
+        let observer = options.observer.clone();
         let (kept, built, clock) = (Mutex::default(), AtomicUsize::new(0), AtomicU64::new(0));
-        Pipelines { checked, sanitizer, cache, kept, most, built, clock }
+        Pipelines { checked, observer, cache, kept, most, built, clock }
     }
 
     /// How many were compiled.
@@ -116,8 +117,8 @@ impl Pipelines {
     ) -> Result<Arc<Pipeline>, DeviceError> {
         let capabilities = &open.capabilities;
         let needed: u32 = windows.iter().sum();
-        // The interpreter knows windows by themselves only, and run-time checks no lengths within arrays of bindings.
-        let plain = trust == Trust::Library && !self.checked && self.sanitizer == Sanitizer::Off;
+        // Observers see windows by themselves only, and run-time checks know no lengths within arrays of bindings.
+        let plain = trust == Trust::Library && !self.checked && self.observer.is_none();
         let together = plain && windows.iter().any(|&windows| windows > 1) && needed <= capabilities.binding_arrays;
         let binding = if together { WindowBinding::BindingArray } else { WindowBinding::Switch };
         if needed > capabilities.bindings && !together {
@@ -161,8 +162,7 @@ impl Pipelines {
                 Some(inspect::params(text, arrays, has_params, &source.layout).map_err(refused)?)
             }
         };
-        let sanitized = self.sanitizer != Sanitizer::Off;
-        let program = sanitized.then(|| Program::new(text)).transpose().map_err(refused)?;
+        let observed = self.observer.as_ref().map(|observer| observer.kernel(text)).transpose().map_err(refused)?;
         let (device, label) = (&open.device, Some(source.label.as_str()));
         let checked = trust == Trust::Nobody || self.checked;
         // A driver that fails on a text fails as an internal error.
@@ -194,7 +194,7 @@ impl Pipelines {
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
-        Ok(Pipeline { pipeline, layout, params_layout, label, params, program, used })
+        Ok(Pipeline { pipeline, layout, params_layout, label, params, observed, used })
     }
 }
 

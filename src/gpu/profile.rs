@@ -28,3 +28,11 @@ impl Profile {
         }
     }
 }
+
+/// Bytes that plans count memory in: the largest sector of common GPUs. Memory of an H100 gives two of its sectors at once, and
+/// caches of processors have lines as long.
+pub const SECTOR: u64 = 64;
+
+/// Registers that plans give to all invocations of a workgroup: the least that a core of common GPUs has. Where a kernel takes
+/// more, a driver spills or refuses.
+pub const REGISTERS: u64 = 48 << 10;

@@ -8,7 +8,6 @@ use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
-use super::options::Sanitizer;
 use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
@@ -254,9 +253,9 @@ impl Recorder {
             return Ok(());
         }
         self.counts.submits += 1;
-        let handed = match self.gpu.0.pipelines.sanitizer {
-            Sanitizer::Off => self.hand_over(),
-            Sanitizer::Check | Sanitizer::Compare | Sanitizer::Run { .. } => self.hand_over_sanitized(),
+        let handed = match self.gpu.0.pipelines.observer {
+            None => self.hand_over(),
+            Some(_) => self.hand_over_observed(),
         };
         self.params.clear();
         handed.and_then(|()| self.gpu.check())

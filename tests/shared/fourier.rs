@@ -292,7 +292,7 @@ static OPEN: OnceLock<Gpu> = OnceLock::new();
 
 impl Default for Setup {
     fn default() -> Self {
-        let options = Options::from_env().unwrap();
+        let options = meshloom_sanitizer::options().unwrap();
         OPEN.get_or_init(|| Gpu::open(&options, 0).unwrap());
         Setup {
             options,

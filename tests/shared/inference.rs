@@ -34,7 +34,7 @@ pub fn pair(value: &Value) -> [f64; 2] {
 
 /// Runs `body` on the ranks of a process grid and returns what they give, in order.
 pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync) -> Vec<T> {
-    ranks_with(parts, &Options::from_env().unwrap(), body)
+    ranks_with(parts, &meshloom_sanitizer::options().unwrap(), body)
 }
 
 /// The same on devices of these options.

@@ -33,7 +33,7 @@ pub fn on_grid<T: Send>(
 
 /// As found, and with windows of 4 KiB.
 pub fn options() -> [Options; 2] {
-    let options = Options::from_env().unwrap();
+    let options = meshloom_sanitizer::options().unwrap();
     [options.clone(), Options { window_bytes: Some(4096), ..options }]
 }
 

@@ -1,6 +1,6 @@
 //! What operators and functions of WGSL do to scalars, which are given as bits.
 
-use wgpu::naga::{BinaryOperator, MathFunction, Scalar, ScalarKind, UnaryOperator};
+use naga::{BinaryOperator, MathFunction, Scalar, ScalarKind, UnaryOperator};
 
 /// A type of numbers in bits.
 trait Number: Copy {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wgpu::naga::{Scalar, ScalarKind};
+use naga::{Scalar, ScalarKind};
 
 use super::interpreter::Interpreter;
 use super::memory::{self, Memory, Root, WORD, Write};

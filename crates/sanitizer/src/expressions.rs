@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wgpu::naga::{ArraySize, Binding, BuiltIn, Expression, FunctionArgument, Handle, TypeInner};
+use naga::{ArraySize, Binding, BuiltIn, Expression, FunctionArgument, Handle, TypeInner};
 
 use super::interpreter::{Frame, Interpreter, Slot, Stop};
 use super::memory::{NOWHERE, Pointer, Root};

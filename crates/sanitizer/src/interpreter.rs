@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wgpu::naga::{Block, Expression, Function, Handle, Span, Statement, SwitchValue, TypeInner};
+use naga::{Block, Expression, Function, Handle, Span, Statement, SwitchValue, TypeInner};
 
 use super::memory::{Memory, Pointer, Private, Root};
 use super::program::{FunctionTable, Global, Program};
@@ -347,12 +347,12 @@ impl<'a> Interpreter<'a> {
                 self.atomic(frame, *pointer, fun, *value, *result, mask)?;
             }
             Statement::WorkGroupUniformLoad { pointer, result } => {
-                self.barrier(wgpu::naga::Barrier::WORK_GROUP, mask);
+                self.barrier(naga::Barrier::WORK_GROUP, mask);
                 let leaves = frame.table.leaves(*pointer).clone();
                 let pointer = self.slot(frame, *pointer)?;
                 let value = self.load(pointer.pointer()?, &leaves, false, mask)?;
                 frame.slots[result.index()] = Some(value.into());
-                self.barrier(wgpu::naga::Barrier::WORK_GROUP, mask);
+                self.barrier(naga::Barrier::WORK_GROUP, mask);
             }
             Statement::Call { function, arguments, result } => {
                 let arguments =
@@ -385,7 +385,7 @@ impl<'a> Interpreter<'a> {
         &mut self,
         frame: &mut Frame<'a>,
         selector: Handle<Expression>,
-        cases: &'a [wgpu::naga::SwitchCase],
+        cases: &'a [naga::SwitchCase],
         mut left: Vec<u32>,
     ) -> Result<Flow, Stop> {
         let selector = self.value(frame, selector)?;
@@ -448,8 +448,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// All of the workgroup come to a barrier, and what they did before it is done.
-    fn barrier(&mut self, barrier: wgpu::naga::Barrier, mask: &[u32]) {
-        if barrier == wgpu::naga::Barrier::SUB_GROUP {
+    fn barrier(&mut self, barrier: naga::Barrier, mask: &[u32]) {
+        if barrier == naga::Barrier::SUB_GROUP {
             return;
         }
         if mask.len() != self.lanes {
@@ -457,8 +457,8 @@ impl<'a> Interpreter<'a> {
             self.find(Problem::Barrier, || format!("{here} of {lanes} invocations come to it"));
         }
         let [of_buffers, of_workgroup, all] = &mut self.barriers;
-        *of_buffers += u32::from(barrier.contains(wgpu::naga::Barrier::STORAGE));
-        *of_workgroup += u32::from(barrier.contains(wgpu::naga::Barrier::WORK_GROUP));
+        *of_buffers += u32::from(barrier.contains(naga::Barrier::STORAGE));
+        *of_workgroup += u32::from(barrier.contains(naga::Barrier::WORK_GROUP));
         *all += 1;
     }
 

@@ -120,14 +120,6 @@ pub const INTEL: Machine = Machine {
     enough: 4,
 };
 
-/// Bytes that plans count memory in: the largest sector of [`GPUS`]. Memory of an H100 gives two of its sectors at once, and caches of
-/// processors have lines as long.
-pub const SECTOR: u64 = 64;
-
-/// Registers that plans give to all invocations of a workgroup: the least that a core of [`GPUS`] has. Where a kernel takes more, a driver
-/// spills or refuses.
-pub const REGISTERS: u64 = 48 << 10;
-
 /// The GPUs that plans are priced for.
 pub const GPUS: [Machine; 5] = [H100, MI300, NAVI31, APPLE, INTEL];
 
@@ -183,6 +175,8 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use meshloom::gpu::{REGISTERS, SECTOR};
+
     use super::*;
 
     #[test]

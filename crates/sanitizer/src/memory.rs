@@ -1,6 +1,6 @@
 //! Memory of a dispatch: of buffers, workgroups and invocations, with what has been done to it.
 
-use wgpu::naga::{Scalar, ScalarKind, Span};
+use naga::{Scalar, ScalarKind, Span};
 
 use super::shadow::{Cell, Kind, Who};
 use super::value::{Taint, Value};

@@ -1,109 +1,133 @@
-//! Submissions that go through the sanitizer, before the device, in its place, or beside it.
+//! The sanitizer as an observer of a device.
 
-use super::array::RawArray;
-use super::command::Command;
-use super::error::DeviceError;
-use super::options::Sanitizer;
-use super::pipeline::{PARAMS, Pipeline};
-use super::recorder::Recorder;
-use super::sanitizer::{Interpreter, Memory};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Steps of invocations that the sanitizer runs of a dispatch: some seconds, where the device runs all of it afterwards.
+use meshloom::gpu::{DeviceError, ObservedDispatch, ObservedKernel, DispatchObserver, Options, Verdict};
+
+use super::interpreter::Interpreter;
+use super::memory::Memory;
+use super::program::Program;
+
+/// Steps of invocations that the interpreter runs of a dispatch that the device runs afterwards: some seconds.
 const STEPS_CHECKED: u64 = 1 << 28;
-/// Those that it runs in the place of the device: some minutes.
+/// Steps of invocations that it runs in the device's place: some minutes.
 const STEPS_RUN: u64 = 1 << 34;
 
-impl Recorder {
-    /// Submits the commands one by one, each dispatch after the sanitizer has run it on what its arrays hold then, or in the place of that.
-    pub(super) fn hand_over_sanitized(&mut self) -> Result<(), DeviceError> {
-        let sanitizer = self.gpu.0.pipelines.sanitizer;
-        for command in std::mem::take(&mut self.commands) {
-            let Command::Dispatch { pipeline, arrays, params, groups } = &command else {
-                self.commands.push(command);
-                self.hand_over()?;
-                continue;
-            };
-            let (pipeline, arrays) = (pipeline.clone(), arrays.clone());
-            let ran = self.sanitize(&pipeline, &arrays, *params, *groups)?;
-            if let Sanitizer::Run { .. } = sanitizer {
-                self.take_over(&arrays, ran.as_ref());
-                self.counts.dispatches += 1;
-                continue;
-            }
-            self.commands.push(command);
-            self.hand_over()?;
-            if let (Sanitizer::Compare, Some(ran)) = (sanitizer, ran) {
-                self.compare(&pipeline.label, &arrays, &ran)?;
+/// What the interpreter does with the dispatches of a device. It is thousands of times slower than a device.
+///
+/// A finding is [`DeviceError::Observer`] of the call that submits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sanitizer {
+    /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
+    Check,
+    /// As `Check`, and compares the results of the device with its own: for finding a driver that is wrong. Floats may be
+    /// 2^-10 of the largest in the dispatch apart. Integers that follow from rounding (the cell of a position on an edge, the
+    /// nearer of two neighbors at one distance) may differ where a device rounds otherwise, as it may: such a finding is no
+    /// error.
+    Compare,
+    /// It runs each dispatch in the device's place: kernels are those of a device with subgroups of so many lanes. Dispatches
+    /// of too many steps are errors.
+    Run {
+        /// Lanes of a subgroup, a power of two from 4 to 64.
+        subgroup: u32,
+    },
+}
+
+/// Returns the options of the environment as [`Options::from_env`] does, and understands `MESHLOOM_SANITIZE`: 1, `compare`, or
+/// the lanes of a subgroup.
+///
+/// # Errors
+/// [`DeviceError::Misuse`] if a variable has another value.
+pub fn options() -> Result<Options, DeviceError> {
+    // One value for the whole process, so that equal options are equal and share a device.
+    static SHARED: Mutex<Vec<(Sanitizer, Arc<dyn DispatchObserver>)>> = Mutex::new(Vec::new());
+    Options::from_env_with(|text| {
+        let sanitizer: Sanitizer = text.parse()?;
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, observer)) = shared.iter().find(|(of, _)| *of == sanitizer) {
+            return Ok(observer.clone());
+        }
+        let observer: Arc<dyn DispatchObserver> = Arc::new(sanitizer);
+        shared.push((sanitizer, observer.clone()));
+        Ok(observer)
+    })
+}
+
+impl FromStr for Sanitizer {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match (text, text.parse()) {
+            ("1", _) => Ok(Sanitizer::Check),
+            ("compare", _) => Ok(Sanitizer::Compare),
+            (_, Ok(subgroup @ (4 | 8 | 16 | 32 | 64))) => Ok(Sanitizer::Run { subgroup }),
+            _ => {
+                let why =
+                    format!("expected 0, 1, compare or the lanes of a subgroup (4, 8, 16, 32 or 64), got `{text}`");
+                Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why })
             }
         }
-        Ok(())
+    }
+}
+
+impl DispatchObserver for Sanitizer {
+    fn subgroup(&self) -> Option<u32> {
+        if let Sanitizer::Run { subgroup } = *self { Some(subgroup) } else { None }
     }
 
-    /// Has the sanitizer run a dispatch; gives it as it is in the end, or nothing where it did not come to that.
-    fn sanitize<'p>(
-        &mut self,
-        pipeline: &'p Pipeline,
-        arrays: &[RawArray],
-        params: u32,
-        groups: [u32; 2],
-    ) -> Result<Option<Interpreter<'p>>, DeviceError> {
-        let Some(program) = &pipeline.program else { return Ok(None) };
-        let (params, kernel) = (params as usize, pipeline.label.as_str());
-        let mut buffers = vec![Memory::of_buffer(self.params[params..params + PARAMS as usize].into())];
-        for binding in arrays.iter().flat_map(RawArray::bindings) {
-            buffers.push(Memory::of_buffer(self.contents(&binding)?));
-        }
-        let subgroup = self.gpu.capabilities().subgroup_most;
-        let mut interpreter = Interpreter::new(program, subgroup, groups, buffers);
-        // llvmpipe, the device whose loops end, makes two operations of an `fma`.
-        interpreter.fused = self.gpu.capabilities().loop_rounds.is_none();
+    fn kernel(&self, text: &str) -> Result<Box<dyn ObservedKernel>, String> {
+        Ok(Box::new(Sanitized { sanitizer: *self, program: Program::new(text)? }))
+    }
+}
+
+/// A kernel that the interpreter can run.
+struct Sanitized {
+    sanitizer: Sanitizer,
+    program: Program,
+}
+
+/// Returns the message that ends a submission.
+fn stopped(why: &str) -> String {
+    format!("the sanitizer stopped: {why}")
+}
+
+impl ObservedKernel for Sanitized {
+    fn dispatch<'a>(&'a self, dispatch: ObservedDispatch<'_>) -> Result<Verdict<'a>, String> {
+        let ObservedDispatch { kernel, groups, buffers, subgroup, fuses, .. } = dispatch;
+        let buffers = buffers.into_iter().map(Memory::of_buffer).collect();
+        let mut interpreter = Interpreter::new(&self.program, subgroup, groups, buffers);
+        interpreter.fused = fuses;
         interpreter.counts = tracing::enabled!(tracing::Level::DEBUG);
-        let checked = !matches!(self.gpu.0.pipelines.sanitizer, Sanitizer::Run { .. });
-        let report = interpreter.run(if checked { STEPS_CHECKED } else { STEPS_RUN });
+        let runs = matches!(self.sanitizer, Sanitizer::Run { .. });
+        let report = interpreter.run(if runs { STEPS_RUN } else { STEPS_CHECKED });
         if let Some(traffic) = report.traffic {
             tracing::debug!(kernel, ?groups, ?traffic, "the sanitizer ran a dispatch");
         }
-        let wrong = |why: String| Err(DeviceError::Sanitizer { kernel: kernel.into(), why });
         if !report.findings.is_empty() {
-            return wrong(report.findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+            let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+            return Err(stopped(&findings.join("; ")));
         }
         if let Some(what) = report.unknown {
-            return wrong(format!("the sanitizer does not know {what}"));
+            return Err(stopped(&format!("it does not know {what}")));
         }
         if let Some(last) = report.unfinished {
-            if !checked {
-                return wrong(format!("it takes more than {STEPS_RUN} steps; use a smaller problem"));
+            if runs {
+                return Err(stopped(&format!("the dispatch takes more than {STEPS_RUN} steps; use a smaller problem")));
             }
             tracing::warn!(kernel, last, ?groups, "the sanitizer ran a dispatch only up to this workgroup");
-            return Ok(None);
+            return Ok(Verdict::Run);
         }
-        Ok(Some(interpreter))
-    }
-
-    /// What the device holds at a binding.
-    fn contents(&mut self, binding: &wgpu::BufferBinding<'_>) -> Result<Vec<u8>, DeviceError> {
-        let bytes = binding.size.map_or(0, wgpu::BufferSize::get);
-        self.read_buffer(binding.buffer, binding.offset, bytes)
-    }
-
-    /// Compares what the device holds after a dispatch with what the sanitizer has left.
-    fn compare(&mut self, kernel: &str, arrays: &[RawArray], ran: &Interpreter<'_>) -> Result<(), DeviceError> {
-        for (binding, number) in arrays.iter().flat_map(RawArray::bindings).zip(1..) {
-            let contents = self.contents(&binding)?;
-            if let Some(difference) = ran.compare(number, &contents) {
-                return Err(DeviceError::Sanitizer { kernel: kernel.into(), why: difference.to_string() });
+        Ok(match self.sanitizer {
+            Sanitizer::Check => Verdict::Run,
+            Sanitizer::Compare => Verdict::Inspect(Box::new(move |windows| {
+                let difference = (1..).zip(windows).find_map(|(binding, window)| interpreter.compare(binding, window));
+                difference.map_or(Ok(()), |difference| Err(stopped(&difference.to_string())))
+            })),
+            Sanitizer::Run { .. } => {
+                let windows = interpreter.buffers.into_iter().skip(1);
+                Verdict::Replace(windows.map(|memory| memory.is_changed().then_some(memory.bytes)).collect())
             }
-        }
-        Ok(())
-    }
-
-    /// Writes what the sanitizer has left in the buffers of a dispatch to those of the device.
-    fn take_over(&mut self, arrays: &[RawArray], ran: Option<&Interpreter<'_>>) {
-        let buffers = ran.iter().flat_map(|ran| &ran.buffers[1..]);
-        for (binding, memory) in arrays.iter().flat_map(RawArray::bindings).zip(buffers) {
-            if memory.is_changed() {
-                self.gpu.write(binding.buffer, binding.offset, &memory.bytes);
-            }
-        }
+        })
     }
 }

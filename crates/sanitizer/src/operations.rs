@@ -1,6 +1,6 @@
 //! Operators and functions of values, and atomic operations.
 
-use wgpu::naga::{AtomicFunction, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar};
+use naga::{AtomicFunction, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar};
 
 use super::arithmetic::{self, Undefined};
 use super::interpreter::{Frame, Interpreter, Stop};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use wgpu::naga::front::wgsl;
-use wgpu::naga::proc::{GlobalCtx, TypeResolution};
-use wgpu::naga::valid::{Capabilities, FunctionInfo, ValidationFlags, Validator};
-use wgpu::naga::{
+use naga::front::wgsl;
+use naga::proc::{GlobalCtx, TypeResolution};
+use naga::valid::{Capabilities, FunctionInfo, ValidationFlags, Validator};
+use naga::{
     AddressSpace, ArraySize, Expression, Function, Handle, Literal, Module, Scalar, Span, StorageAccess, Type,
     TypeInner,
 };

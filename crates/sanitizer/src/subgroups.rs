@@ -1,6 +1,6 @@
 //! Votes, shuffles, sums and scans of a subgroup.
 
-use wgpu::naga::{
+use naga::{
     BinaryOperator, CollectiveOperation, Expression, GatherMode, Handle, MathFunction, Scalar, SubgroupOperation,
 };
 

@@ -1,6 +1,6 @@
 //! What the accesses of a dispatch cost a GPU: sectors of memory, and conflicts in workgroup memory.
 
-use crate::gpu::machine::H100;
+use crate::machine::H100;
 
 /// Accesses of a dispatch, by subgroups: each takes the sectors that its lanes touch together, or as many cycles as the busiest bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

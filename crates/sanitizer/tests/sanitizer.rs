@@ -1,12 +1,20 @@
 //! The sanitizer on the way of every dispatch: what is wrong ends the call that submits, what is right has the results of the device, and
 //! kernels of other devices run in it.
 
-use meshloom::gpu::{DeviceError, Gpu, Kernel, KernelSource, Options, Profile, Recorder, Sanitizer};
+use std::sync::Arc;
+
+use meshloom::gpu::{DeviceError, Gpu, Kernel, KernelSource, Options, Profile, Recorder};
+use meshloom_sanitizer::Sanitizer;
 
 meshloom::kernel_params! { struct Params { count: u32, shift: u32 } }
 
 fn open(sanitizer: Sanitizer) -> Gpu {
-    Gpu::open(&Options { sanitizer, ..Options::from_env().unwrap() }, 0).unwrap()
+    Gpu::open(&Options { observer: Some(Arc::new(sanitizer)), ..options() }, 0).unwrap()
+}
+
+/// The options of the environment, whatever it says of the sanitizer.
+fn options() -> Options {
+    Options { observer: None, ..meshloom_sanitizer::options().unwrap() }
 }
 
 fn kernel(name: &str, body: &str) -> Kernel {
@@ -52,13 +60,13 @@ fn what_is_wrong_ends_the_call_that_submits() {
             [(&hasty, ["race", "kept[GROUP - 1u - lane]"]), (&far, ["out of bounds", "of 4000 bytes"])]
         {
             let error = run(gpu, kernel).unwrap_err();
-            assert!(matches!(error, DeviceError::Sanitizer { .. }), "{error}");
+            assert!(matches!(error, DeviceError::Observer { .. }), "{error}");
             assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
         }
         // The device goes on working.
         assert_eq!(run(gpu, &right).unwrap(), expected);
     }
-    assert_eq!(run(&open(Sanitizer::Off), &right).unwrap(), expected);
+    assert_eq!(run(&Gpu::open(&options(), 0).unwrap(), &right).unwrap(), expected);
 }
 
 #[test]
@@ -76,7 +84,7 @@ fn a_recorder_goes_on_after_a_finding() {
             recorder.dispatch(&right, &[from.raw(), to.raw()], &params, 1).unwrap();
         }
         recorder.dispatch(&far, &[from.raw(), to.raw()], &params, 1).unwrap();
-        assert!(matches!(recorder.submit(), Err(DeviceError::Sanitizer { .. })));
+        assert!(matches!(recorder.submit(), Err(DeviceError::Observer { .. })));
     }
     recorder.dispatch(&right, &[from.raw(), to.raw()], &params, 1).unwrap();
     assert_eq!(recorder.download(&to, 0, 64).unwrap(), [5; 64]);
@@ -86,8 +94,9 @@ fn a_recorder_goes_on_after_a_finding() {
 fn kernels_see_the_subgroups_that_were_asked_for() {
     let sum = "let sum = subgroupAdd(1u); if i < params.count { store_to(i, sum); }";
     for subgroup in [4, 16, 32, 64] {
-        let options = Options { profile: Some(Profile::Gpu), ..Options::from_env().unwrap() };
-        let gpu = Gpu::open(&Options { sanitizer: Sanitizer::Run { subgroup }, ..options }, 0).unwrap();
+        let options =
+            Options { profile: Some(Profile::Gpu), observer: Some(Arc::new(Sanitizer::Run { subgroup })), ..options() };
+        let gpu = Gpu::open(&options, 0).unwrap();
         let capabilities = gpu.capabilities();
         if !capabilities.subgroups {
             assert_eq!([capabilities.subgroup_least, capabilities.subgroup_most], [1; 2]);
@@ -97,8 +106,20 @@ fn kernels_see_the_subgroups_that_were_asked_for() {
         assert_eq!(run(&gpu, &kernel("test::subgroup", sum)).unwrap(), vec![subgroup; 1000]);
     }
     for subgroup in [0, 2, 12, 128] {
-        let error =
-            Gpu::open(&Options { sanitizer: Sanitizer::Run { subgroup }, ..Options::default() }, 0).unwrap_err();
+        let options = Options { observer: Some(Arc::new(Sanitizer::Run { subgroup })), ..Options::default() };
+        let error = Gpu::open(&options, 0).unwrap_err();
         assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
+    }
+}
+
+#[test]
+fn the_variable_names_a_sanitizer() {
+    let named = |text: &str| text.parse::<Sanitizer>().ok();
+    assert_eq!(named("1"), Some(Sanitizer::Check));
+    assert_eq!(named("compare"), Some(Sanitizer::Compare));
+    assert_eq!(named("64"), Some(Sanitizer::Run { subgroup: 64 }));
+    for wrong in ["", "2", "0", "12", "128", "yes"] {
+        let error = wrong.parse::<Sanitizer>().unwrap_err();
+        assert!(error.to_string().contains("MESHLOOM_SANITIZE"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ pub struct Route {
 
 impl Route {
     /// Bytes that device memory moves for the passes, reading and writing: whole sectors of
-    /// [`SECTOR`](crate::gpu::machine::SECTOR) bytes, which a tile of few lines side by side leaves in part.
+    /// [`SECTOR`](crate::gpu::SECTOR) bytes, which a tile of few lines side by side leaves in part.
     pub fn traffic(&self) -> u64 {
         self.stages.iter().map(Stage::traffic).sum()
     }

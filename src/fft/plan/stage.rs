@@ -56,7 +56,7 @@ pub struct StagePart {
 }
 
 impl Stage {
-    /// Bytes that memory moves for its passes, read and written: whole sectors of [`SECTOR`](crate::gpu::machine::SECTOR) bytes.
+    /// Bytes that memory moves for its passes, read and written: whole sectors of [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn traffic(&self) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];

@@ -13,7 +13,7 @@ pub(super) fn padded_memory(source: KernelSource) -> KernelSource {
 #[cfg(test)]
 mod tests {
     use super::BANKS;
-    use crate::gpu::machine::{GPUS, H100, Machine};
+    use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
     /// Consecutive words of an invocation, as many as a scan and a scatter without subgroups give it, and neighbouring words.
     #[test]
