@@ -13,11 +13,11 @@ mod sph_sum;
 use clouds::{Kind, points};
 use meshloom::points::neighbors::{DistributedSearch, KnnQuery, PairFilter, RadiusQuery};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
-use meshloom::{Error, Launch, Rank, gpu::Options, launch};
+use meshloom::{Error, Launch, Rank, launch};
 
 /// Runs a body on so many ranks, and gives the results of all, one after the other.
 fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<Vec<T>, Error> + Sync) -> Vec<T> {
-    let parts = launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |rank| body(rank)).unwrap();
+    let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |rank| body(rank)).unwrap();
     parts.into_iter().flatten().collect()
 }
 

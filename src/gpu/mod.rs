@@ -48,7 +48,7 @@ pub use common::CommonLimits;
 pub use device::Gpu;
 pub use error::{DeviceError, bytes};
 pub use kernel::Kernel;
-pub use observer::{Inspection, ObservedDispatch, ObservedKernel, DispatchObserver, Verdict};
+pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
 pub use options::Options;
 pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use pipeline::Trust;

@@ -57,7 +57,7 @@ pub trait DispatchObserver: fmt::Debug + Send + Sync {
     fn kernel(&self, text: &str) -> Result<Box<dyn ObservedKernel>, String>;
 }
 
-/// A kernel whose text an [`DispatchObserver`] has read.
+/// A kernel whose text a [`DispatchObserver`] has read.
 pub trait ObservedKernel: Send + Sync {
     /// Decides what becomes of a dispatch, before the device runs it.
     ///

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
-use super::observer::{ObservedKernel, DispatchObserver};
+use super::observer::{DispatchObserver, ObservedKernel};
 use super::open_device::OpenDevice;
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;

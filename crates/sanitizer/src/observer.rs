@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use meshloom::gpu::{DeviceError, ObservedDispatch, ObservedKernel, DispatchObserver, Options, Verdict};
+use meshloom::gpu::{DeviceError, DispatchObserver, ObservedDispatch, ObservedKernel, Options, Verdict};
 
 use super::interpreter::Interpreter;
 use super::memory::Memory;
