@@ -15,8 +15,7 @@ use std::path::Path;
 
 use meshloom::gpu::Options;
 use meshloom::grid::split;
-use meshloom::points::neighbors::{Bins, DistributedSearch};
-use meshloom::points::{Cloud, Domain};
+use meshloom::points::{Bins, Cloud, Domain, Histogram, Predicate, Targets};
 use meshloom::{Error, Launch, launch};
 use plotters::prelude::*;
 
@@ -63,8 +62,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let points: Vec<f64> =
                 own.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
             let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let search = DistributedSearch::new(context, &cloud)?;
-            Ok::<_, Error>(search.pairs(context, None, &bins)?)
+            let search = context.search(&cloud.into())?;
+            let all = Predicate::within(f32::INFINITY).exclude_self();
+            Ok::<_, Error>(context.query(&search, Targets::Own, all, Histogram(&bins))?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])
     })?;

@@ -2,18 +2,20 @@
 
 #[path = "shared/clouds.rs"]
 mod clouds;
+#[path = "shared/searches.rs"]
+mod searches;
 
 use clouds::{Kind, distance, points, uniform};
 use meshloom::comm::run_threads;
 use meshloom::gpu::Gpu;
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, PairWeights,
-    RadiusQuery, RadiusResult, WeightedPairs,
+    Bins, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, PairWeights, RadiusQuery, RadiusResult,
+    WeightedPairs,
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
-use meshloom::points::{Cloud, Curve, Domain, Frame};
+use meshloom::points::{Cloud, Curve, Domain, Frame, Particles};
 use meshloom::{Error, Rank};
 
 /// How the input is shared out.
@@ -55,21 +57,21 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let mut part = |all: &[f32]| {
             let rows = rows(share, all.len() / dims, ranks, comm.rank());
-            Cloud::from_host(&mut context.recorder, &domain, &all[rows.start * dims..rows.end * dims])
+            Particles::from_host(&mut context, &domain, &all[rows.start * dims..rows.end * dims])
         };
         let (cloud, places) = (part(points)?, part(places)?);
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let search = context.search(&cloud)?;
         let limited = KnnQuery { k: 6, within: radius, without_self: true };
         let others = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(radius) };
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
-            nearest: search.nearest(&mut context, None, &KnnQuery::nearest(8))?,
-            limited: search.nearest(&mut context, None, &limited)?,
-            elsewhere: search.nearest(&mut context, Some(&places), &KnnQuery::nearest(8))?,
-            within: search.within(&mut context, None, &others)?,
-            counts: search.counts(&mut context, Some(&places), &RadiusQuery::radius(radius))?,
-            pairs: search.pairs(&mut context, None, &bins)?,
-            cross: search.pairs(&mut context, Some(&places), &bins)?,
+            nearest: searches::nearest(&mut context, &search, None, &KnnQuery::nearest(8))?,
+            limited: searches::nearest(&mut context, &search, None, &limited)?,
+            elsewhere: searches::nearest(&mut context, &search, Some(&places), &KnnQuery::nearest(8))?,
+            within: searches::within(&mut context, &search, None, &others)?,
+            counts: searches::counts(&mut context, &search, Some(&places), &RadiusQuery::radius(radius))?,
+            pairs: searches::pairs(&mut context, &search, None, &bins)?,
+            cross: searches::pairs(&mut context, &search, Some(&places), &bins)?,
         })
     })
     .unwrap();
@@ -121,7 +123,7 @@ fn any_number_of_ranks_finds_the_same() {
 }
 
 /// Sums of products of weights of points, then of places and points, of all ranks together.
-fn weighted_pairs(
+fn weighted_on(
     (ranks, share): (usize, Share),
     domain: Domain,
     [points, places]: [&[f32]; 2],
@@ -135,17 +137,18 @@ fn weighted_pairs(
         let rows = |all: &[f32]| rows(share, all.len() / dims, ranks, comm.rank());
         let mut part = |all: &[f32]| {
             let rows = rows(all);
-            Cloud::from_host(&mut context.recorder, &domain, &all[rows.start * dims..rows.end * dims])
+            Particles::from_host(&mut context, &domain, &all[rows.start * dims..rows.end * dims])
         };
         let (cloud, queries) = (part(points)?, part(places)?);
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let search = context.search(&cloud)?;
         let bins = Bins::new(edges)?;
         let own = of_points.map(|weights| &weights[rows(points)]);
         let weights = PairWeights { points: own, queries: of_places.map(|weights| &weights[rows(places)]) };
-        let auto = search.weighted_pairs(&mut context, None, &bins, PairWeights { queries: None, ..weights })?;
-        let cross = search.weighted_pairs(&mut context, Some(&queries), &bins, weights)?;
-        assert_eq!(auto.counts, search.pairs(&mut context, None, &bins)?);
-        assert_eq!(cross.counts, search.pairs(&mut context, Some(&queries), &bins)?);
+        let auto =
+            searches::weighted_pairs(&mut context, &search, None, &bins, PairWeights { queries: None, ..weights })?;
+        let cross = searches::weighted_pairs(&mut context, &search, Some(&queries), &bins, weights)?;
+        assert_eq!(auto.counts, searches::pairs(&mut context, &search, None, &bins)?);
+        assert_eq!(cross.counts, searches::pairs(&mut context, &search, Some(&queries), &bins)?);
         Ok::<_, Error>([auto, cross])
     })
     .unwrap();
@@ -175,7 +178,7 @@ fn weighted_pairs_are_those_of_all_pairs_on_any_number_of_ranks() {
         for edges in [vec![0.0, 0.05, 0.2, 0.4], many] {
             let clouds = [&points[..], &places[..]];
             let weights = [Some(&of_points[..]), Some(&of_places[..])];
-            let one = weighted_pairs((1, Share::Even), domain, clouds, weights, &edges);
+            let one = weighted_on((1, Share::Even), domain, clouds, weights, &edges);
             for (found, (queries, query_weights)) in one.iter().zip([(&points, &of_points), (&places, &of_places)]) {
                 // Whether a pair lies in a bin is what the searches without weights are tested for.
                 if edges.len() > 4 {
@@ -205,7 +208,7 @@ fn weighted_pairs_are_those_of_all_pairs_on_any_number_of_ranks() {
                 }
             }
             for (ranks, share) in [(2, Share::Even), (3, Share::Uneven), (4, Share::Last)] {
-                let found = weighted_pairs((ranks, share), domain, clouds, weights, &edges);
+                let found = weighted_on((ranks, share), domain, clouds, weights, &edges);
                 assert!(found == one, "{kind:?} on {ranks} ranks, {share:?}");
             }
         }
@@ -228,8 +231,8 @@ fn an_integer_weight_is_so_many_points() {
     let edges = [1e-6, 0.1, 0.2, 0.3];
     let clouds = [&points[..], &places[..]];
     let weights = [Some(&of_points[..]), Some(&of_places[..])];
-    let repeated = weighted_pairs((1, Share::Even), domain, [&many_points, &many_places], [None; 2], &edges);
-    let weighted = weighted_pairs((3, Share::Uneven), domain, clouds, weights, &edges);
+    let repeated = weighted_on((1, Share::Even), domain, [&many_points, &many_places], [None; 2], &edges);
+    let weighted = weighted_on((3, Share::Uneven), domain, clouds, weights, &edges);
     for (weighted, repeated) in weighted.iter().zip(&repeated) {
         let counts: Vec<f64> = repeated.counts.iter().map(|&count| count as f64).collect();
         assert_eq!((&weighted.sums, &repeated.sums), (&counts, &counts));
@@ -241,12 +244,12 @@ fn bad_weights_are_the_same_error_on_all_ranks() {
     let found = run_threads(3, |comm| {
         let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu)?;
-        let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0])?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let cloud = Particles::from_host(&mut context, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0])?;
+        let search = context.search(&cloud)?;
         let (bins, last) = (Bins::new(&[0.0, 2.0])?, comm.rank() == 2);
         let mut refused = |points: Option<&[f32]>| {
             let weights = PairWeights { points, queries: None };
-            search.weighted_pairs(&mut context, None, &bins, weights).map(drop).unwrap_err().to_string()
+            searches::weighted_pairs(&mut context, &search, None, &bins, weights).map(drop).unwrap_err().to_string()
         };
         let errors = [
             refused(Some(if last { &[1.0] } else { &[1.0, 1.0] })),
@@ -256,10 +259,10 @@ fn bad_weights_are_the_same_error_on_all_ranks() {
         ];
         // The search is good for others; one bin, and weights that are all 0.
         let all = PairWeights { points: Some(&[1.0, 2.0]), queries: None };
-        let found = search.weighted_pairs(&mut context, None, &bins, all)?;
+        let found = searches::weighted_pairs(&mut context, &search, None, &bins, all)?;
         assert_eq!((found.counts, found.sums), (vec![30], vec![66.0]));
         let zero = PairWeights { points: Some(&[0.0; 2]), queries: None };
-        assert_eq!(search.weighted_pairs(&mut context, None, &bins, zero)?.sums, [0.0]);
+        assert_eq!(searches::weighted_pairs(&mut context, &search, None, &bins, zero)?.sums, [0.0]);
         Ok::<_, Error>(errors)
     })
     .unwrap();
@@ -280,10 +283,10 @@ fn ghosts_are_few_and_traffic_is_counted() {
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let rows = rows(Share::Even, n, 8, comm.rank());
         let domain = Domain::new(&[1.0; 3])?;
-        let cloud = Cloud::from_host(&mut context.recorder, &domain, &points[3 * rows.start..3 * rows.end])?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let cloud = Particles::from_host(&mut context, &domain, &points[3 * rows.start..3 * rows.end])?;
+        let search = context.search(&cloud)?;
         let before = context.exchange.cost();
-        search.nearest(&mut context, None, &KnnQuery::nearest(8))?;
+        searches::nearest(&mut context, &search, None, &KnnQuery::nearest(8))?;
         let (ghosts, moved, cost) = (search.ghosts(), context.exchange.cost(), search.cost());
         // Twelve bytes for the place and four for the number of each ghost, and four for its row on the way; eight for each entry of
         // the rows whose queries were searched for elsewhere.
@@ -360,9 +363,9 @@ fn every_rank_hears_of_an_error() {
     let failed = run_threads(3, |comm| {
         let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
-        let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
-        search.nearest(&mut context, None, &KnnQuery::nearest(2000))?;
+        let cloud = Particles::from_host(&mut context, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
+        let search = context.search(&cloud)?;
+        searches::nearest(&mut context, &search, None, &KnnQuery::nearest(2000))?;
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
@@ -375,9 +378,9 @@ fn ranks_that_look_for_different_things_are_refused() {
         let mut context = Rank::new(comm, gpu)?;
         let last = context.comm.rank() == 2;
         let domain = Domain::open(2)?;
-        let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
-        let elsewhere = Cloud::from_host(&mut context.recorder, &Domain::new(&[3.0, 0.0])?, &[0.0, 0.0])?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let cloud = Particles::from_host(&mut context, &domain, &[0.0, 0.0, 1.0, 0.0])?;
+        let elsewhere = Particles::from_host(&mut context, &Domain::new(&[3.0, 0.0])?, &[0.0, 0.0])?;
+        let search = context.search(&cloud)?;
         let context = &mut context;
         let either = |one: f32, other: f32| if last { other } else { one };
         let nearest = KnnQuery { within: either(1.0, f32::NAN), ..KnnQuery::nearest(2) };
@@ -385,19 +388,19 @@ fn ranks_that_look_for_different_things_are_refused() {
         let spheres = OverdensityQuery { densities: vec![either(1.0, 2.0).into()], least: 1 };
         let (one, bins) = (KnnQuery::nearest(1), Bins::new(&[0.0, either(1.0, 0.5).into()])?);
         for refused in [
-            search.nearest(context, None, &KnnQuery::nearest(if last { 3 } else { 2 })).map(drop),
-            search.nearest(context, None, &nearest).map(drop),
-            search.nearest(context, Some(&cloud).filter(|_| last), &one).map(drop),
-            search.nearest(context, Some(if last { &elsewhere } else { &cloud }), &one).map(drop),
-            search.within(context, None, &RadiusQuery::radius(either(0.5, 1.5))).map(drop),
-            search.counts(context, None, &RadiusQuery { which, ..RadiusQuery::radius(1.0) }).map(drop),
-            search.pairs(context, None, &bins).map(drop),
-            search.overdense(context, &cloud, &spheres).map(drop),
+            searches::nearest(context, &search, None, &KnnQuery::nearest(if last { 3 } else { 2 })).map(drop),
+            searches::nearest(context, &search, None, &nearest).map(drop),
+            searches::nearest(context, &search, Some(&cloud).filter(|_| last), &one).map(drop),
+            searches::nearest(context, &search, Some(if last { &elsewhere } else { &cloud }), &one).map(drop),
+            searches::within(context, &search, None, &RadiusQuery::radius(either(0.5, 1.5))).map(drop),
+            searches::counts(context, &search, None, &RadiusQuery { which, ..RadiusQuery::radius(1.0) }).map(drop),
+            searches::pairs(context, &search, None, &bins).map(drop),
+            searches::overdense(context, &search, &cloud, &spheres).map(drop),
         ] {
             assert_eq!(refused, Err(NeighborError::Differ { rank: 2 }));
         }
         // The search is good for others.
-        assert_eq!(search.counts(context, None, &RadiusQuery::radius(0.5))?, [3, 3]);
+        assert_eq!(searches::counts(context, &search, None, &RadiusQuery::radius(0.5))?, [3, 3]);
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -409,20 +412,20 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
         let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let mut context = Rank::new(comm, gpu.clone())?;
         let domain = Domain::open(2)?;
-        let cloud = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0, 1.0, 0.0])?;
-        let search = DistributedSearch::new(&mut context, &cloud)?;
+        let cloud = Particles::from_host(&mut context, &domain, &[0.0, 0.0, 1.0, 0.0])?;
+        let search = context.search(&cloud)?;
         let nearest = KnnQuery { without_self: true, ..KnnQuery::nearest(1) };
         let within = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(1.0) };
         let (context, queries) = (&mut context, Some(&cloud));
         for refused in [
-            search.nearest(context, queries, &nearest).map(drop),
-            search.within(context, queries, &within).map(drop),
-            search.counts(context, queries, &within).map(drop),
+            searches::nearest(context, &search, queries, &nearest).map(drop),
+            searches::within(context, &search, queries, &within).map(drop),
+            searches::counts(context, &search, queries, &within).map(drop),
         ] {
             let why = refused.unwrap_err().to_string();
             assert!(why.contains("queries of their own"), "{why}");
         }
-        search.nearest(context, None, &nearest).map(drop)?;
+        searches::nearest(context, &search, None, &nearest).map(drop)?;
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -465,14 +468,14 @@ fn queries_of_another_domain_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
         let mut context = Rank::new(comm.clone(), Gpu::open(&meshloom_sanitizer::options()?, 0)?)?;
         let cloud = |context: &mut Rank, domain: Domain, values: usize| {
-            Cloud::from_host(&mut context.recorder, &domain, &vec![0.25; values])
+            Particles::from_host(context, &domain, &vec![0.25; values])
         };
         let points = cloud(&mut context, Domain::open(3)?, 30)?;
         let queries = cloud(&mut context, Domain::open(2)?, if comm.rank() == 0 { 4 } else { 0 })?;
-        let search = DistributedSearch::new(&mut context, &points)?;
-        let refused = search.nearest(&mut context, Some(&queries), &KnnQuery::nearest(2)).err();
+        let search = context.search(&points)?;
+        let refused = searches::nearest(&mut context, &search, Some(&queries), &KnnQuery::nearest(2)).err();
         // And the next search is none the worse.
-        let found = search.nearest(&mut context, None, &KnnQuery::nearest(2))?;
+        let found = searches::nearest(&mut context, &search, None, &KnnQuery::nearest(2))?;
         assert_eq!(found.index.len(), 20);
         Ok::<_, Error>(refused)
     });

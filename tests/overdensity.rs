@@ -1,9 +1,13 @@
 //! Spherical overdensities against brute force in f64, a profile with a known answer, and themselves on other numbers of ranks.
 
+#[path = "shared/searches.rs"]
+mod searches;
+
 use meshloom::gpu::Options;
-use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
-use meshloom::points::{Cloud, Domain};
+use meshloom::points::neighbors::OverdensityQuery;
+use meshloom::points::{Domain, Particles};
 use meshloom::{Error, Launch, launch};
+use searches::overdense;
 
 /// Numbers in [0, 1).
 struct Numbers(u64);
@@ -22,11 +26,11 @@ fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: 
         let mut part = |all: &[f32]| {
             let (n, rank) = (all.len() / 3, context.comm.rank());
             let rows = 3 * (n * rank / ranks)..3 * (n * (rank + 1) / ranks);
-            Cloud::from_host(&mut context.recorder, &domain, &all[rows])
+            Particles::from_host(context, &domain, &all[rows])
         };
         let (cloud, centers) = (part(points)?, part(centers)?);
-        let search = DistributedSearch::new(context, &cloud)?;
-        Ok::<_, Error>(search.overdense(context, &centers, query)?)
+        let search = context.search(&cloud)?;
+        Ok::<_, Error>(overdense(context, &search, &centers, query)?)
     });
     parts.unwrap().concat()
 }
@@ -111,12 +115,12 @@ fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
     // A device of its own, whose memory nobody else uses.
     let options = Options { kernels: 420, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
-        let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
-        let search = DistributedSearch::new(context, &cloud)?;
+        let cloud = Particles::from_host(context, &Domain::new(&[10.0; 3])?, &points)?;
+        let search = context.search(&cloud)?;
         let before = context.gpu.most_used();
         // The clump fills a sphere of radius 1, which holds it whole.
         let query = OverdensityQuery { densities: vec![1024.0 * 0.75 / std::f64::consts::PI], least: 10 };
-        assert_eq!(search.overdense(context, &cloud, &query)?, [1024; 1024]);
+        assert_eq!(overdense(context, &search, &cloud, &query)?, [1024; 1024]);
         let each = (context.gpu.most_used() - before) as f64 / f64::from(1 << 20);
         assert!(each < 50.0, "{each} bytes an entry");
         Ok::<_, Error>(())
@@ -149,9 +153,9 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     }
     let wrong = OverdensityQuery { densities: vec![f64::NAN], least: 10 };
     let context = launch(Launch::Threads(1), &meshloom_sanitizer::options().unwrap(), |context| {
-        let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[10.0; 3])?, &points)?;
-        let search = DistributedSearch::new(context, &cloud)?;
-        Ok::<_, Error>(search.overdense(context, &cloud, &wrong)?)
+        let cloud = Particles::from_host(context, &Domain::new(&[10.0; 3])?, &points)?;
+        let search = context.search(&cloud)?;
+        Ok::<_, Error>(overdense(context, &search, &cloud, &wrong)?)
     });
     assert!(context.unwrap_err().to_string().contains("density of NaN"));
 }

@@ -11,7 +11,6 @@ mod molecular_dynamics;
 mod sph_sum;
 
 use clouds::{Kind, points};
-use meshloom::points::neighbors::{DistributedSearch, KnnQuery, PairFilter, RadiusQuery};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Launch, Rank, launch};
 
@@ -263,22 +262,21 @@ fn searches_of_distributed_particles_sort_nothing_and_find_the_same() {
                 rank.distribute(&mut p)?;
                 let sorted = rank.search(&p)?;
                 // The same rows in no known order.
-                let plain = DistributedSearch::new(rank, p.cloud())?;
+                let plain = rank.search(&p.cloud().clone().into())?;
                 let bins = Bins::new(&[0.0, 0.05, 0.2])?;
                 let knn = Predicate::nearest(7).exclude_self();
                 let near = Predicate::within(0.1).half();
                 let found = rank.query(&sorted, Targets::Own, knn, Lists)?.download(rank)?;
-                assert_eq!(found, plain.nearest(rank, None, &KnnQuery { without_self: true, ..KnnQuery::nearest(7) })?);
+                assert_eq!(found, rank.query(&plain, Targets::Own, knn, Lists)?.download(rank)?);
                 let found = rank.query(&sorted, Targets::Own, near, Lists)?.download(rank)?;
-                let above = RadiusQuery { which: PairFilter::Above, ..RadiusQuery::radius(0.1) };
-                assert_eq!(found, plain.within(rank, None, &above)?);
+                assert_eq!(found, rank.query(&plain, Targets::Own, near, Lists)?.download(rank)?);
                 let lengths: Vec<u64> = found.offset.windows(2).map(|pair| pair[1] - pair[0]).collect();
                 let counts = rank.query(&sorted, Targets::Own, near, Counts)?;
                 let counts = rank.recorder.download(&counts, 0, counts.len())?;
                 assert!(counts.iter().map(|&count| u64::from(count)).eq(lengths));
                 let all = Predicate::within(f32::INFINITY).exclude_self();
                 let pairs = rank.query(&sorted, Targets::Own, all, Histogram(&bins))?;
-                assert_eq!(pairs, plain.pairs(rank, None, &bins)?);
+                assert_eq!(pairs, rank.query(&plain, Targets::Own, all, Histogram(&bins))?);
                 // A radius that cuts a bin.
                 let cut = rank.query(&sorted, Targets::Own, Predicate::within(0.1).exclude_self(), Histogram(&bins))?;
                 let twice: u64 = found.index.len() as u64 * 2;

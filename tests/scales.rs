@@ -3,17 +3,20 @@
 
 #[path = "shared/clouds.rs"]
 mod clouds;
+#[path = "shared/searches.rs"]
+mod searches;
 
 use clouds::{square, uniform};
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Callback, Gpu, Recorder};
 use meshloom::points::fof::{Groups, Linking};
 use meshloom::points::neighbors::{
-    Bins, DistributedSearch, GroupShape, KnnQuery, Lanes, Nearest, PairFilter, Queries, Radius, RadiusQuery,
+    Bins, GroupShape, KnnQuery, Lanes, Nearest, PairFilter, Queries, Radius, RadiusQuery,
 };
 use meshloom::points::tree::Builder;
-use meshloom::points::{Cloud, Domain, Frame, ParticleError};
+use meshloom::points::{Cloud, Domain, Frame, ParticleError, Particles};
 use meshloom::{Error, Rank};
+use searches::{counts, pairs};
 
 /// Neighbours asked for.
 const K: usize = 6;
@@ -53,13 +56,13 @@ fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
     let mut part = |all: &[f32]| {
         let (n, ranks) = (all.len() / dims, context.comm.size());
         let rows = n * context.comm.rank() / ranks..n * (context.comm.rank() + 1) / ranks;
-        Cloud::from_host(&mut context.recorder, &case.domain, &all[rows.start * dims..rows.end * dims])
+        Particles::from_host(context, &case.domain, &all[rows.start * dims..rows.end * dims])
     };
     let (cloud, places) = (part(&case.points)?, part(&case.places)?);
-    let search = DistributedSearch::new(context, &cloud)?;
+    let search = context.search(&cloud)?;
     let mut told = Told::default();
-    let nearest = |context: &mut Rank, queries: Option<&Cloud>, ask: &KnnQuery| {
-        let near = search.nearest(context, queries, ask)?;
+    let nearest = |context: &mut Rank, queries: Option<&Particles>, ask: &KnnQuery| {
+        let near = searches::nearest(context, &search, queries, ask)?;
         Ok::<_, Error>(near.index.into_iter().zip(near.distance).collect::<Vec<_>>())
     };
     let k = K as u32;
@@ -70,15 +73,16 @@ fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
         told.elsewhere = nearest(context, Some(&places), &KnnQuery::nearest(k))?;
     }
     for &length in &case.lengths {
-        told.counts.push(search.counts(
+        told.counts.push(counts(
             context,
+            &search,
             None,
             &RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(length) },
         )?);
         if edges(length)[1] as f32 > 0.0 {
-            told.pairs.push(search.pairs(context, None, &Bins::new(&edges(length))?)?);
+            told.pairs.push(pairs(context, &search, None, &Bins::new(&edges(length))?)?);
         }
-        told.labels.push(Groups::find(context, &cloud, Linking::Length(length.into()))?.labels(context)?);
+        told.labels.push(Groups::find(context, cloud.cloud(), Linking::Length(length.into()))?.labels(context)?);
     }
     Ok(told)
 }

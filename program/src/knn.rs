@@ -6,6 +6,7 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
+use meshloom::points::Lists;
 use meshloom::points::neighbors::{KnnQuery, MAX_K};
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> 
         within: arguments.max_distance.unwrap_or(f32::INFINITY),
         without_self: arguments.exclude_self,
     };
-    let found = search.nearest(context, queries.as_ref(), &query)?;
+    let found = context.query(search, queries.as_ref().into(), query, Lists)?.download(context)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let (k, first) = (u64::from(arguments.k), query_points.rows(comm).start);
     let shape = [query_points.count(), k];

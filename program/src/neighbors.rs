@@ -8,6 +8,7 @@ use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
 use meshloom::points::neighbors::{PairFilter, RadiusQuery};
+use meshloom::points::{Counts, Lists};
 use serde_json::json;
 
 use crate::checked::distance;
@@ -73,7 +74,9 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 /// One rank's work with `--count-only`; returns the number of neighbours on all ranks.
 fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
-    let counts = search.counts(context, queries.as_ref(), within)?;
+    let counts = context.query(search, queries.as_ref().into(), *within, Counts)?;
+    let counts = context.recorder.download(&counts, 0, counts.len())?;
+    let counts: Vec<u64> = counts.into_iter().map(u64::from).collect();
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let first = query_points.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
@@ -88,7 +91,7 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) ->
 /// One rank's work: lists of neighbours; returns their number on all ranks.
 fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
-    let mut found = search.within(context, queries.as_ref(), within)?;
+    let mut found = context.query(search, queries.as_ref().into(), *within, Lists)?.download(context)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let (first, rows) = (query_points.rows(comm).start, query_points.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;

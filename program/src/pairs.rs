@@ -6,6 +6,7 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::{Column, IoError, read_numbers, write_csv};
 use meshloom::points::neighbors::{Bins, NeighborError, PairWeights};
+use meshloom::points::{Histogram, Predicate, WeightedHistogram};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -144,13 +145,17 @@ fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<
     let [of_points, of_queries] = read_masses(work, arguments)?;
     let RankSearch { context, search, queries, .. } = work;
     let (queries, mut sums) = (queries.as_ref(), None);
+    let all = Predicate::within(f32::INFINITY);
+    let all = if queries.is_none() { all.exclude_self() } else { all };
+    let targets = queries.into();
     let counts = if of_points.is_some() || of_queries.is_some() {
         let weights = PairWeights { points: of_points.as_deref(), queries: of_queries.as_deref() };
-        let found = search.weighted_pairs(context, queries, &edges.bins, weights)?;
+        let output = WeightedHistogram { bins: &edges.bins, weights };
+        let found = context.query(search, targets, all, output)?;
         sums = Some(found.sums);
         found.counts
     } else {
-        search.pairs(context, queries, &edges.bins)?
+        context.query(search, targets, all, Histogram(&edges.bins))?
     };
     let comm = &context.comm;
     work.phases.done("search");

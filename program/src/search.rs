@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use meshloom::comm::Op;
 use meshloom::io::{IoError, printable_path};
-use meshloom::points::neighbors::DistributedSearch;
-use meshloom::points::{BoxUse, Cloud, Domain};
+use meshloom::points::{BoxUse, Domain, Particles, Search};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -149,9 +148,9 @@ pub struct RankSearch<'a> {
     pub context: &'a mut Rank,
     pub inputs: &'a SearchInputs,
     /// Searches among the points of all ranks.
-    pub search: DistributedSearch,
+    pub search: Search,
     /// This rank's query points, where they are not the points themselves.
-    pub queries: Option<Cloud>,
+    pub queries: Option<Particles>,
     /// Phases of the run; each command ends that of its search.
     pub phases: Phases,
 }
@@ -164,10 +163,9 @@ impl<'a> RankSearch<'a> {
         let mut phases = Phases::new(command.options.common.progress(context.comm.rank(), 4, command.name));
         let cloud = inputs.points.read(context, &inputs.domain, BoxUse::Images)?;
         let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain, BoxUse::Images));
-        let queries = queries.transpose()?;
+        let queries = queries.transpose()?.map(Particles::from);
         phases.done("read");
-        let search = DistributedSearch::new(context, &cloud)?;
-        drop(cloud);
+        let search = context.search(&cloud.into())?;
         context.recorder.wait()?;
         phases.done("build");
         Ok(RankSearch { context, inputs, search, queries, phases })

@@ -3,8 +3,7 @@
 use meshloom::cosmology::Overdensity;
 use meshloom::host_memory;
 use meshloom::points::fof::Catalogue;
-use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
-use meshloom::points::{Cloud, Domain};
+use meshloom::points::{Cloud, Counts, Domain, Predicate, Targets};
 use meshloom::{Error, Rank};
 
 use crate::coordinates::Universe;
@@ -39,10 +38,10 @@ impl Spheres {
         }
         let centers = host_memory::collect("centers of groups", groups.center.iter().map(|&x| x as f32))?;
         let centers = Cloud::from_host(&mut context.recorder, cloud.domain(), &centers)?;
-        let search = DistributedSearch::new(context, cloud)?;
-        let query =
-            OverdensityQuery { densities: densities.iter().map(|(_, density)| *density).collect(), least: LEAST };
-        let counts = search.overdense(context, &centers, &query)?;
+        let search = context.search(&cloud.clone().into())?;
+        let values: Vec<f64> = densities.iter().map(|(_, density)| *density).collect();
+        let spheres = Predicate::overdensity(&values, LEAST);
+        let counts = context.query(&search, Targets::Of(&centers.into()), spheres, Counts)?;
         let spheres = densities.iter().enumerate().map(|(which, &(density, points))| {
             let counts = counts.iter().skip(which).step_by(densities.len()).map(|&count| count as f64);
             let radius = |count: f64| match cloud.domain().dims() {

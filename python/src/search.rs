@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use meshloom::points::neighbors::{
-    Bins, DistributedSearch, KnnQuery, KnnResult, PairFilter, PairWeights, RadiusQuery, RadiusResult,
-};
+use meshloom::points::neighbors::{KnnQuery, KnnResult, PairWeights, RadiusQuery, RadiusResult};
+use meshloom::points::{self, Bins, Particles, Predicate, Targets};
 use meshloom::points::{BoxUse, Domain};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -19,7 +18,7 @@ use crate::session::{Session, Work};
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct Search {
     session: Arc<Session>,
-    search: Arc<Mutex<DistributedSearch>>,
+    search: Arc<Mutex<points::Search>>,
     domain: Domain,
 }
 
@@ -29,18 +28,23 @@ impl Search {
         &self,
         py: Python<'_>,
         queries: Option<&Bound<'_, PyAny>>,
-        body: impl FnOnce(&mut Work, &DistributedSearch, Option<&meshloom::points::Cloud>) -> Result<T, Failure>
-        + Send
-        + 'static,
+        body: impl FnOnce(&mut Work, &points::Search, Targets<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> PyResult<T> {
         let queries = queries.map(|rows| Rows::new(rows, &self.session)).transpose()?;
         let (search, domain) = (self.search.clone(), self.domain);
         self.session.run(py, move |work| {
             let queries = queries.map(|rows| rows.cloud(work, &domain, ("queries", BoxUse::Images))).transpose()?;
             let search = search.lock().unwrap_or_else(PoisonError::into_inner);
-            body(work, &search, queries.as_ref())
+            let queries = queries.map(Particles::from);
+            body(work, &search, queries.as_ref().into())
         })
     }
+}
+
+/// Selects all pairs of two different points, or of a query and a point.
+fn all_pairs(queries: Targets<'_>) -> RadiusQuery {
+    let all = Predicate::within(f32::INFINITY);
+    if matches!(queries, Targets::Own) { all.exclude_self() } else { all }
 }
 
 /// Lists of any length: where each begins, indices, distances.
@@ -54,7 +58,7 @@ impl Search {
         let (domain, rows, session) = (domain(&sides)?, Rows::new(points, &comm.session)?, comm.session.clone());
         let search = session.run(py, move |work| {
             let cloud = rows.cloud(work, &domain, ("points", BoxUse::Images))?;
-            Ok(Arc::new(Mutex::new(DistributedSearch::new(&mut work.context, &cloud)?)))
+            Ok(Arc::new(Mutex::new(work.context.search(&cloud.into())?)))
         })?;
         Ok(Search { session, search, domain })
     }
@@ -71,8 +75,8 @@ impl Search {
         without_self: bool,
     ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>)> {
         let KnnResult { index, distance, .. } = self.run(py, queries, move |work, search, queries| {
-            let knn = KnnQuery { within, without_self, ..KnnQuery::nearest(k) };
-            let mut found = search.nearest(&mut work.context, queries, &knn)?;
+            let knn = KnnQuery { within, without_self, ..Predicate::nearest(k) };
+            let mut found = work.context.query(search, queries, knn, points::Lists)?.download(&mut work.context)?;
             found.index.iter_mut().filter(|index| **index == u64::MAX).for_each(|index| *index = missing);
             Ok(found)
         })?;
@@ -87,7 +91,9 @@ impl Search {
         radius: f32,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let counts = self.run(py, queries, move |work, search, queries| {
-            Ok(search.counts(&mut work.context, queries, &RadiusQuery::radius(radius))?)
+            let counts = work.context.query(search, queries, Predicate::within(radius), points::Counts)?;
+            let counts = work.context.recorder.download(&counts, 0, counts.len())?;
+            Ok(counts.into_iter().map(u64::from).collect())
         })?;
         Ok(indices(py, counts))
     }
@@ -102,8 +108,8 @@ impl Search {
         above: bool,
     ) -> PyResult<Lists<'py>> {
         let RadiusResult { offset, index, distance } = self.run(py, queries, move |work, search, queries| {
-            let which = if above { PairFilter::Above } else { PairFilter::All };
-            Ok(search.within(&mut work.context, queries, &RadiusQuery { which, ..RadiusQuery::radius(radius) })?)
+            let within = if above { Predicate::within(radius).half() } else { Predicate::within(radius) };
+            Ok(work.context.query(search, queries, within, points::Lists)?.download(&mut work.context)?)
         })?;
         Ok((indices(py, offset), indices(py, index), to_numpy(py, distance)))
     }
@@ -121,8 +127,9 @@ impl Search {
         edges: Vec<f64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let bins = Bins::new(&edges).map_err(Failure::from)?;
-        let counts =
-            self.run(py, queries, move |work, search, queries| Ok(search.pairs(&mut work.context, queries, &bins)?))?;
+        let counts = self.run(py, queries, move |work, search, queries| {
+            Ok(work.context.query(search, queries, all_pairs(queries), points::Histogram(&bins))?)
+        })?;
         Ok(indices(py, counts))
     }
 
@@ -142,7 +149,8 @@ impl Search {
             let mut narrow = |rows: Option<Rows>| rows.map(|rows| rows.to_f32(&mut work.context.recorder)).transpose();
             let (of_points, of_queries) = (narrow(of_points)?, narrow(of_queries)?);
             let weights = PairWeights { points: of_points.as_deref(), queries: of_queries.as_deref() };
-            Ok(search.weighted_pairs(&mut work.context, queries, &bins, weights)?.sums)
+            let output = points::WeightedHistogram { bins: &bins, weights };
+            Ok(work.context.query(search, queries, all_pairs(queries), output)?.sums)
         })?;
         Ok(to_numpy(py, sums))
     }

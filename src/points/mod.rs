@@ -40,9 +40,9 @@ pub use curve::{Curve, CurveKeys, Frame};
 pub use domain::{Bounds, Domain};
 pub use error::{ParticleError, ParticleFileError};
 pub(crate) use extent::Extent;
-pub use neighbors::output::{Counts, Histogram, Lists, Output, Targets};
+pub use neighbors::output::{Counts, Histogram, Lists, Output, Targets, WeightedHistogram};
 pub use neighbors::visitor::Visit;
-pub use neighbors::{Bins, Fixed, KnnQuery, Predicate, RadiusQuery, Ragged};
+pub use neighbors::{Bins, Fixed, KnnQuery, OverdensityQuery, Predicate, RadiusQuery, Ragged, Search};
 pub use particles::{Attributes, Particles};
 
 use crate::gpu::KernelSource;

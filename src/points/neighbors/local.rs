@@ -1,9 +1,10 @@
 //! Neighbours of points of the host, on one device, in one call.
 
-use super::distributed::DistributedSearch;
 use super::error::NeighborError;
+use super::output::{Lists, Targets};
 use super::query::{KnnQuery, RadiusQuery};
 use super::result_routing::{KnnResult, RadiusResult};
+use super::search::Search;
 use crate::comm::Communicator;
 use crate::gpu::Gpu;
 use crate::points::{Cloud, Domain};
@@ -30,7 +31,7 @@ use crate::rank::Rank;
 /// [`NeighborError`] of the points, of `k` and of the device.
 pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<KnnResult, NeighborError> {
     let (search, mut context) = on_one_rank(gpu, domain, positions)?;
-    search.nearest(&mut context, None, &KnnQuery::nearest(k))
+    Ok(context.query(&search, Targets::Own, KnnQuery::nearest(k), Lists)?.download(&mut context)?)
 }
 
 /// All points within `radius` of each point, itself among them: the row of point `i` is entries `offset[i]..offset[i + 1]` of indices
@@ -51,12 +52,12 @@ pub fn nearest(gpu: &Gpu, domain: &Domain, positions: &[f32], k: u32) -> Result<
 /// [`NeighborError`] of the points, the radius and the device.
 pub fn within(gpu: &Gpu, domain: &Domain, positions: &[f32], radius: f32) -> Result<RadiusResult, NeighborError> {
     let (search, mut context) = on_one_rank(gpu, domain, positions)?;
-    search.within(&mut context, None, &RadiusQuery::radius(radius))
+    Ok(context.query(&search, Targets::Own, RadiusQuery::radius(radius), Lists)?.download(&mut context)?)
 }
 
 /// A search among `positions` on one rank.
-fn on_one_rank(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(DistributedSearch, Rank), NeighborError> {
+fn on_one_rank(gpu: &Gpu, domain: &Domain, positions: &[f32]) -> Result<(Search, Rank), NeighborError> {
     let mut context = Rank::new(Communicator::solo(), gpu.clone())?;
     let cloud = Cloud::from_host(&mut context.recorder, domain, positions)?;
-    Ok((DistributedSearch::new(&mut context, &cloud)?, context))
+    Ok((context.search(&cloud.into())?, context))
 }

@@ -7,7 +7,7 @@
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Callback`] |
 //! | [`Components`] | connected components of the points, by links within a radius |
 //! | [`Targets`], [`Queries`] | the queries: the tree's own points, or others |
-//! | [`DistributedSearch`], [`Rank::query`](crate::Rank::query) | the same among the points of all ranks |
+//! | [`Search`], [`Rank::query`](crate::Rank::query) | the same among the points of all ranks |
 //!
 //! # How a search runs
 //! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose neighbours are wanted. Queries that follow each
@@ -65,7 +65,6 @@
 mod action;
 mod callback;
 mod components;
-mod distributed;
 mod error;
 mod fold;
 mod group_shape;
@@ -81,6 +80,7 @@ mod pairs;
 mod query;
 mod radius;
 mod result_routing;
+mod search;
 mod search_kernel;
 mod tally;
 mod targets;
@@ -90,7 +90,6 @@ pub(super) mod visitor;
 mod weighted_pairs;
 
 pub use components::Components;
-pub use distributed::DistributedSearch;
 pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
@@ -101,6 +100,7 @@ pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, PairFilter, Predicate, RadiusQuery};
 pub use radius::Radius;
 pub use result_routing::{Fixed, KnnResult, RadiusResult, Ragged};
+pub use search::Search;
 pub use targets::{Queries, Targets};
 pub use weighted_pairs::{PairWeights, WeightedPairs};
 
@@ -115,7 +115,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     searches
         .chain(fold::kernels())
         .chain(result_routing::kernels())
-        .chain([distributed::last_distance()])
+        .chain([search::last_distance()])
         .chain(overdensity::kernels())
         .collect()
 }

@@ -1,11 +1,13 @@
 //! One verb for all searches: what is looked for, and what comes of it.
 
-use super::distributed::DistributedSearch;
 use super::error::NeighborError;
+use super::overdensity::OverdensityQuery;
 use super::pairs::Bins;
 use super::query::{KnnQuery, RadiusQuery};
 use super::result_routing::{Fixed, Ragged};
+use super::search::Search;
 use super::visitor::Visit;
+use super::weighted_pairs::{PairWeights, WeightedPairs};
 use crate::gpu::Array;
 use crate::points::{Attributes, Cloud, Particles};
 use crate::rank::Rank;
@@ -41,7 +43,7 @@ pub trait Output<P>: sealed::Sealed {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         predicate: P,
     ) -> Result<Self::Result, NeighborError>;
@@ -53,6 +55,7 @@ mod sealed {
     impl Sealed for super::Lists {}
     impl Sealed for super::Counts {}
     impl Sealed for super::Histogram<'_> {}
+    impl Sealed for super::WeightedHistogram<'_> {}
     impl Sealed for super::Visit {}
 }
 
@@ -68,17 +71,86 @@ pub struct Counts;
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'a>(pub &'a Bins);
 
+/// The number of pairs of all ranks by their distance, in [`Bins`], and the sums of the products of their weights.
+///
+/// Each weight is rounded to a multiple of 2^-31 of the least power of two above the largest weight of all ranks, and the products of the
+/// rounded weights are added up exactly: the same bits on any number of ranks, and exact for integers below 2^24. Among the points of the
+/// search the weights of both points of a pair are [`PairWeights::points`]. Costs 4 bytes per point and up to 6 atomic additions per pair.
+///
+/// ```
+/// use meshloom::points::neighbors::PairWeights;
+/// use meshloom::points::{Bins, Domain, Particles, Predicate, Targets, WeightedHistogram};
+///
+/// meshloom::run(|rank| {
+///     let (x, mass) = ([0.0, 0.0, 1.0, 0.0, 3.0, 0.0], [2.0, 3.0, 5.0]);
+///     let rows = if rank.comm.rank() == 0 { 3 } else { 0 };
+///     let points = Particles::from_host(rank, &Domain::open(2)?, &x[..2 * rows])?;
+///     let search = rank.search(&points)?;
+///     let weights = PairWeights { points: Some(&mass[..rows]), queries: None };
+///     let bins = Bins::new(&[0.5, 1.5, 4.0])?;
+///     let all = Predicate::within(4.0).exclude_self();
+///     let found = rank.query(&search, Targets::Own, all, WeightedHistogram { bins: &bins, weights })?;
+///     assert_eq!(found.counts, [2, 4]);
+///     assert_eq!(found.sums, [2.0 * 6.0, 2.0 * (15.0 + 10.0)]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct WeightedHistogram<'a> {
+    /// The bins.
+    pub bins: &'a Bins,
+    /// Weights of the points, and of other targets.
+    pub weights: PairWeights<'a>,
+}
+
+impl<'a> From<Option<&'a Particles>> for Targets<'a> {
+    /// The points of the search without particles.
+    fn from(particles: Option<&'a Particles>) -> Self {
+        particles.map_or(Targets::Own, Targets::Of)
+    }
+}
+
 impl Output<KnnQuery> for Lists {
     type Result = Fixed;
 
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         knn: KnnQuery,
     ) -> Result<Fixed, NeighborError> {
         search.nearest_lists(rank, targets.cloud(), &knn)
+    }
+}
+
+impl Output<OverdensityQuery> for Counts {
+    /// For each target as many numbers as densities.
+    type Result = Vec<u64>;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &Search,
+        targets: Targets<'_>,
+        spheres: OverdensityQuery,
+    ) -> Result<Vec<u64>, NeighborError> {
+        search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &spheres)
+    }
+}
+
+impl Output<RadiusQuery> for WeightedHistogram<'_> {
+    type Result = WeightedPairs;
+
+    fn run(
+        self,
+        rank: &mut Rank,
+        search: &Search,
+        targets: Targets<'_>,
+        within: RadiusQuery,
+    ) -> Result<WeightedPairs, NeighborError> {
+        search.weighted_pairs(rank, targets.cloud(), (self.bins, &within), self.weights)
     }
 }
 
@@ -88,7 +160,7 @@ impl Output<RadiusQuery> for Lists {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         within: RadiusQuery,
     ) -> Result<Ragged, NeighborError> {
@@ -102,7 +174,7 @@ impl Output<RadiusQuery> for Counts {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         within: RadiusQuery,
     ) -> Result<Array<u32>, NeighborError> {
@@ -116,7 +188,7 @@ impl Output<RadiusQuery> for Histogram<'_> {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         within: RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
@@ -130,7 +202,7 @@ impl Output<KnnQuery> for Visit {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         knn: KnnQuery,
     ) -> Result<Attributes, NeighborError> {
@@ -144,7 +216,7 @@ impl Output<RadiusQuery> for Visit {
     fn run(
         self,
         rank: &mut Rank,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         within: RadiusQuery,
     ) -> Result<Attributes, NeighborError> {
@@ -161,8 +233,8 @@ impl Rank {
     /// # Errors
     /// - [`NeighborError::Sort`] if domains or attributes differ between ranks, on all ranks.
     /// - [`NeighborError::Device`] if device memory is short.
-    pub fn search(&mut self, particles: &Particles) -> Result<DistributedSearch, NeighborError> {
-        DistributedSearch::of(self, particles)
+    pub fn search(&mut self, particles: &Particles) -> Result<Search, NeighborError> {
+        Search::of(self, particles)
     }
 
     /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
@@ -177,7 +249,9 @@ impl Rank {
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Lists`] | [`Ragged`] |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Counts`] | [`Array<u32>`](Array) |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Histogram`] | `Vec<u64>`, the same on all ranks |
-    /// | either | [`Visit`] | [`Attributes`] of the targets |
+    /// | [`Predicate::within`](crate::points::Predicate::within) | [`WeightedHistogram`] | [`WeightedPairs`], the same on all ranks |
+    /// | [`Predicate::overdensity`](crate::points::Predicate::overdensity) | [`Counts`] | `Vec<u64>`, one number per target and density |
+    /// | nearest or within | [`Visit`] | [`Attributes`] of the targets |
     ///
     /// ```
     /// use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
@@ -203,13 +277,14 @@ impl Rank {
     /// # Errors
     /// - [`NeighborError::Differ`] if ranks ask for different things, on all ranks.
     /// - [`NeighborError::Domain`] if targets lie in another domain.
+    /// - [`NeighborError::Density`], [`NeighborError::Weights`] and [`NeighborError::Weight`] if densities or weights are out of range.
     /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out of range.
     /// - [`NeighborError::Particles`] if there is no attribute of a name.
     /// - [`NeighborError::TooLong`] for lists of 2^32 entries and more on a rank, on all ranks.
     /// - [`NeighborError::Device`] if a text does not compile or device memory is short.
     pub fn query<P, O: Output<P>>(
         &mut self,
-        search: &DistributedSearch,
+        search: &Search,
         targets: Targets<'_>,
         predicate: P,
         output: O,

@@ -1,8 +1,8 @@
 //! Spheres about queries in which points are as dense as asked for: spherical overdensities.
 
-use super::distributed::DistributedSearch;
 use super::error::NeighborError;
 use super::query::{RadiusQuery, RowOrder};
+use super::search::Search;
 use super::targets::Queries;
 use crate::comm::Op;
 use crate::gpu::primitives::Count;
@@ -12,7 +12,8 @@ use crate::points::Cloud;
 use crate::rank::Rank;
 use std::ops::Range;
 
-/// What spheres about queries are looked for.
+/// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`](crate::points::Predicate::overdensity), which says
+/// what is found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverdensityQuery {
     /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
@@ -111,41 +112,12 @@ fn unit_volume(dims: usize) -> f64 {
     if dims == 2 { std::f64::consts::PI } else { 4.0 / 3.0 * std::f64::consts::PI }
 }
 
-impl DistributedSearch {
-    /// For each of this rank's rows of `queries` and each density n: how many points the first sphere about it has, from inside out, that
-    /// is no denser than n: the least `N >= least` such that N points are within the radius `r` at which `N = n V(r)`, and point N + 1 is not. 0
-    /// where the sphere that just holds `least` points is less dense already. The radius follows: `V(r) = N / n`.
-    ///
-    /// Row after row, as many numbers each as densities. The same bits on any number of ranks. Pairs count once, by their nearest images, so
-    /// that spheres longer than a periodic side mean nothing. Waits. All ranks call it.
-    ///
-    /// All queries are searched within a small radius; those whose spheres reach farther again, within one and a half times as much, until
-    /// none is left. A search lists and sorts the points about each query that is left, so the lists of a round are about as long as the spheres that
-    /// are larger than those before: 37 bytes of device memory an entry. Queries with 2^26 entries take turns, so that lists take 2.5 GB at most,
-    /// unless a single one is longer.
-    ///
-    /// ```
-    /// use meshloom::{Error, Launch, gpu::Options, launch};
-    /// use meshloom::points::neighbors::{DistributedSearch, OverdensityQuery};
-    /// use meshloom::points::{Cloud, Domain};
-    ///
-    /// launch(Launch::Threads(1), &Options::from_env()?, |context| {
-    ///     let domain = Domain::new(&[0.0, 0.0])?;
-    ///     let points: Vec<f32> = (1..=9).flat_map(|r| [r as f32, 0.0]).collect();
-    ///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
-    ///     let center = Cloud::from_host(&mut context.recorder, &domain, &[0.0, 0.0])?;
-    ///     let search = DistributedSearch::new(context, &cloud)?;
-    ///     // At 0.1 per unit of area one point fills a circle of radius 1.78, at 0.075 two one of 2.91; at 1 the first does not fill its own.
-    ///     let spheres = OverdensityQuery { densities: vec![0.1, 0.075, 1.0], least: 1 };
-    ///     assert_eq!(search.overdense(context, &center, &spheres)?, [1, 2, 0]);
-    ///     Ok::<_, Error>(())
-    /// })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+impl Search {
+    /// The spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity) about the rows of `queries`.
     ///
     /// # Errors
-    /// [`NeighborError::Density`]; as [`within`](Self::within).
-    pub fn overdense(
+    /// [`NeighborError::Density`]; those of lists within a radius.
+    pub(super) fn overdense(
         &self,
         context: &mut Rank,
         queries: &Cloud,
@@ -294,7 +266,7 @@ mod tests {
             let points: Vec<f32> =
                 (0..150).flat_map(|i| [0.1 * (i * i % 97) as f32, 0.1 * (i * 7 % 83) as f32]).collect();
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
-            let search = DistributedSearch::new(context, &cloud)?;
+            let search = context.search(&cloud.clone().into())?;
             let spheres = OverdensityQuery { densities: vec![3.0, 1.0], least: 2 };
             let at_once = search.overdense(context, &cloud, &spheres)?;
             assert!(at_once.iter().any(|&count| count > 0));

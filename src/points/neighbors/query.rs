@@ -1,6 +1,7 @@
 //! What a search looks for: pure data.
 
 use super::error::NeighborError;
+use super::overdensity::OverdensityQuery;
 
 /// The largest number of neighbours per query.
 pub const MAX_K: u32 = 1024;
@@ -113,6 +114,39 @@ impl Predicate {
     /// Selects all points within `radius`, inclusive; the query itself is among them unless left out.
     pub fn within(radius: f32) -> RadiusQuery {
         RadiusQuery::radius(radius)
+    }
+
+    /// Selects spheres about targets by their mean density: for each of `densities`, in points per unit of volume (of area, in a plane),
+    /// the first one from inside out that is no denser.
+    ///
+    /// For a density n the output [`Counts`](crate::points::Counts) is the least `N >= least` such that N points are within the radius `r`
+    /// at which `N = n V(r)`, and point N + 1 is not; 0 if the sphere that just holds `least` points is less dense already. The radius
+    /// follows: `V(r) = N / n`. Pairs count once, by their nearest images, so that spheres longer than a periodic side mean nothing.
+    ///
+    /// All targets are searched within a small radius; those whose spheres reach farther again, within one and a half times as much, until
+    /// none is left. Each search lists and sorts the points about each target that is left: 37 bytes of device memory per entry. Targets
+    /// with 2^26 entries take turns, so that lists take 2.5 GB at most, unless a single one is longer.
+    ///
+    /// ```
+    /// use meshloom::points::{Counts, Domain, Particles, Predicate, Targets};
+    ///
+    /// meshloom::run(|rank| {
+    ///     let domain = Domain::open(2)?;
+    ///     let points: Vec<f32> = (1..=9).flat_map(|r| [r as f32, 0.0]).collect();
+    ///     let rows = if rank.comm.rank() == 0 { points.len() } else { 0 };
+    ///     let points = Particles::from_host(rank, &domain, &points[..rows])?;
+    ///     let center = Particles::from_host(rank, &domain, &[0.0, 0.0])?;
+    ///     let search = rank.search(&points)?;
+    ///     // At 0.1 per unit of area one point fills a circle of radius 1.78, at 0.075 two fill one of 2.91; at 1 the first does
+    ///     // not fill its own.
+    ///     let spheres = Predicate::overdensity(&[0.1, 0.075, 1.0], 1);
+    ///     assert_eq!(rank.query(&search, Targets::Of(&center), spheres, Counts)?, [1, 2, 0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    pub fn overdensity(densities: &[f64], least: u32) -> OverdensityQuery {
+        OverdensityQuery { densities: densities.to_vec(), least }
     }
 }
 

@@ -1,10 +1,10 @@
 //! A visit of the neighbors of all queries by functions in WGSL, over ranks.
 
 use super::callback;
-use super::distributed::{DistributedSearch, RankQueries, refuse_self_filter};
 use super::error::NeighborError;
 use super::fold::{FoldedLists, FoldedPoints};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, check_radius};
+use super::search::{RankQueries, Search, refuse_self_filter};
 use super::targets::{Queries, Targets};
 use crate::gpu::{Array, Callback, Element, KernelParams};
 use crate::hash::{START, fnv1a};
@@ -173,7 +173,7 @@ struct Bound {
     written: Vec<(String, Array<u32>, Element, u64)>,
 }
 
-impl DistributedSearch {
+impl Search {
     /// Visits the nearest neighbors of the queries.
     pub(super) fn visit_nearest(
         &self,

@@ -1,12 +1,12 @@
 //! Histograms of the distances of pairs with weights.
 
 use super::action::{Action, within_kernel};
-use super::distributed::{DistributedSearch, JointQueries, RankQueries};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::pairs::Bins;
-use super::query::{PairFilter, RadiusQuery, RowOrder};
+use super::query::{PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::RadiusSearch;
+use super::search::{JointQueries, RankQueries, Search, refuse_self_filter};
 use super::search_kernel::{SearchVariant, Traversal};
 use super::tally::Tally;
 use crate::comm::{Communicator, Op};
@@ -28,7 +28,7 @@ pub struct PairWeights<'a> {
 /// Pairs in each bin of distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WeightedPairs {
-    /// Numbers of ordered pairs, as [`DistributedSearch::pairs`] counts them.
+    /// Numbers of ordered pairs, as [`Search::pairs`] counts them.
     pub counts: Vec<u64>,
     /// Sums of the products of the two weights of each pair.
     pub sums: Vec<f64>,
@@ -81,46 +81,28 @@ impl IntegerWeights {
     }
 }
 
-impl DistributedSearch {
-    /// Counts pairs by distance as [`pairs`](Self::pairs) does, and adds up the products of their weights. Blocks. Collective: every rank
-    /// calls it and gets the same result.
-    ///
-    /// Each weight is rounded to a multiple of 2^-31 of the least power of two above the largest weight of all ranks, and the products of
-    /// the rounded weights are added up exactly: the same bits on any number of ranks, and exact for integers below 2^24. Without
-    /// `queries` the weights of both points of a pair are [`PairWeights::points`]. Cost: 4 bytes per point, and up to 6 atomic additions per
-    /// pair.
-    ///
-    /// ```
-    /// use meshloom::{Error, Launch, gpu::Options, launch};
-    /// use meshloom::points::neighbors::{Bins, DistributedSearch, PairWeights};
-    /// use meshloom::points::{Cloud, Domain};
-    ///
-    /// launch(Launch::Threads(1), &Options::from_env()?, |context| {
-    ///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::open(2)?, &[0.0, 0.0, 1.0, 0.0, 3.0, 0.0])?;
-    ///     let search = DistributedSearch::new(context, &cloud)?;
-    ///     let weights = PairWeights { points: Some(&[2.0, 3.0, 5.0]), queries: None };
-    ///     let found = search.weighted_pairs(context, None, &Bins::new(&[0.5, 1.5, 4.0])?, weights)?;
-    ///     assert_eq!(found.counts, [2, 4]);
-    ///     assert_eq!(found.sums, [2.0 * 6.0, 2.0 * (15.0 + 10.0)]);
-    ///     Ok::<_, Error>(())
-    /// })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+impl Search {
+    /// Counts pairs of a query and a point within a radius by distance, and adds up the products of their weights; see
+    /// [`WeightedHistogram`](crate::points::WeightedHistogram).
     ///
     /// # Errors
-    /// Same as [`pairs`](Self::pairs), and, the same on all ranks:
+    /// Those of a histogram, and, the same on all ranks:
     /// - [`NeighborError::Weights`] if a rank has more or fewer weights than points.
     /// - [`NeighborError::Weight`] for a weight that is negative or not finite.
-    pub fn weighted_pairs(
+    pub(super) fn weighted_pairs(
         &self,
         context: &mut Rank,
         queries: Option<&Cloud>,
-        bins: &Bins,
+        (bins, within): (&Bins, &RadiusQuery),
         weights: PairWeights<'_>,
     ) -> Result<WeightedPairs, NeighborError> {
         let given = [weights.points.is_some(), weights.queries.is_some()].map(u64::from);
+        let given = given.into_iter().chain([within.which as u64, within.radius.to_bits().into()]);
         let edges = bins.edges().iter().map(|edge| edge.to_bits().into());
         self.agree(queries, &edges.chain(given).collect::<Vec<u64>>())?;
+        check_radius(within.radius)?;
+        refuse_self_filter(queries, within.which != PairFilter::All)?;
+        let within = RadiusQuery { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
         let comm = self.points.comm.clone();
         let of_points = IntegerWeights::new(&comm, weights.points, self.points.input_rows())?;
         let of_queries = match queries {
@@ -130,7 +112,7 @@ impl DistributedSearch {
         let exponent = of_points.exponent + of_queries.as_ref().unwrap_or(&of_points).exponent;
 
         let local = self.arrange_queries(context, queries)?;
-        let (joint, ghosts) = self.points_and_ghosts_within(context, &local, bins.edges()[bins.len()])?;
+        let (joint, ghosts) = self.points_and_ghosts_within(context, &local, within.radius)?;
         let mut sources = upload_u32(&mut context.recorder, &of_points.values)?;
         if let Some(route) = &self.points.route {
             sources = route.forward(context, &sources, 1)?;
@@ -149,7 +131,8 @@ impl DistributedSearch {
             }
             table = chained(&mut context.recorder, &table, &values)?;
         }
-        let mut limbs = self.add_weighted(context, (&local, joint.as_ref()), bins, &table, queries.is_some())?;
+        let mut limbs =
+            self.add_weighted(context, (&local, joint.as_ref()), (bins, within), &table, queries.is_some())?;
         comm.all_reduce(&mut limbs, Op::Sum)?;
         Ok(WeightedPairs {
             counts: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[4..]) as u64).collect(),
@@ -163,7 +146,7 @@ impl DistributedSearch {
         &self,
         context: &mut Rank,
         (local, joint): (&RankQueries, Option<&JointQueries>),
-        bins: &Bins,
+        (bins, within): (&Bins, RadiusQuery),
         table: &Array<u32>,
         has_queries: bool,
     ) -> Result<Vec<u64>, NeighborError> {
@@ -177,14 +160,13 @@ impl DistributedSearch {
         let table = chained(recorder, &edges, table)?;
         let sums = recorder.gpu().array::<u32>("neighbors::sums", (WORDS * bins.len()) as u64)?;
         recorder.clear(&sums);
-        let which = if has_queries { PairFilter::All } else { PairFilter::Others };
         let count = bins.len() as u32;
         self.radius.run(
             recorder,
             &RadiusSearch {
                 tree,
                 queries,
-                within: RadiusQuery { radius: last, which },
+                within,
                 rows: RowOrder::Input,
                 units,
                 visit: Action::WeightedPairs { bins: count, has_queries, tally: tally(count) },

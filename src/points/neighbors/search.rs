@@ -8,7 +8,7 @@ use super::neighbor_lists::NeighborLists;
 use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::Radius;
-use super::result_routing::{Fixed, KnnResult, RadiusResult, Ragged};
+use super::result_routing::{Fixed, Ragged};
 use super::targets::{Queries, Targets, in_one_domain};
 use crate::comm::Op;
 use crate::exchange::ExchangeError;
@@ -65,21 +65,20 @@ pub(super) type JointQueries = (JointPoints, Targets);
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
-/// use meshloom::points::neighbors::{KnnQuery, DistributedSearch};
-/// use meshloom::points::{Cloud, Domain};
+/// use meshloom::points::{Domain, Lists, Particles, Predicate, Targets};
 ///
-/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |context| {
+/// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
-///     let x = [0.0, 3.5, 7.0][context.comm.rank()]; // two points per rank
-///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 1.0, 0.0])?;
-///     let search = DistributedSearch::new(context, &cloud)?;
-///     let others = KnnQuery { without_self: true, ..KnnQuery::nearest(2) };
-///     Ok::<_, Error>(search.nearest(context, None, &others)?.index)
+///     let x = [0.0, 3.5, 7.0][rank.comm.rank()]; // two points per rank
+///     let points = Particles::from_host(rank, &domain, &[x, 0.0, x + 1.0, 0.0])?;
+///     let search = rank.search(&points)?;
+///     let found = rank.query(&search, Targets::Own, Predicate::nearest(2).exclude_self(), Lists)?;
+///     Ok::<_, Error>(found.download(rank)?.index)
 /// })?;
 /// assert_eq!(nearest, [[1, 5, 0, 5], [3, 1, 2, 4], [5, 0, 0, 4]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct DistributedSearch {
+pub struct Search {
     pub(super) points: Decomposition,
     /// The particles that were given.
     pub(super) input: Particles,
@@ -89,15 +88,7 @@ pub struct DistributedSearch {
     ghosts: Cell<u64>,
 }
 
-impl DistributedSearch {
-    /// Distributes the points of all ranks' clouds, without attributes, and builds the trees. Waits. All ranks call it.
-    ///
-    /// # Errors
-    /// [`NeighborError`] of the points, the device or the ranks.
-    pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, NeighborError> {
-        Self::of(context, &Particles::from(cloud.clone()))
-    }
-
+impl Search {
     /// A search among particles: those that are in the order of a curve stay where they are.
     pub(super) fn of(context: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
         let cloud = particles.cloud().without_attributes();
@@ -109,7 +100,7 @@ impl DistributedSearch {
             Some(points) => points,
             None => Decomposition::new(context, &cloud)?,
         };
-        Ok(DistributedSearch {
+        Ok(Search {
             points,
             input: particles.clone(),
             nearest: Nearest::new(&context.gpu),
@@ -119,20 +110,7 @@ impl DistributedSearch {
         })
     }
 
-    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`. Waits. All ranks call it.
-    ///
-    /// # Errors
-    /// As [`Nearest::lists`], and those of the ranks.
-    pub fn nearest(
-        &self,
-        context: &mut Rank,
-        queries: Option<&Cloud>,
-        knn: &KnnQuery,
-    ) -> Result<KnnResult, NeighborError> {
-        Ok(self.nearest_lists(context, queries, knn)?.download(context)?)
-    }
-
-    /// [`nearest`](Self::nearest) on the device.
+    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`.
     pub(super) fn nearest_lists(
         &self,
         context: &mut Rank,
@@ -174,21 +152,7 @@ impl DistributedSearch {
         self.points.comm.size() > 1
     }
 
-    /// How many of all points lie within a radius of each row. Waits. All ranks call it.
-    ///
-    /// # Errors
-    /// As [`Radius::counts`], and those of the ranks.
-    pub fn counts(
-        &self,
-        context: &mut Rank,
-        queries: Option<&Cloud>,
-        within: &RadiusQuery,
-    ) -> Result<Vec<u64>, NeighborError> {
-        let counts = self.count_rows(context, queries, within)?;
-        Ok(U64Array::of_words(&counts).download(&mut context.recorder)?)
-    }
-
-    /// [`counts`](Self::counts) on the device.
+    /// How many of all points lie within a radius of each row.
     pub(super) fn count_rows(
         &self,
         context: &mut Rank,
@@ -212,20 +176,7 @@ impl DistributedSearch {
         Ok(self.home(context, &local, &in_rows, 1)?)
     }
 
-    /// All points within a radius of each row. Waits. All ranks call it.
-    ///
-    /// # Errors
-    /// As [`Radius::lists`], and those of the ranks.
-    pub fn within(
-        &self,
-        context: &mut Rank,
-        queries: Option<&Cloud>,
-        within: &RadiusQuery,
-    ) -> Result<RadiusResult, NeighborError> {
-        Ok(self.within_lists(context, queries, within)?.download(context)?)
-    }
-
-    /// [`within`](Self::within) on the device.
+    /// All points within a radius of each row.
     pub(super) fn within_lists(
         &self,
         context: &mut Rank,
@@ -256,17 +207,7 @@ impl DistributedSearch {
         }
     }
 
-    /// How many pairs of all ranks have a distance in each bin: ordered pairs of two different points, or of one of `queries`
-    /// and any point. The same on all ranks. Waits. All ranks call it.
-    ///
-    /// # Errors
-    /// As [`Radius::pairs`], and those of the ranks.
-    pub fn pairs(&self, context: &mut Rank, queries: Option<&Cloud>, bins: &Bins) -> Result<Vec<u64>, NeighborError> {
-        let which = if queries.is_none() { PairFilter::Others } else { PairFilter::All };
-        self.histogram(context, queries, bins, &RadiusQuery { radius: f32::INFINITY, which })
-    }
-
-    /// [`pairs`](Self::pairs) of pairs within a radius.
+    /// How many pairs of a query and a point, within a radius, have a distance in each bin. The same on all ranks.
     pub(super) fn histogram(
         &self,
         context: &mut Rank,
@@ -505,7 +446,7 @@ fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
 pub(super) fn refuse_self_filter(queries: Option<&Cloud>, without_self: bool) -> Result<(), NeighborError> {
     if queries.is_some() && without_self {
         let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
-        return Err(DeviceError::Misuse { what: "DistributedSearch".into(), why }.into());
+        return Err(DeviceError::Misuse { what: "Search".into(), why }.into());
     }
     Ok(())
 }
