@@ -1,9 +1,8 @@
 //! One verb for all searches: what is looked for, and what comes of it.
 
 use super::error::NeighborError;
-use super::overdensity::OverdensityQuery;
 use super::pairs::Bins;
-use super::query::{KnnQuery, RadiusQuery};
+use super::query::{KnnQuery, OverdensityQuery, RadiusQuery};
 use super::result_routing::{Fixed, Ragged};
 use super::search::Search;
 use super::visitor::Visit;

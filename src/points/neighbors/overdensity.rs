@@ -1,7 +1,7 @@
 //! Spheres about queries in which points are as dense as asked for: spherical overdensities.
 
 use super::error::NeighborError;
-use super::query::{RadiusQuery, RowOrder};
+use super::query::{OverdensityQuery, RadiusQuery, RowOrder};
 use super::search::Search;
 use super::targets::Queries;
 use crate::comm::Op;
@@ -11,16 +11,6 @@ use crate::host_memory;
 use crate::points::Cloud;
 use crate::rank::Rank;
 use std::ops::Range;
-
-/// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`](crate::points::Predicate::overdensity), which says
-/// what is found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OverdensityQuery {
-    /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
-    pub densities: Vec<f64>,
-    /// Smaller spheres than those that hold so many points are not looked at; 1 or more.
-    pub least: u32,
-}
 
 crate::gpu::kernel_params! {
     struct SparseParams {

@@ -1,7 +1,6 @@
 //! What a search looks for: pure data.
 
 use super::error::NeighborError;
-use super::overdensity::OverdensityQuery;
 
 /// The largest number of neighbours per query.
 pub const MAX_K: u32 = 1024;
@@ -91,6 +90,16 @@ impl RadiusQuery {
     pub fn half(self) -> Self {
         RadiusQuery { which: PairFilter::Above, ..self }
     }
+}
+
+/// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`](crate::points::Predicate::overdensity), which says
+/// what is found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverdensityQuery {
+    /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
+    pub densities: Vec<f64>,
+    /// Smaller spheres than those that hold so many points are not looked at; 1 or more.
+    pub least: u32,
 }
 
 /// Selects the neighbors that [`Rank::query`](crate::Rank::query) looks for.

@@ -28,7 +28,7 @@ pub struct PairWeights<'a> {
 /// Pairs in each bin of distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WeightedPairs {
-    /// Numbers of ordered pairs, as [`Search::pairs`] counts them.
+    /// Numbers of ordered pairs, as a [`Histogram`](crate::points::Histogram) counts them.
     pub counts: Vec<u64>,
     /// Sums of the products of the two weights of each pair.
     pub sums: Vec<f64>,
