@@ -4,6 +4,7 @@ use crate::comm::{CommError, RunError};
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
 use crate::fft::{FftError, TransformError};
+use crate::field::FieldError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
@@ -34,6 +35,9 @@ pub enum Error {
     /// A transform.
     #[error(transparent)]
     Fft(FftError),
+    /// A field.
+    #[error(transparent)]
+    Field(FieldError),
     /// Friends-of-friends groups.
     #[error(transparent)]
     Fof(FofError),
@@ -64,6 +68,9 @@ pub enum Error {
     /// A rank of [`run`](crate::run) or [`launch`](crate::launch()).
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A transform of a field.
+    #[error(transparent)]
+    Transform(TransformError),
     /// A simulation.
     #[error(transparent)]
     Simulation(SimulationError),
@@ -86,6 +93,18 @@ impl From<ExchangeError> for Error {
     }
 }
 
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Self {
+        match error {
+            FieldError::Comm(error) => Error::Comm(error),
+            FieldError::Device(error) => Error::Device(error),
+            FieldError::Io(error) => Error::Io(error),
+            FieldError::Layout(error) => Error::Layout(error),
+            error => Error::Field(error),
+        }
+    }
+}
+
 impl From<FftError> for Error {
     fn from(error: FftError) -> Self {
         match error {
@@ -100,6 +119,7 @@ impl From<TransformError> for Error {
         match error {
             TransformError::Fft(error) => error.into(),
             TransformError::Exchange(error) => error.into(),
+            error => Error::Transform(error),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::gpu::KernelSource;
 pub fn kernels() -> Vec<KernelSource> {
     let mut all = crate::gpu::primitives::kernels();
     all.extend(crate::exchange::kernels());
+    all.extend(crate::field::kernels());
     all.extend(crate::mesh::kernels());
     all.extend(crate::pm::kernels());
     all.extend(crate::fft::kernels());

@@ -72,6 +72,7 @@ pub mod cosmology;
 mod error;
 pub mod exchange;
 pub mod fft;
+pub mod field;
 pub mod gpu;
 pub mod grid;
 mod hash;
@@ -95,6 +96,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[doc(hidden)]
 pub use bytemuck;
 pub use error::Error;
+pub use fft::{Spectrum, Wavevector};
+pub use field::Field;
+pub use grid::Mesh;
 pub use kernels::kernels;
 pub use launch::{Launch, launch, launch_with_code, run};
 pub use rank::Rank;

@@ -1,11 +1,12 @@
 //! Collective checks: that all ranks have the same value, and that none has a fault.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 
 use bytemuck::Pod;
 
 use super::error::with_rank;
 use super::{CommError, Communicator, Op, Result};
+use crate::hash::{START, fnv1a};
 
 impl Communicator {
     /// The first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
@@ -25,6 +26,65 @@ impl Communicator {
         let all = self.all_gather(&[value])?;
         let bytes = |value: &T| bytemuck::bytes_of(value).to_vec();
         Ok(all.iter().position(|other| bytes(other) != bytes(&all[0])))
+    }
+
+    /// Checks that every rank calls an operation with the same arguments, which are compared by their
+    /// `Debug` texts. Collective; one all-gather of 8 bytes, and texts only after a difference.
+    ///
+    /// ```
+    /// use meshloom::comm::{CommError, run_threads};
+    ///
+    /// let texts = run_threads(3, |comm| {
+    ///     let count = if comm.rank() == 2 { 7 } else { 5 };
+    ///     let error = comm.agree("knn", &[("radius", &0.5), ("count", &count)]).unwrap_err();
+    ///     Ok::<_, CommError>(error.to_string())
+    /// })?;
+    /// assert_eq!(texts[0], "knn: `count` differs between ranks: rank 0 has 5, rank 2 has 7; \
+    ///     pass the same value on all ranks");
+    /// assert!(texts.iter().all(|text| *text == texts[0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`CommError::Differ`] on all ranks, with the first argument that differs.
+    /// - As [`first_to_differ`](Self::first_to_differ).
+    pub fn agree(&self, call: &str, arguments: &[(&str, &dyn Debug)]) -> Result<()> {
+        if self.size() == 1 {
+            return Ok(());
+        }
+        let text = |values: &[(&str, &dyn Debug)]| -> Vec<String> {
+            values.iter().map(|(name, value)| format!("{name}\0{value:?}")).collect()
+        };
+        let own = text(arguments);
+        let hash =
+            own.iter().fold(fnv1a(START, call.as_bytes()), |hash, text| fnv1a(fnv1a(hash, text.as_bytes()), &[0]));
+        let Some(rank) = self.first_to_differ(hash)? else { return Ok(()) };
+        let own = std::iter::once(format!("operation\0{call:?}")).chain(own).collect::<Vec<_>>().join("\x01");
+        let [reference, other] = [self.text_of(0, &own)?, self.text_of(rank, &own)?];
+        let fields = |text: &str| -> Vec<(String, String)> {
+            let field = |text: &str| text.split_once('\0').map(|(name, value)| (name.to_owned(), value.to_owned()));
+            text.split('\x01').filter_map(field).collect()
+        };
+        let (reference, other) = (fields(&reference), fields(&other));
+        let differing = reference.iter().zip(&other).find(|(reference, other)| reference != other);
+        let (argument, reference, value) = match differing {
+            Some(((name, reference), (_, value))) => (name.clone(), reference.clone(), value.clone()),
+            None => {
+                let count = |fields: &[(String, String)]| format!("{} arguments", fields.len() - 1);
+                ("arguments".into(), count(&reference), count(&other))
+            }
+        };
+        Err(CommError::Differ { call: call.into(), argument, rank, value, reference })
+    }
+
+    /// Returns the text of `root` on all ranks. Collective.
+    fn text_of(&self, root: usize, own: &str) -> Result<String> {
+        let mut text = if self.rank() == root { own.as_bytes().to_vec() } else { Vec::new() };
+        let mut len = [text.len() as u64];
+        self.broadcast(root, &mut len)?;
+        text.resize(len[0] as usize, 0);
+        self.broadcast(root, &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// What the first rank with a fault says of it, after its number where there are several ranks; `None` if no rank has one. Collective; the result is the same on
@@ -105,11 +165,6 @@ impl Communicator {
             return Ok(None);
         }
         let root = first[0] as usize;
-        let mut text = fault.filter(|_| self.rank() == root).unwrap_or_default().as_bytes().to_vec();
-        let mut len = [text.len() as u64];
-        self.broadcast(root, &mut len)?;
-        text.resize(len[0] as usize, 0);
-        self.broadcast(root, &mut text)?;
-        Ok(Some((root, String::from_utf8_lossy(&text).into_owned())))
+        Ok(Some((root, self.text_of(root, fault.unwrap_or_default())?)))
     }
 }

@@ -29,6 +29,23 @@ pub enum CommError {
         /// Its error.
         message: String,
     },
+    /// Ranks called an operation with different arguments.
+    #[error(
+        "{call}: `{argument}` differs between ranks: rank 0 has {reference}, rank {rank} has {value}; \
+         pass the same value on all ranks"
+    )]
+    Differ {
+        /// The operation.
+        call: String,
+        /// The first argument that differs.
+        argument: String,
+        /// The first rank whose arguments differ from those of rank 0.
+        rank: usize,
+        /// The argument on that rank.
+        value: String,
+        /// The argument on rank 0.
+        reference: String,
+    },
     /// The ranks of a communicator did not call the same collective with the same shape, or not the same exchange of device data.
     #[error(
         "rank {rank} called {called}, but rank {other} {other_called}; \

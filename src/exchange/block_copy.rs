@@ -17,7 +17,7 @@ pub(super) enum CopyAction {
 
 /// A block of each of several fields, which lie in one array one after the other.
 #[derive(Clone, Copy)]
-pub(super) struct FieldBlocks<'a, T> {
+pub(crate) struct FieldBlocks<'a, T> {
     pub array: &'a Array<T>,
     /// The block of the first field.
     pub block: Block,
@@ -110,7 +110,7 @@ fn copied_as(element: Element) -> Element {
 }
 
 /// Copies blocks between arrays of any type of elements; those of `f64` on devices that have it.
-pub(super) struct BlockCopies([(Element, BlockCopy); COPIED.len()]);
+pub(crate) struct BlockCopies([(Element, BlockCopy); COPIED.len()]);
 
 impl Default for BlockCopies {
     fn default() -> Self {
@@ -128,6 +128,9 @@ impl BlockCopies {
         to: FieldBlocks<'_, T>,
     ) -> Result<(), DeviceError> {
         let len = from.block.len();
+        if len == 0 {
+            return Ok(());
+        }
         let whole = from.stride == len && to.stride == len;
         if from.block.is_contiguous() && to.block.is_contiguous() && (whole || fields <= RUNS) {
             // Where nothing lies between the fields either, they are one run.

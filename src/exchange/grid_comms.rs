@@ -1,5 +1,7 @@
 //! The exchanges of a process grid: one along each axis.
 
+use std::fmt;
+
 use super::{Exchange, ExchangeError, Wire};
 use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
@@ -15,6 +17,12 @@ pub struct GridComms {
     world: Communicator,
     /// By axis.
     axes: [Exchange; 3],
+}
+
+impl fmt::Debug for GridComms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GridComms").field("grid", &self.grid).field("rank", &self.rank()).finish_non_exhaustive()
+    }
 }
 
 impl GridComms {

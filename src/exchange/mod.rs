@@ -54,6 +54,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub(crate) use block_copy::{BlockCopies, FieldBlocks};
 use channel::{Channel, ChunkedArray};
 pub use error::ExchangeError;
 pub use exact_sum::{ExactSum, Terms};

@@ -2,11 +2,13 @@
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
+use crate::field::FieldError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
 
 /// An error of a transform: which length, why, and what would do.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FftError {
     /// An axis of length 0, or no field at all.
@@ -126,9 +128,34 @@ pub enum TransformError {
     /// It failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// A factor of a filter that is not finite.
+    #[error("the factor of the mode k = {k:?}: expected finite numbers, got {value:?}")]
+    Factor {
+        /// The wavevector.
+        k: [f64; 3],
+        /// The real and the imaginary part of the factor.
+        value: [f64; 2],
+    },
 }
 
 message_debug!(TransformError);
+
+impl From<FieldError> for TransformError {
+    fn from(error: FieldError) -> Self {
+        match error {
+            FieldError::Comm(error) => error.into(),
+            FieldError::Device(error) => error.into(),
+            FieldError::Layout(error) => error.into(),
+            error => DeviceError::Misuse { what: "field".into(), why: error.to_string() }.into(),
+        }
+    }
+}
+
+impl From<HostMemoryError> for TransformError {
+    fn from(error: HostMemoryError) -> Self {
+        DeviceError::from(error).into()
+    }
+}
 
 impl From<DeviceError> for TransformError {
     fn from(error: DeviceError) -> Self {

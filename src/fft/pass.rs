@@ -92,6 +92,11 @@ impl ReadyPass {
         })
     }
 
+    /// Returns the device memory of its tables in bytes.
+    pub fn table_bytes(&self) -> u64 {
+        self.tables.iter().map(RawArray::bytes).sum()
+    }
+
     /// Records it over `arrays`. `operator` replaces the callback on modes that the first
     /// pass of a route reads: the same text with other arrays and parameters.
     pub fn record(

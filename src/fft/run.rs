@@ -51,6 +51,11 @@ impl ReadyRoute {
         }
         Ok(ReadyRoute { route, passes })
     }
+
+    /// Returns the device memory of the passes' tables in bytes.
+    pub fn table_bytes(&self) -> u64 {
+        self.passes.iter().flatten().map(ReadyPass::table_bytes).sum()
+    }
 }
 
 /// A caller's array and how a field lies in it; a spectrum (no layout) is C order over this rank's part.

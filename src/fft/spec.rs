@@ -24,8 +24,8 @@ impl Values {
     }
 }
 
-/// The type of a field's cells: `f32`, `f64`, or complex numbers `[f32; 2]`, `[f64; 2]`.
-pub trait Value: DeviceElement {
+/// Types of the cells of fields with transforms: `f32`, `f64`, and complex numbers `[f32; 2]`, `[f64; 2]`. The trait is sealed.
+pub trait Value: DeviceElement + sealed::Sealed {
     /// Real or complex.
     const VALUES: Values;
     /// Single or double.
@@ -34,8 +34,13 @@ pub trait Value: DeviceElement {
     type Mode: DeviceElement;
 }
 
+mod sealed {
+    pub trait Sealed {}
+}
+
 macro_rules! values {
     ($($type:ty: $values:ident $precision:ident $mode:ty;)*) => {$(
+        impl sealed::Sealed for $type {}
         impl Value for $type {
             const VALUES: Values = Values::$values;
             const PRECISION: Precision = Precision::$precision;

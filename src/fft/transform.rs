@@ -118,6 +118,11 @@ impl<T: Value> Transform<T> {
         })
     }
 
+    /// Returns the device memory of its tables in bytes, counting those that several passes share for each.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.forward.table_bytes() + self.inverse.table_bytes()
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan

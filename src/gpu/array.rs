@@ -34,7 +34,7 @@ const ALIGNMENT: u64 = 256;
 ///     const ELEMENT: Element = Element::F32;
 /// }
 /// ```
-pub trait DeviceElement: bytemuck::Pod + sealed::Sealed {
+pub trait DeviceElement: bytemuck::Pod + Send + Sync + sealed::Sealed {
     /// The type of the element in WGSL.
     const ELEMENT: Element;
 }
@@ -113,6 +113,8 @@ pub struct RawArray {
     pub(super) writable: bool,
 }
 
+crate::gpu::shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
+
 impl RawArray {
     /// How many windows the array is cut into.
     pub fn windows(&self) -> u32 {
@@ -123,6 +125,11 @@ impl RawArray {
     pub(crate) fn maps_as(&self, kind: MemoryKind) -> bool {
         matches!(self.storage.owner, BufferOwner::Pool(own) if own == kind)
             && self.storage.gpu.capabilities().host_visible
+    }
+
+    /// Bytes of the elements.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len * self.element.bytes()
     }
 
     /// Bytes of an element.

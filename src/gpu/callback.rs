@@ -7,7 +7,7 @@ use super::array::{Array, DeviceElement, RawArray};
 use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
 use super::pipeline::Trust;
-use super::source::{Access, KernelSource, Slot};
+use super::source::{Access, Element, KernelSource, Slot};
 use super::words::words;
 
 /// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that they use. No pass over memory of
@@ -107,6 +107,12 @@ impl Callback {
     #[must_use]
     pub fn read<T: DeviceElement>(self, name: &str, array: &Array<T>) -> Self {
         self.array(name, array, Access::Read)
+    }
+
+    /// Gives it an array of any type to read.
+    pub(crate) fn read_raw(mut self, name: &str, element: Element, array: &RawArray) -> Self {
+        self.arrays.push((Slot { name: name.into(), element, access: Access::Read }, array.clone()));
+        self
     }
 
     /// Gives it an array to read and write; no two invocations may touch one element. Not for transforms, which may call a function for

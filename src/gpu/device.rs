@@ -31,6 +31,8 @@ pub(super) struct Inner {
 #[derive(Clone)]
 pub struct Gpu(pub(super) Arc<Inner>, CommonLimits);
 
+crate::gpu::shallow_send_sync!(Gpu: Arc<Inner>, CommonLimits);
+
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gpu").field("name", &self.info().name).finish_non_exhaustive()

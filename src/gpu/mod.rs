@@ -8,6 +8,24 @@
 //! | [`Callback`] | a caller's functions, which run inside kernels of the library |
 //! | [`Recorder`] | records dispatches and copies of one rank; `submit` hands them over, `download` and `wait` wait |
 
+/// Implements `Send` and `Sync` for a type with fields of these types, which have them.
+///
+/// The compiler would otherwise follow the types of wgpu wherever the type is sent or shared, more
+/// steps than the default `recursion_limit` of crates that use the library allows.
+macro_rules! shallow_send_sync {
+    ($type:ty: $($field:ty),+) => {
+        // SAFETY: the fields have the trait, as is checked below.
+        unsafe impl Send for $type {}
+        // SAFETY: as above.
+        unsafe impl Sync for $type {}
+        const _: () = {
+            const fn check<T: Send + Sync>() {}
+            $(check::<$field>();)+
+        };
+    };
+}
+pub(crate) use shallow_send_sync;
+
 mod adapter;
 mod array;
 mod assemble;
@@ -62,7 +80,7 @@ pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_si
 pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;
 pub use unused_hardware::unused_hardware;
-pub(crate) use words::words;
+pub(crate) use words::{WgslWords, words};
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.
 pub(crate) const TWO_FLOATS: &str = include_str!("../../shaders/gpu/two_floats.wgsl");

@@ -181,12 +181,24 @@ impl Recorder {
         params: &P,
         count: u64,
     ) -> Result<(), DeviceError> {
+        kernel.takes::<P>()?;
+        self.each_bytes(kernel, arrays, bytemuck::bytes_of(params), count)
+    }
+
+    /// As [`each`](Self::each), with parameters as bytes.
+    pub(crate) fn each_bytes(
+        &mut self,
+        kernel: &Kernel,
+        arrays: &[&RawArray],
+        bytes: &[u8],
+        count: u64,
+    ) -> Result<(), DeviceError> {
         if count > LONGEST {
             return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
         }
         let shape = self.gpu.workgroup_shape();
         let group = u64::from(kernel.source().fixed_group().unwrap_or(shape.group)).max(1);
-        self.dispatch(kernel, arrays, params, count.div_ceil(group * u64::from(shape.items)))
+        self.dispatch_bytes(kernel, arrays, bytes, count.div_ceil(group * u64::from(shape.items)))
     }
 
     /// Records a copy of `len` elements from one array to another. Within one array, where the ranges may overlap, they pass through

@@ -20,6 +20,46 @@ pub(crate) fn words(text: &str) -> Vec<&str> {
     words
 }
 
+/// The words of a text, for questions about names and calls.
+pub(crate) struct WgslWords<'a>(Vec<&'a str>);
+
+impl<'a> WgslWords<'a> {
+    /// Splits a text.
+    pub fn new(text: &'a str) -> Self {
+        WgslWords(words(text))
+    }
+
+    /// Returns `true` if the text has the word.
+    pub fn contains(&self, word: &str) -> bool {
+        self.0.contains(&word)
+    }
+
+    /// Returns the arguments of each call of `function`, each joined from its words.
+    pub fn calls(&self, function: &str) -> impl Iterator<Item = Vec<String>> {
+        let starts = (0..self.0.len()).filter(move |&at| self.0[at] == function && self.0.get(at + 1) == Some(&"("));
+        let starts: Vec<usize> = starts.collect();
+        starts.into_iter().map(|at| {
+            let (mut arguments, mut depth) = (vec![String::new()], 0);
+            for &word in &self.0[at + 2..] {
+                match word {
+                    "(" | "[" => depth += 1,
+                    ")" if depth == 0 => break,
+                    ")" | "]" => depth -= 1,
+                    "," if depth == 0 => {
+                        arguments.push(String::new());
+                        continue;
+                    }
+                    _ => {}
+                }
+                if let Some(last) = arguments.last_mut() {
+                    last.push_str(word);
+                }
+            }
+            arguments
+        })
+    }
+}
+
 fn ends_a_line(c: char) -> bool {
     matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -56,5 +96,13 @@ mod tests {
         assert_eq!(words("a /* without an end"), ["a"]);
         assert_eq!(words("Δ_1·2"), ["Δ_1", "·", "2"]);
         assert!(words("").is_empty());
+    }
+
+    #[test]
+    fn calls_have_their_arguments() {
+        let text = WgslWords::new("fn f(a: u32) {} /* f(9) */ x = f(c, -1, g(2, 3)) + f (c,0,i32(a[1, 2]))");
+        let calls: Vec<_> = text.calls("f").collect();
+        assert_eq!(calls, [vec!["a:u32"], vec!["c", "-1", "g(2,3)"], vec!["c", "0", "i32(a[1,2])"]]);
+        assert!(text.contains("g") && !text.contains("f(9)"));
     }
 }

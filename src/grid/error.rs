@@ -3,7 +3,7 @@
 use super::boxes::Box3;
 
 /// An error of a layout: what is wrong, and what would be right.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A process grid that does not fit the number of ranks.
@@ -58,6 +58,22 @@ pub enum LayoutError {
     Empty {
         /// The mesh.
         shape: [u64; 3],
+    },
+    /// A box whose sides are not lengths.
+    #[error("a box of {} x {} x {}: expected finite and positive side lengths", size[0], size[1], size[2])]
+    Size {
+        /// The side lengths.
+        size: [f64; 3],
+    },
+    /// Fields on different meshes in one operation.
+    #[error("{what}: expected a field on the mesh {expected}, got one on {found}; create both fields on one mesh")]
+    OtherMesh {
+        /// The operation.
+        what: &'static str,
+        /// The mesh of the first field.
+        expected: String,
+        /// The mesh of the other field.
+        found: String,
     },
     /// Lists of boxes that do not have one box per rank.
     #[error("{from} boxes before and {to} after, seen by rank {rank}; each rank needs one box in either list")]

@@ -53,7 +53,8 @@ impl Grid {
             let [p0, p1] = grid.parts.map(|p| p as u64);
             let cells = |sides: [u64; 3]| sides.into_iter().map(u128::from).fold(1, u128::saturating_mul);
             let real = cells([shape[0].div_ceil(p0), shape[1].div_ceil(p1), shape[2]]);
-            real.max(cells([shape[0], shape[1].div_ceil(p0), shape[2].div_ceil(p1)]))
+            // Of grids with equal largest parts, the one that cuts the field itself best.
+            (real.max(cells([shape[0], shape[1].div_ceil(p0), shape[2].div_ceil(p1)])), real)
         };
         Self::all(ranks).min_by_key(largest).unwrap_or(Grid { parts: [ranks, 1] })
     }

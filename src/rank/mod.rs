@@ -1,26 +1,60 @@
-//! What one rank works with.
+//! One rank: its communicator, its device, and what it keeps for later calls.
+
+mod plan_cache;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use crate::comm::{Communicator, Op};
-use crate::exchange::{Exchange, ExchangeError};
+use crate::exchange::{Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
+use crate::grid::Grid;
 use crate::hash::fnv1a;
+use plan_cache::PlanCache;
+pub(crate) use plan_cache::PlanKey;
 
-/// What one rank works with: a communicator, a device, a recorder of its work and an exchange of device data.
+/// One rank of a program: its communicator, its device, and the methods of all modules.
 ///
-/// [`launch`](crate::launch) makes one for each rank; [`new`](Self::new) makes one of a caller's communicator and device. A function that needs only
-/// a part borrows that: `&mut context.recorder`.
+/// [`run`](crate::run) and [`launch`](crate::launch()) create the ranks of a program. [`new`](Self::new)
+/// creates a rank with a caller's communicator and device.
+///
+/// | methods | module |
+/// |---|---|
+/// | [`mesh`](Self::mesh), [`zeros`](Self::zeros), [`fill`](Self::fill), [`gather`](Self::gather), [`write_npy`](Self::write_npy), [`sum`](Self::sum), [`stencil`](Self::stencil), .. | [`field`](crate::field) |
+/// | [`fft`](Self::fft), [`inverse`](Self::inverse), [`filter`](Self::filter), .. | [`fft`](crate::fft) |
+///
+/// A method that is *collective* must be called by every rank, in the same order and with agreeing
+/// arguments; otherwise it fails on all ranks.
+///
+/// A rank keeps the plans of transforms, exchanges and the like for later calls, at most 64 of them
+/// with at most 256 MiB of device memory; [`release`](Self::release) drops them.
 #[derive(Debug)]
 pub struct Rank {
     /// All ranks.
     pub comm: Communicator,
-    /// The device of this rank, and what it has in common with those of the others. Ranks that are threads and use the same adapter share it.
+    /// The device of this rank. Ranks that are threads of one process and use the same adapter share it.
     pub gpu: Gpu,
-    /// The work of this rank on `gpu`.
+    /// Records and submits work for the device.
     pub recorder: Recorder,
     /// Exchanges among all ranks.
     pub exchange: Exchange,
     /// How many ranks use this rank's adapter: each may take that part of its memory.
     pub sharing: usize,
+    /// By the ranks along the two axes of the grid.
+    grids: BTreeMap<[usize; 2], GridComms>,
+    plans: PlanCache,
+}
+
+/// The parts of a rank that work on a process grid takes, for authors of kernels.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// The device.
+    pub gpu: &'a Gpu,
+    /// Records and submits work for the device.
+    pub recorder: &'a mut Recorder,
+    /// The exchanges along the axes of the process grid.
+    pub comms: &'a mut GridComms,
 }
 
 impl Rank {
@@ -50,7 +84,56 @@ impl Rank {
         comm.all_reduce(&mut common, Op::Min)?;
         let gpu = gpu.among(CommonLimits::from_numbers(common));
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        Ok(Rank { comm, gpu, recorder, exchange, sharing })
+        let (grids, plans) = (BTreeMap::new(), PlanCache::default());
+        Ok(Rank { comm, gpu, recorder, exchange, sharing, grids, plans })
+    }
+
+    /// Returns the number of this rank, from 0 on.
+    pub fn index(&self) -> usize {
+        self.comm.rank()
+    }
+
+    /// Returns the number of ranks.
+    pub fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is used for the first time:
+    /// that splits the communicator.
+    ///
+    /// # Errors
+    /// - [`ExchangeError::Comm`] if the communicator cannot be split or the ranks pass different grids.
+    /// - [`ExchangeError::Device`] if `grid` has another number of ranks, on all ranks.
+    pub fn parts(&mut self, grid: Grid) -> Result<Parts<'_>, ExchangeError> {
+        let comms = match self.grids.entry(grid.parts()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(GridComms::new(&self.comm, grid)?),
+        };
+        Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
+    }
+
+    /// Returns the plan of `key`, created by `make` unless the rank has one.
+    pub(crate) fn plan<K: PlanKey, E>(
+        &mut self,
+        key: K,
+        make: impl FnOnce(&mut Self) -> Result<K::Plan, E>,
+    ) -> Result<Arc<K::Plan>, E> {
+        if let Some(plan) = self.plans.get(&key) {
+            return Ok(plan);
+        }
+        let plan = make(self)?;
+        Ok(self.plans.insert(key, plan))
+    }
+
+    /// Returns the device memory that plans kept for later calls hold, in bytes.
+    pub fn plan_memory_bytes(&self) -> u64 {
+        self.plans.memory_bytes()
+    }
+
+    /// Drops all plans kept for later calls, and returns unused memory to the driver.
+    pub fn release(&mut self) {
+        self.plans.clear();
+        self.gpu.trim();
     }
 
     /// Bytes of the device's memory that this rank may take, of as many as use it; none where the driver does not tell. The same on all ranks where devices

@@ -1,0 +1,56 @@
+//! Errors of operations on fields.
+
+use crate::comm::CommError;
+use crate::exchange::ExchangeError;
+use crate::gpu::DeviceError;
+use crate::grid::LayoutError;
+use crate::host_memory::HostMemoryError;
+use crate::io::IoError;
+
+/// An operation on a field that failed.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldError {
+    /// Communication between ranks, or an error of another rank.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A mesh, or fields on different meshes.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A slice of the wrong length.
+    #[error("{what}: expected {expected} values, got {found}")]
+    Length {
+        /// The operation and the argument.
+        what: &'static str,
+        /// The number of values that is needed.
+        expected: u64,
+        /// The number of values passed.
+        found: u64,
+    },
+    /// A stencil whose text and fields do not match.
+    #[error("stencil: {why}")]
+    Stencil {
+        /// What is wrong, and what to do.
+        why: String,
+    },
+}
+
+message_debug!(FieldError);
+
+impl From<ExchangeError> for FieldError {
+    fn from(error: ExchangeError) -> Self {
+        error.flatten()
+    }
+}
+
+impl From<HostMemoryError> for FieldError {
+    fn from(error: HostMemoryError) -> Self {
+        FieldError::Device(error.into())
+    }
+}

@@ -1,0 +1,111 @@
+//! Fields: arrays of a device that know their mesh.
+//!
+//! A [`Field`] is a distributed array on a [`Mesh`](crate::grid::Mesh). The methods of this module are
+//! on [`Rank`](crate::Rank): they create fields, move values between host, device and files, exchange
+//! ghost cells, sum over all ranks and run stencils.
+//!
+//! ```
+//! meshloom::run(|rank| {
+//!     let mesh = rank.mesh([40, 60]).periodic([2.0, 3.0]).ghosts(1).build()?;
+//!     let mut heat = rank.fill(&mesh, |[_, y, x]| (x * y).sin())?;
+//!     let mut next = rank.zeros(&mesh)?;
+//!     let step = rank.stencil(
+//!         &mesh,
+//!         "fn cell(c: Cell) -> f32 {
+//!              return heat(c) + 0.1 * (heat_at(c, -1, 0) + heat_at(c, 1, 0)
+//!                  + heat_at(c, 0, -1) + heat_at(c, 0, 1) - 4.0 * heat(c));
+//!          }",
+//!     );
+//!     for _ in 0..10 {
+//!         step.run(rank, &(), &[("heat", &heat)], &mut next)?;
+//!         std::mem::swap(&mut heat, &mut next);
+//!     }
+//!     if let Some(cells) = rank.gather(&heat, 0)? {
+//!         assert_eq!(cells.len(), 40 * 60);
+//!     }
+//!     Ok(())
+//! })?;
+//! # Ok::<(), meshloom::Error>(())
+//! ```
+
+mod cells;
+mod error;
+mod files;
+mod gather;
+mod ghosts;
+mod mesh_builder;
+mod stencil;
+mod sums;
+
+use std::fmt;
+
+use crate::gpu::{Array, DeviceElement};
+use crate::grid::{LayoutError, Mesh};
+
+pub use error::FieldError;
+pub use mesh_builder::MeshBuilder;
+pub(crate) use stencil::kernels;
+pub use stencil::{Stencil, StencilInput};
+
+/// A distributed array on a mesh: each rank holds its own cells and its ghost cells, on its device.
+///
+/// Elements are `f32`, `f64` (on devices that have it), `u32`, `i32`, or complex numbers `[f32; 2]`,
+/// `[f64; 2]`. A field of several components has the values of the first component, then those of the
+/// next.
+pub struct Field<T: DeviceElement = f32> {
+    mesh: Mesh,
+    array: Array<T>,
+    components: u64,
+}
+
+impl<T: DeviceElement> fmt::Debug for Field<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Field")
+            .field("mesh", &self.mesh)
+            .field("element", &T::ELEMENT)
+            .field("components", &self.components)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: DeviceElement> Field<T> {
+    /// Creates a field that uses the memory of `array`.
+    ///
+    /// # Errors
+    /// [`FieldError::Length`] if `array` does not have [`Mesh::array_len`] elements for each component.
+    pub fn from_array(mesh: &Mesh, array: Array<T>, components: u64) -> Result<Self, FieldError> {
+        let expected = mesh.array_len().saturating_mul(components);
+        if array.len() != expected || components == 0 {
+            return Err(FieldError::Length { what: "Field::from_array", expected, found: array.len() });
+        }
+        Ok(Field { mesh: mesh.clone(), array, components })
+    }
+
+    /// Returns the mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// Returns the array of this rank, with ghost cells, component by component.
+    pub fn array(&self) -> &Array<T> {
+        &self.array
+    }
+
+    /// Returns the number of components of a cell.
+    pub fn components(&self) -> u64 {
+        self.components
+    }
+
+    /// Checks that another field is on the same mesh.
+    pub(crate) fn same_mesh<U: DeviceElement>(&self, what: &'static str, other: &Field<U>) -> Result<(), LayoutError> {
+        on_mesh(what, &self.mesh, &other.mesh)
+    }
+}
+
+/// Checks that a field on `found` may be used where one on `expected` is needed.
+pub(crate) fn on_mesh(what: &'static str, expected: &Mesh, found: &Mesh) -> Result<(), LayoutError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(LayoutError::OtherMesh { what, expected: expected.to_string(), found: found.to_string() })
+}

@@ -1,0 +1,106 @@
+//! Sums and extremes over the cells of all ranks.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use super::Field;
+use super::error::FieldError;
+use crate::comm::{Op, Reducible};
+use crate::exchange::{ExactSum, Terms};
+use crate::gpu::Array;
+use crate::gpu::primitives::{Count, Number, Reduce};
+use crate::rank::{PlanKey, Rank};
+
+/// The kernels of exact sums.
+#[derive(PartialEq)]
+struct Sums;
+
+impl PlanKey for Sums {
+    type Plan = ExactSum;
+}
+
+/// The kernels of reductions.
+#[derive(PartialEq)]
+struct Reductions;
+
+impl PlanKey for Reductions {
+    type Plan = Reduce;
+}
+
+impl Rank {
+    /// Returns the sum of all components over the cells of all ranks; NaN if an element is not finite.
+    /// The result has the same bits on any number of ranks: elements are rounded to integers of 62 bits
+    /// less the logarithm of their number, relative to the largest, which are added exactly.
+    /// [Collective](Self); blocks.
+    ///
+    /// # Errors
+    /// - [`FieldError::Device`] if the device fails.
+    /// - [`FieldError::Comm`] if another rank fails.
+    pub fn sum(&mut self, field: &Field) -> Result<f64, FieldError> {
+        let own = self.own_cells(field)?;
+        self.exact_sum(&own, None, field)
+    }
+
+    /// Returns the sum of the products of two fields over all components and the cells of all ranks;
+    /// NaN if a product is not finite. Products are rounded to f32 and added as in [`sum`](Self::sum).
+    /// [Collective](Self); blocks.
+    ///
+    /// # Errors
+    /// - [`FieldError::Layout`] if the fields are on different meshes.
+    /// - [`FieldError::Length`] if they have different numbers of components.
+    /// - Same as [`sum`](Self::sum).
+    pub fn dot(&mut self, a: &Field, b: &Field) -> Result<f64, FieldError> {
+        a.same_mesh("Rank::dot", b)?;
+        if a.components() != b.components() {
+            let (expected, found) = (a.components(), b.components());
+            return Err(FieldError::Length { what: "Rank::dot, components", expected, found });
+        }
+        let own = [self.own_cells(a)?, self.own_cells(b)?];
+        self.exact_sum(&own[0], Some(&own[1]), a)
+    }
+
+    fn exact_sum(&mut self, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64, FieldError> {
+        let Ok(sums) = self.plan(Sums, |_| Ok::<_, Infallible>(ExactSum::default()));
+        let total = of.mesh().total_cells().saturating_mul(of.components());
+        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
+        Ok(sums.totals(&mut self.recorder, Some(&self.comm), &terms)?[0])
+    }
+
+    /// Returns the smallest element over all components and the cells of all ranks. NaN elements may be ignored.
+    /// [Collective](Self); blocks.
+    ///
+    /// # Errors
+    /// - [`FieldError::Device`] if the device fails.
+    /// - [`FieldError::Comm`] if another rank fails.
+    pub fn min<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
+        self.extreme(field, Op::Min)
+    }
+
+    /// Returns the largest element over all components and the cells of all ranks. NaN elements may be ignored.
+    /// [Collective](Self); blocks.
+    ///
+    /// # Errors
+    /// Same as [`min`](Self::min).
+    pub fn max<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
+        self.extreme(field, Op::Max)
+    }
+
+    fn reductions(&mut self) -> Arc<Reduce> {
+        let Ok(reduce) = self.plan(Reductions, |_| Ok::<_, Infallible>(Reduce::new()));
+        reduce
+    }
+
+    fn extreme<T: Number + Reducible>(&mut self, field: &Field<T>, op: Op) -> Result<T, FieldError> {
+        let own = self.own_cells(field)?;
+        let output = self.gpu.array("field::extreme", 1)?;
+        let reduce = self.reductions();
+        let recorder = &mut self.recorder;
+        match op {
+            Op::Min => reduce.min(recorder, &own, &output, Count::All)?,
+            _ => reduce.max(recorder, &own, &output, Count::All)?,
+        }
+        let mut found = recorder.download(&output, 0, 1)?;
+        self.comm.all_reduce(&mut found, op)?;
+        Ok(found[0])
+    }
+}
