@@ -15,6 +15,7 @@ const LIBRARY: &[&[&str]] = &[
     &["gpu"],
     &["exchange"],
     &["rank"],
+    &["field"],
     &["launch", "fft"],
     &["mesh", "points"],
     &["operators"],

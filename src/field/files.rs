@@ -9,6 +9,8 @@ use crate::gpu::DeviceElement;
 use crate::grid::{Mesh, extent};
 use crate::host_memory;
 use crate::io::{IoError, NpyElement, NpyFile, collective};
+#[cfg(feature = "image")]
+use crate::io::{diverging_png_bytes, write_whole};
 use crate::rank::Rank;
 
 /// Elements that are on the host at a time, about.
@@ -107,6 +109,30 @@ impl Rank {
                 file.write(first, &self.recorder.download(&own, packed, len)?)?;
             }
             Ok(())
+        })
+    }
+
+    /// Writes a picture of a field of one component on a mesh of one or two axes as PNG: the first axis
+    /// downward, with colors from blue at `-limit` over white at 0 to red at `limit`. Small meshes are
+    /// enlarged. [Collective](Self); blocks. Rank 0 needs host memory for twice the field.
+    ///
+    /// # Errors
+    /// - [`FieldError::Length`] if the field has several components, or its mesh three axes.
+    /// - [`FieldError::Io`] if the file cannot be written, on all ranks.
+    /// - Same as [`gather`](Self::gather).
+    #[cfg(feature = "image")]
+    pub fn write_png(&mut self, path: impl AsRef<Path>, field: &Field, limit: f32) -> Result<(), FieldError> {
+        let [front, rows, columns] = field.mesh().shape();
+        if front * field.components() != 1 {
+            let found = front * field.components();
+            return Err(FieldError::Length { what: "Rank::write_png, planes and components", expected: 1, found });
+        }
+        let all = self.gather(field, 0)?;
+        let (path, comm) = (path.as_ref(), self.comm.clone());
+        comm.together(|| {
+            let Some(cells) = &all else { return Ok(()) };
+            let png = diverging_png_bytes(&[cells], [columns as usize, rows as usize], limit, 0, path)?;
+            Ok(write_whole(path, &png)?)
         })
     }
 

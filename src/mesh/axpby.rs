@@ -1,8 +1,12 @@
 //! Linear updates of arrays.
 
 use std::cmp::Reverse;
+use std::convert::Infallible;
 
+use super::error::MeshError;
+use crate::field::Field;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, LONGEST, Recorder};
+use crate::rank::{PlanKey, Rank};
 
 crate::gpu::kernel_params! {
     struct AxpbyParams {
@@ -141,6 +145,28 @@ impl Axpby {
     ) -> Result<(), DeviceError> {
         let params = params("Axpby::record_product", a, b, y, &[x, z])?;
         recorder.each(&self.product, &[x.raw(), y.raw(), z.raw()], &params, y.len())
+    }
+}
+
+/// The kernels of linear updates.
+#[derive(PartialEq)]
+struct Updates;
+
+impl PlanKey for Updates {
+    type Plan = Axpby;
+}
+
+impl Rank {
+    /// Computes `y = a x + b y` in every cell, ghost cells included; `a` and `b` are rounded to f32. With
+    /// `b == 0` the values of `y` do not matter. Records only.
+    ///
+    /// # Errors
+    /// - [`MeshError::Layout`] if the fields are on different meshes.
+    /// - [`MeshError::Device`] if they have different numbers of components, or the device fails.
+    pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), MeshError> {
+        x.same_mesh("Rank::axpby", y)?;
+        let Ok(updates) = self.plan(Updates, |_| Ok::<_, Infallible>(Axpby::default()));
+        Ok(updates.record(&mut self.recorder, a, x.array(), b, y.array())?)
     }
 }
 
