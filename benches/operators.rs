@@ -10,8 +10,8 @@ use meshloom::gpu::{Gpu, Kernel, KernelSource, Options};
 use meshloom::grid::Grid;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Convolution, Diagonal, Field, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout,
-    RegularGrid, Space, Stencil, Tap, Wavenumbers, Worker, random_field,
+    Convolution, Diagonal, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid,
+    Space, StencilOperator, Tap, Vector, Wavenumbers, Worker, random_field,
 };
 use meshloom::{Error, Rank};
 
@@ -99,7 +99,7 @@ fn race(worker: &mut Worker<'_>, cells: u64, together: u64, calls: [&Call<'_>; 2
 /// The chain as one kernel beside the kernel that was written by hand.
 fn fused(worker: &mut Worker<'_>, chain: &Model, space: &Space, cells: u64) -> Result<(), Error> {
     let (x, dx) = (random_field(worker, space, 1)?, random_field(worker, space, 2)?);
-    let (at, out) = (chain.at(worker, &x)?, Field::new(worker.gpu(), space)?);
+    let (at, out) = (chain.at(worker, &x)?, Vector::new(worker.gpu(), space)?);
     // SAFETY: its loop ends, and it reads and writes below the count, which is that of its arrays.
     let [value, slope] = [false, true].map(|derivative| unsafe { Kernel::new_unchecked(by_hand(derivative)) });
     let params = ByHand { count: cells as u32 };
@@ -158,7 +158,7 @@ fn costs(worker: &mut Worker<'_>) -> Result<(), Error> {
         (0..shape[0].pow(3)).map(|n| [n / 4096, n / 64 % 64, n % 64].map(|i| (i as f64 + 0.5) / 64.0)).collect();
     let models = [
         Model::new(Diagonal::new(&cells, &field)?),
-        Model::new(Stencil::new(worker, &cells, &taps)?),
+        Model::new(StencilOperator::new(worker, &cells, &taps)?),
         Model::new(Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?),
         Model::new(Fourier::new(worker, &cells, Norm::Backward)?),
         Model::new(Hartley::new(worker, &cells)?),
@@ -169,8 +169,8 @@ fn costs(worker: &mut Worker<'_>) -> Result<(), Error> {
     let count = shape.iter().product::<u64>();
     for model in models {
         let (x, dy) = (random_field(worker, model.domain(), 1)?, random_field(worker, model.target(), 2)?);
-        let (at, mut dx) = (model.at(worker, &x)?, Field::new(worker.gpu(), model.domain())?);
-        let mut y = Field::new(worker.gpu(), model.target())?;
+        let (at, mut dx) = (model.at(worker, &x)?, Vector::new(worker.gpu(), model.domain())?);
+        let mut y = Vector::new(worker.gpu(), model.target())?;
         let there = least(worker, count, |worker| Ok(at.jvp(worker, &x, &mut y)?))?;
         let back = least(worker, count, |worker| Ok(at.vjp(worker, &dy, &mut dx)?))?;
         let cost = model.cost();

@@ -11,6 +11,7 @@
 
 use std::f64::consts::TAU;
 
+/// Runs the example.
 pub fn main() -> meshloom::Result<()> {
     let width = 0.1;
     // A wave with the wavevector (1, 2, 2) 2 pi keeps the factor exp(-k^2 width^2 / 2).

@@ -10,8 +10,8 @@
 use meshloom::gpu::Options;
 use meshloom::grid::Grid;
 use meshloom::operators::{
-    Adjoint, Diagonal, Field, Hartley, Leaf, Linear, Model, PointwiseOperator, RegularGrid, Select, Space, Wavenumbers,
-    Worker, check_adjoint, check_derivative, random_field,
+    Adjoint, Diagonal, Hartley, Leaf, Linear, Model, PointwiseOperator, RegularGrid, Select, Space, Vector,
+    Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
 };
 use meshloom::{Error, Launch, launch};
 
@@ -28,7 +28,7 @@ fn model(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error>
     let wavenumbers = Wavenumbers::unique(regular)?;
     let spectrum = wavenumbers.amplitudes(worker, &modes)?;
     let power: Vec<f64> = wavenumbers.values().iter().map(|k| 0.2 / (1.0 + (k / 4.0).powi(2))).collect();
-    let mut amplitudes = Field::new(worker.gpu(), Linear::domain(&spectrum))?;
+    let mut amplitudes = Vector::new(worker.gpu(), Linear::domain(&spectrum))?;
     amplitudes.set(&mut worker.context.recorder, "amplitudes", &power)?;
     let amplitudes = Model::new(spectrum).value(worker, &amplitudes)?;
 
@@ -58,9 +58,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let taylor = check_derivative(&mut worker, &model, &truth, &direction)?;
 
         // Half the squared difference, downhill.
-        let mut x = Field::zeros(&mut worker.context.recorder, model.domain())?;
-        let mut velocity = Field::zeros(&mut worker.context.recorder, model.domain())?;
-        let mut gradient = Field::new(worker.gpu(), model.domain())?;
+        let mut x = Vector::zeros(&mut worker.context.recorder, model.domain())?;
+        let mut velocity = Vector::zeros(&mut worker.context.recorder, model.domain())?;
+        let mut gradient = Vector::new(worker.gpu(), model.domain())?;
         let mut losses = Vec::new();
         for step in 0..60 {
             let mut at = model.at(&mut worker, &x)?;

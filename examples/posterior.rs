@@ -13,15 +13,15 @@ use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, Excitations, FieldPrior, IterationOptions, Likelihood,
-    NewtonOptions, OptimizeKl, SampleGroups, Samples, Sampling, Spectrum, Stream, VectorSpace,
+    NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector, Worker};
 use meshloom::{Error, Rank};
 
 /// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a power law.
 fn prior() -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
-        of: Spectrum::Power,
+        of: PriorSpectrum::Power,
         fluctuations: [1.0, 0.5],
         slope: [-3.0, 0.3],
         flexibility: Some([0.5, 0.2]),
@@ -44,7 +44,7 @@ fn poisson(mean: f64, uniform: f64) -> f64 {
 }
 
 /// The only leaf of what a model says of latent values.
-fn values(worker: &mut Worker<'_>, model: &Model, latent: &Field) -> Result<Vec<f64>, Error> {
+fn values(worker: &mut Worker<'_>, model: &Model, latent: &Vector) -> Result<Vec<f64>, Error> {
     Ok(model.value(worker, latent)?.get(&mut worker.context.recorder, "field")?)
 }
 
@@ -96,7 +96,7 @@ fn main() -> Result<(), Error> {
     let rate = field.then(&Model::new(exp))?;
 
     // A truth of the prior, and its counts.
-    let mut latent = Field::new(worker.gpu(), rate.domain())?;
+    let mut latent = Vector::new(worker.gpu(), rate.domain())?;
     worker.white_noise(Stream(1), &mut latent)?;
     let truth = values(&mut worker, &field, &latent)?;
     let uniform = |cell: usize| (0.5 + f64::from(philox4x32([cell as u32, 0, 0, 7], [1, 2])[0])) / 4294967296.0;
@@ -106,7 +106,7 @@ fn main() -> Result<(), Error> {
     let likelihood = Likelihood::poisson(&mut worker, &data, None)?.amend(&rate)?;
 
     // From near the mean of the prior.
-    let mut noise = Field::new(worker.gpu(), rate.domain())?;
+    let mut noise = Vector::new(worker.gpu(), rate.domain())?;
     worker.white_noise(Stream(2), &mut noise)?;
     let mut start = worker.zeros(&noise)?;
     VectorSpace::axpby(&mut worker, 0.1, &noise, 0.0, &mut start)?;

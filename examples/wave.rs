@@ -13,6 +13,7 @@ use std::f64::consts::TAU;
 
 meshloom::kernel_params! { struct Wave { c2: f32 } }
 
+/// Runs the example.
 pub fn main() -> meshloom::Result<()> {
     // Standing waves sin(2 pi y) sin(2 pi x / 3) cos(w t) with the speed 1, in steps of half a cell.
     let (step, frequency) = (0.005, TAU * (1.0f64 + 1.0 / 9.0).sqrt());

@@ -13,7 +13,7 @@ use meshloom::comm::Communicator;
 use meshloom::cosmology::white_noise;
 use meshloom::gpu::{Array, Gpu};
 use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Field, Model, Worker};
+use meshloom::operators::{Model, Vector, Worker};
 use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
 use meshloom::{Error, Rank};
 
@@ -60,7 +60,7 @@ fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> 
     let mut worker = Worker::new(&mut context, grid)?;
     let model = Model::new(SimulationOperator::new(&mut worker, config.clone(), 2, &[Observable::Density])?);
     let field = |worker: &mut Worker<'_>, space, values: &[f32]| {
-        let field = Field::new(worker.gpu(), space)?;
+        let field = Vector::new(worker.gpu(), space)?;
         worker.context.recorder.upload(field.array(space.names().next().unwrap_or_default())?, 0, values)?;
         Ok::<_, Error>(field)
     };
@@ -68,7 +68,7 @@ fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> 
     let dx = field(&mut worker, model.domain(), &noise(&sites, N, 2))?;
     let dy = field(&mut worker, model.target(), &noise(&cells, 2 * N, 3))?;
     let at = model.at(&mut worker, &x)?;
-    let (mut jvp, mut vjp) = (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+    let (mut jvp, mut vjp) = (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
     at.jvp(&mut worker, &dx, &mut jvp)?;
     at.vjp(&mut worker, &dy, &mut vjp)?;
     let get = |worker: &mut Worker<'_>, array: &Array<f32>| worker.context.recorder.download(array, 0, array.len());

@@ -11,10 +11,12 @@ use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
     FieldPrior, InferenceError, IterationOptions, Kl, Likelihood, NewtonOptions, NoiseLevel, Objective, OptimizeKl,
-    Reduction, SampleGroups, Samples, Sampling, Spectrum, Stream, VectorSpace, conjugate_gradient, newton_cg,
+    PriorSpectrum, Reduction, SampleGroups, Samples, Sampling, Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
-use meshloom::operators::{Field, Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Worker};
+use meshloom::operators::{
+    Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Vector, Worker,
+};
 use serde_json::Value;
 use shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 
@@ -32,7 +34,7 @@ fn rate(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError
 /// The same on another grid.
 fn rate_on(worker: &mut Worker<'_>, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
     let amplitude = AmplitudePrior::NonParametric {
-        of: Spectrum::Power,
+        of: PriorSpectrum::Power,
         fluctuations: pair(&golden["fluctuations"]),
         slope: pair(&golden["loglogavgslope"]),
         flexibility: Some(pair(&golden["flexibility"])),
@@ -74,7 +76,7 @@ fn likelihood(worker: &mut Worker<'_>, name: &str, golden: &Value) -> Result<Lik
 /// Excitations from lists of numbers: data at the cells that have some, and latent values.
 fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Worker<'w>> {
     let golden = golden.clone();
-    Excitations::Given(Rc::new(move |worker: &mut Worker<'w>, excitation: Excitation, out: &mut Field| {
+    Excitations::Given(Rc::new(move |worker: &mut Worker<'w>, excitation: Excitation, out: &mut Vector| {
         let values = list(excitation);
         let values = if excitation.what == Excited::Data { at_cells(&golden, &values) } else { values };
         *out = field(worker, &out.space().clone(), &values)?;
@@ -82,7 +84,7 @@ fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'stat
     }))
 }
 
-fn host(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, InferenceError> {
+fn host(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f64>, InferenceError> {
     Ok(flat(worker, field)?.into_iter().map(|(_, value)| value).collect())
 }
 
@@ -182,10 +184,10 @@ fn a_whole_fit_is_that_of_the_reference() {
             close("residual", &host(worker, fit.samples.residual(sample).unwrap())?, &numbers(wanted));
         }
         let model = rate(worker, &golden)?;
-        let like = Field::new(worker.gpu(), model.target())?;
-        let mut value = |worker: &mut Worker<'_>, x: &Field| Ok(model.value(worker, x)?);
+        let like = Vector::new(worker.gpu(), model.target())?;
+        let mut value = |worker: &mut Worker<'_>, x: &Vector| Ok(model.value(worker, x)?);
         let (mean, std) = fit.samples.mean_and_std(worker, &groups, &like, &mut value)?;
-        let mut cells = |field: &Field| -> Result<Vec<f64>, InferenceError> {
+        let mut cells = |field: &Vector| -> Result<Vec<f64>, InferenceError> {
             let all = host(worker, field)?;
             Ok(numbers(&golden["cells"]).iter().map(|&cell| all[cell as usize]).collect())
         };
@@ -262,7 +264,7 @@ fn noise_at_points_is_the_same_on_any_ranks() {
             let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| regular.owns(*cell)).collect();
             let places = [own.iter().map(|x| x.map(f64::to_bits)).collect::<Vec<_>>(), of_cells];
             for (space, places) in [Linear::target(&read), Linear::target(&selected)].into_iter().zip(places) {
-                let mut noise = Field::new(worker.gpu(), space)?;
+                let mut noise = Vector::new(worker.gpu(), space)?;
                 worker.white_noise(Stream(5), &mut noise)?;
                 let values = noise.get(&mut worker.context.recorder, "x")?;
                 assert_eq!(values.len(), 2 * places.len());
@@ -300,7 +302,7 @@ fn a_fit_keeps_within_its_memory() {
         let leaf = Leaf::cells(&regular);
         let data = Data { name: "data", leaf: &leaf, values: &[3.0; 96 * 96], mask: None };
         let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
-        let start = Field::zeros(&mut worker.context.recorder, likelihood.domain())?;
+        let start = Vector::zeros(&mut worker.context.recorder, likelihood.domain())?;
         let groups = SampleGroups::one(&Communicator::solo());
         let few = CgOptions { maxiter: Some(2), ..CgOptions::default() };
         let steps = NewtonOptions { cg: Some(few), ..NewtonOptions::default().steps(1) };
@@ -354,7 +356,7 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
         let mut counts = Vec::new();
         for maxiter in [4, 12] {
             let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
-            let mut metric = |worker: &mut Worker<'_>, v: &Field, out: &mut Field| {
+            let mut metric = |worker: &mut Worker<'_>, v: &Vector, out: &mut Vector| {
                 at.metric(worker, v, out)?;
                 worker.axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
             };

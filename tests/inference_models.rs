@@ -11,10 +11,10 @@ use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, EvidenceOptions, Excitation, Excitations,
     Excited, Expansion, FieldPrior, InferenceError, IterationOptions, Likelihood, MaternScale, NewtonOptions,
-    NoiseLevel, OptimizeKl, Prior, SampleGroups, Samples, Sampling, Spectrum, check_metric, evidence,
+    NoiseLevel, OptimizeKl, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, check_metric, evidence,
 };
 use meshloom::operators::{
-    Diagonal, Field, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Worker, check_adjoint,
+    Diagonal, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Vector, Worker, check_adjoint,
     check_derivative, random_field,
 };
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn prior_of(golden: &Value) -> FieldPrior {
         }
     } else {
         AmplitudePrior::NonParametric {
-            of: if golden["kind"] == "power" { Spectrum::Power } else { Spectrum::Amplitude },
+            of: if golden["kind"] == "power" { PriorSpectrum::Power } else { PriorSpectrum::Amplitude },
             fluctuations: pair(&golden["fluctuations"]),
             slope: pair(&golden["loglogavgslope"]),
             flexibility: golden.get("flexibility").map(pair),
@@ -56,7 +56,7 @@ fn grid_of(worker: &Worker<'_>, golden: &Value) -> RegularGrid {
 }
 
 /// Bits of a field, with their places among those of all ranks.
-fn bits(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<(usize, u32)>, InferenceError> {
+fn bits(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<(usize, u32)>, InferenceError> {
     Ok(flat(worker, field)?.into_iter().map(|(at, value)| (at, (value as f32).to_bits())).collect())
 }
 
@@ -93,7 +93,7 @@ fn correlated_fields_are_those_of_the_goldens_on_any_ranks() {
                     assert!(away < ROUNDINGS, "{name}: {found} {wanted}");
                 }
                 let (mut jvp, mut vjp) =
-                    (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+                    (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
                 let (dx, dy) = if golden.get("jvp").is_some() {
                     (
                         field(worker, model.domain(), &numbers(&golden["tangent"]))?,
@@ -138,7 +138,7 @@ fn the_field_of_the_study_has_its_amplitudes() {
     ranks([1, 1], |worker| {
         let regular = grid(worker, &[8, 8], &[0.125]);
         let amplitude = AmplitudePrior::NonParametric {
-            of: Spectrum::Power,
+            of: PriorSpectrum::Power,
             fluctuations: [1.0, 0.5],
             slope: [-3.0, 0.2],
             flexibility: Some([1.0, 0.2]),
@@ -208,7 +208,7 @@ fn white(count: usize, seed: u64) -> Vec<f64> {
 
 fn power_law(fluctuations: f64, slope: f64) -> AmplitudePrior {
     AmplitudePrior::NonParametric {
-        of: Spectrum::Power,
+        of: PriorSpectrum::Power,
         fluctuations: [fluctuations, 0.5 * fluctuations],
         slope: [slope, 0.3],
         flexibility: Some([0.5, 0.2]),
@@ -247,7 +247,7 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
             let dx = field(worker, model.domain(), &white(all, 9))?;
             let dy = field(worker, model.target(), &white(120, 10))?;
             let (mut jvp, mut vjp) =
-                (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+                (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
             at.jvp(worker, &dx, &mut jvp)?;
             at.vjp(worker, &dy, &mut vjp)?;
             check_adjoint_alone(worker, &model, &x)?;
@@ -289,7 +289,7 @@ fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
                 let mut cotangent = white(120, 10);
                 cotangent[77] = bad;
                 let dy = field(worker, model.target(), &cotangent)?;
-                let mut vjp = Field::new(worker.gpu(), model.domain())?;
+                let mut vjp = Vector::new(worker.gpu(), model.domain())?;
                 at.vjp(worker, &dy, &mut vjp)?;
                 let hidden: Vec<_> = flat(worker, &vjp)?.into_iter().filter(|(_, value)| value.is_finite()).collect();
                 assert!(hidden.is_empty(), "{parts:?}, {bad}: {hidden:?}");
@@ -299,7 +299,7 @@ fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
     }
 }
 
-fn check_adjoint_alone(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<(), InferenceError> {
+fn check_adjoint_alone(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<(), InferenceError> {
     check_adjoint(worker, model, x)?;
     let dx = random_field(worker, model.domain(), 3)?;
     let check = check_derivative(worker, model, x, &dx)?;
@@ -425,7 +425,7 @@ fn likelihoods_are_those_of_the_goldens() {
             );
             let at = likelihood.at(worker, &x)?;
             assert_eq!(at.energy(worker)?, energy);
-            let mut out = Field::new(worker.gpu(), &space)?;
+            let mut out = Vector::new(worker.gpu(), &space)?;
             // Differences of rounded numbers of up to 10, some of which are divided by their own size.
             at.gradient(worker, &mut out)?;
             close(worker, kind, &out, &numbers(&golden["gradient"]), 32.0)?;
@@ -514,11 +514,11 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
                 assert!(away < ROUNDINGS, "{name}: {energy} {wanted}, {away} roundings");
                 let at = likelihood.at(worker, &x)?;
                 let (mut gradient, mut metric, mut left, mut right, mut tau) = (
-                    Field::new(worker.gpu(), likelihood.domain())?,
-                    Field::new(worker.gpu(), likelihood.domain())?,
-                    Field::new(worker.gpu(), likelihood.domain())?,
-                    Field::new(worker.gpu(), likelihood.data_space())?,
-                    Field::new(worker.gpu(), likelihood.data_space())?,
+                    Vector::new(worker.gpu(), likelihood.domain())?,
+                    Vector::new(worker.gpu(), likelihood.domain())?,
+                    Vector::new(worker.gpu(), likelihood.domain())?,
+                    Vector::new(worker.gpu(), likelihood.data_space())?,
+                    Vector::new(worker.gpu(), likelihood.data_space())?,
                 );
                 at.gradient(worker, &mut gradient)?;
                 at.metric(worker, &v, &mut metric)?;
@@ -619,7 +619,7 @@ fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
         };
         let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(Excitations::Seed(3));
         let fit = fit.run(worker, &truth)?;
-        let logarithms = |worker: &mut Worker<'_>, x: &Field| -> Result<Vec<f64>, InferenceError> {
+        let logarithms = |worker: &mut Worker<'_>, x: &Vector| -> Result<Vec<f64>, InferenceError> {
             let value = rate.value(worker, x)?;
             Ok(flat(worker, &value)?.into_iter().map(|(_, rate)| rate.ln()).collect())
         };
@@ -668,7 +668,7 @@ fn the_large_poisson_problem_starts_as_the_golden() {
             let at = likelihood.at(worker, &x)?;
             let energy = at.energy(worker)? + prior;
             let (mut gradient, mut metric) =
-                (Field::new(worker.gpu(), likelihood.domain())?, Field::new(worker.gpu(), likelihood.domain())?);
+                (Vector::new(worker.gpu(), likelihood.domain())?, Vector::new(worker.gpu(), likelihood.domain())?);
             at.gradient(worker, &mut gradient)?;
             at.metric(worker, &v, &mut metric)?;
             worker.axpby(1.0, &x, 1.0, &mut gradient)?;
@@ -792,7 +792,7 @@ fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
             let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
             let x = field(worker, likelihood.domain(), x)?;
             let at = likelihood.at(worker, &x)?;
-            let mut out = Field::new(worker.gpu(), likelihood.domain())?;
+            let mut out = Vector::new(worker.gpu(), likelihood.domain())?;
             let ones = field(worker, likelihood.domain(), &vec![1.0; n])?;
             let mut found = Vec::new();
             at.gradient(worker, &mut out)?;
@@ -870,7 +870,7 @@ fn priors_are_those_of_the_goldens() {
                 let x = field(worker, &domain, &xi)?;
                 let at = model.at(worker, &x)?;
                 let (mut jvp, mut vjp) =
-                    (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), &domain)?);
+                    (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), &domain)?);
                 let ones = field(worker, &domain, &[1.0; 7])?;
                 at.jvp(worker, &ones, &mut jvp)?;
                 at.vjp(worker, &at.value, &mut vjp)?;
@@ -909,7 +909,7 @@ fn all_of(
 ) -> Result<(f64, [Vec<f64>; 2]), InferenceError> {
     let (x, v) = (field(worker, likelihood.domain(), x)?, field(worker, likelihood.domain(), v)?);
     let at = likelihood.at(worker, &x)?;
-    let mut out = Field::new(worker.gpu(), likelihood.domain())?;
+    let mut out = Vector::new(worker.gpu(), likelihood.domain())?;
     at.gradient(worker, &mut out)?;
     let gradient = flat(worker, &out)?.into_iter().map(|(_, value)| value).collect();
     at.metric(worker, &v, &mut out)?;
@@ -1046,7 +1046,7 @@ fn classes_follow_the_softmax() {
         assert!((energy - wanted_energy).abs() < 1e-5, "{energy} {wanted_energy}");
         let x = field(worker, likelihood.domain(), &s)?;
         assert!(likelihood.normalized_residual(worker, &x)?.is_none() && likelihood.report(worker, &x)?.is_empty());
-        let mut out = Field::new(worker.gpu(), likelihood.data_space())?;
+        let mut out = Vector::new(worker.gpu(), likelihood.data_space())?;
         let error = likelihood.at(worker, &x)?.coordinates(worker, &x, &mut out).unwrap_err();
         assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
         Ok(())
@@ -1083,7 +1083,7 @@ fn sums_of_likelihoods_are_sums() {
                 assert!((found[at] - wanted).abs() < 1e-6 * (1.0 + wanted.abs()), "{at}: {} {wanted}", found[at]);
             }
         }
-        let mut tau = Field::new(worker.gpu(), both.data_space())?;
+        let mut tau = Vector::new(worker.gpu(), both.data_space())?;
         let x = field(worker, both.domain(), &x)?;
         both.at(worker, &x)?.coordinates(worker, &x, &mut tau)?;
         assert_eq!(both.report(worker, &x)?.iter().map(|report| report.count).collect::<Vec<_>>(), [5, 5]);
@@ -1175,7 +1175,7 @@ fn data_that_cannot_be_are_refused() {
         let text = "fn f(a: f32, b: f32) -> f32 { return a * b; }";
         let of_two = likelihood.amend(&Model::new(PointwiseOperator::wgsl(text, "f", &both, "sky")?))?;
         let only =
-            Field::zeros(&mut worker.context.recorder, &Space::new([("a", leaf.clone()), ("c", leaf.clone())])?)?;
+            Vector::zeros(&mut worker.context.recorder, &Space::new([("a", leaf.clone()), ("c", leaf.clone())])?)?;
         let groups = SampleGroups::one(&Communicator::solo());
         let error = OptimizeKl::new(&of_two, &groups, 1).run(worker, &only).unwrap_err();
         assert!(matches!(error, InferenceError::Operators(_)) && error.to_string().contains("`b`"), "{error}");
@@ -1211,7 +1211,7 @@ fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
         let x = field(worker, likelihood.domain(), &white(correlated_len(&likelihood), 81))?;
         let at = likelihood.at(worker, &x)?;
         let (v, mut out) =
-            (random_field(worker, likelihood.domain(), 82)?, Field::new(worker.gpu(), likelihood.domain())?);
+            (random_field(worker, likelihood.domain(), 82)?, Vector::new(worker.gpu(), likelihood.domain())?);
         let mut seen = Vec::new();
         for _ in 0..3 {
             at.metric(worker, &v, &mut out)?;
@@ -1293,7 +1293,7 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
                 for &(y, b) in &nodes {
                     let t = latent_values(z * metric[0].sqrt(), y * metric[1].sqrt());
                     let given = Excitations::Given(Rc::new(
-                        move |worker: &mut Worker<'_>, excitation: Excitation, out: &mut Field| {
+                        move |worker: &mut Worker<'_>, excitation: Excitation, out: &mut Vector| {
                             let values = if excitation.what == Excited::Prior { t.clone() } else { vec![0.0; 2 * n] };
                             *out = field(worker, &out.space().clone(), &values)?;
                             Ok(())

@@ -13,9 +13,9 @@ use meshloom::gpu::Options;
 use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Field, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
-    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, Stencil, SumOverRanks, Tap, ToDevice,
-    Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
+    Adjoint, Convolution, Diagonal, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
+    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, StencilOperator, SumOverRanks, Tap, ToDevice,
+    Vector, Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -39,8 +39,8 @@ fn space(worker: &Worker<'_>) -> Result<Space, OperatorError> {
 }
 
 /// A field of cells with these values of all ranks.
-fn field_of(worker: &mut Worker<'_>, all: &[f64]) -> Result<Field, OperatorError> {
-    let mut field = Field::new(worker.gpu(), &space(worker)?)?;
+fn field_of(worker: &mut Worker<'_>, all: &[f64]) -> Result<Vector, OperatorError> {
+    let mut field = Vector::new(worker.gpu(), &space(worker)?)?;
     let own = own(&regular(worker, SHAPE), all);
     field.set(&mut worker.context.recorder, "x", &own)?;
     Ok(field)
@@ -59,7 +59,7 @@ fn cells_to_cells<L: Linear + 'static>(
             worker.context.recorder.wait()?;
             let before = worker.context.recorder.counts().dispatches;
             let at = model.at(worker, &x)?;
-            let mut back = Field::new(worker.gpu(), model.domain())?;
+            let mut back = Vector::new(worker.gpu(), model.domain())?;
             at.vjp(worker, &x, &mut back)?;
             worker.context.recorder.wait()?;
             if parts == [1, 1] {
@@ -106,7 +106,7 @@ fn stencils_reach_over_ranks_and_round_the_box() {
     cells_to_cells(
         |worker| {
             let space = space(worker)?;
-            Stencil::new(worker, &space, &taps)
+            StencilOperator::new(worker, &space, &taps)
         },
         [&x, &apply(1), &apply(-1)],
     );
@@ -227,7 +227,7 @@ fn fields_are_read_at_points_and_values_painted() {
             let numbers: Vec<usize> = (0..points.len()).filter(|&n| is_own(&points[n])).collect();
             let positions: Vec<[f64; 3]> = numbers.iter().map(|&n| points[n]).collect();
             let readout = Readout::new(worker, &space, Window::Cic, &positions)?;
-            let mut values = Field::new(worker.gpu(), Linear::target(&readout))?;
+            let mut values = Vector::new(worker.gpu(), Linear::target(&readout))?;
             let own_values: Vec<f64> = numbers.iter().map(|&n| carried[n]).collect();
             values.set(&mut worker.context.recorder, "x", &own_values)?;
             let field = field_of(worker, &x)?;
@@ -237,7 +237,7 @@ fn fields_are_read_at_points_and_values_painted() {
                 let wanted: f64 = cic(points[*n]).into_iter().map(|(cell, weight)| weight * x[cell]).sum();
                 assert!((value - wanted).abs() < 1e-6, "{value} {wanted}");
             }
-            let mut mesh = Field::new(worker.gpu(), &space)?;
+            let mut mesh = Vector::new(worker.gpu(), &space)?;
             at.vjp(worker, &values, &mut mesh)?;
             check_adjoint(worker, &model, &field)?;
             // Several fields, and a wider window.
@@ -322,7 +322,7 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
                 rank: worker.comm().rank(),
             };
             let model = correlated_field(worker, &regular)?;
-            let mut x = Field::new(worker.gpu(), model.domain())?;
+            let mut x = Vector::new(worker.gpu(), model.domain())?;
             let part = regular.modes(false);
             let modes: Vec<usize> = part[1]
                 .clone()
@@ -341,13 +341,13 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
             let at = model.at(worker, &x)?;
             let own: Vec<usize> = own_cells.iter().map(|&cell| cell as usize).collect();
             close(&host(worker, &at.value)?["field"], &FIELD, &own, "field");
-            let mut dy = Field::new(worker.gpu(), model.target())?;
+            let mut dy = Vector::new(worker.gpu(), model.target())?;
             dy.set(
                 &mut worker.context.recorder,
                 "field",
                 &own.iter().map(|&cell| COTANGENT[cell]).collect::<Vec<_>>(),
             )?;
-            let mut dx = Field::new(worker.gpu(), model.domain())?;
+            let mut dx = Vector::new(worker.gpu(), model.domain())?;
             at.vjp(worker, &dy, &mut dx)?;
             let gradient = host(worker, &dx)?;
             close(&gradient["xi"], &XI_COTANGENT, &modes, "excitations");
@@ -359,7 +359,7 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
             // Modes of each wavenumber, as the sum of ones.
             let spectrum =
                 Wavenumbers::unique(&regular)?.amplitudes(worker, &Space::of("xi", Leaf::modes(&regular))?)?;
-            let mut ones = Field::new(worker.gpu(), Linear::target(&spectrum))?;
+            let mut ones = Vector::new(worker.gpu(), Linear::target(&spectrum))?;
             ones.set(&mut worker.context.recorder, "xi", &vec![1.0; modes.len()])?;
             let counts = Model::new(Adjoint(spectrum)).value(worker, &ones)?;
             assert_eq!(host(worker, &counts)?["amplitudes"], MULTIPLICITY);
@@ -397,7 +397,7 @@ fn bins_have_the_modes_between_their_edges() {
         let bins = Wavenumbers::edges(&regular, &edges)?;
         let modes = Space::of("m", Leaf::modes(&regular).batch(2))?;
         let model = Model::new(bins.amplitudes(worker, &modes)?);
-        let mut amplitudes = Field::new(worker.gpu(), model.domain())?;
+        let mut amplitudes = Vector::new(worker.gpu(), model.domain())?;
         amplitudes.set(&mut worker.context.recorder, "amplitudes", &[1.0, 2.0, 3.0, -1.0, -2.0, -3.0])?;
         let values = model.value(worker, &amplitudes)?;
         let values = host(worker, &values)?["m"].clone();
@@ -490,7 +490,7 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
         assert_eq!(field.space().names().collect::<Vec<_>>(), ["prior/rate", "prior/scale"]);
         assert_eq!(field.array("prior/scale")?.len(), 2);
         let here = model.at(worker, &at)?;
-        let (dy, mut dx) = (random_field(worker, model.target(), 3)?, Field::new(worker.gpu(), model.domain())?);
+        let (dy, mut dx) = (random_field(worker, model.target(), 3)?, Vector::new(worker.gpu(), model.domain())?);
         here.vjp(worker, &dy, &mut dx)?;
         assert!(dx.parameters("rate")?[0] != 0.0);
         Ok(())
@@ -507,16 +507,16 @@ fn what_linear_operators_cannot_take_is_refused() {
         };
         let complex = Space::of("x", Leaf::cells(&regular).complex())?;
         let vector = Space::of("x", Leaf::vector(7))?;
-        fails(Stencil::new(worker, &space, &[]).err(), "0 taps");
-        fails(Stencil::new(worker, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
-        fails(Stencil::new(worker, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
-        fails(Stencil::new(worker, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
-        fails(Stencil::new(worker, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
+        fails(StencilOperator::new(worker, &space, &[]).err(), "0 taps");
+        fails(StencilOperator::new(worker, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
+        fails(StencilOperator::new(worker, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
+        fails(StencilOperator::new(worker, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
+        fails(StencilOperator::new(worker, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
         fails(Hartley::new(worker, &vector).err(), "not one field of cells");
         fails(Select::cells(worker, &space, &[[0, 5, 0]]).err(), "cell [0, 5, 0]");
         fails(Select::places(worker, &space, &[3, 8, 3]).err(), "place 3");
         fails(Select::places(worker, &space, &[120]).err(), "place 120 of its 120");
-        let factors = Field::new(worker.gpu(), &complex)?;
+        let factors = Vector::new(worker.gpu(), &complex)?;
         fails(Diagonal::new(&space, &factors).err(), "complex ones for complex values only");
         fails(Readout::new(worker, &space, Window::Cic, &[[f64::NAN, 0.0, 0.0]]).err(), "NaN");
         fails(LinesOfSight::new(worker, &space, &[[[0.0; 3]; 2]], 0.1).err(), "line 0");
@@ -558,7 +558,7 @@ fn clouds_in_cells_have_their_golden_values() {
         let points: Vec<[f64; 3]> = (0..8).map(|n| [0, 1, 2].map(|d| 4.0 * uniform(100 + d, n))).collect();
         assert!((points[0][1] - 3.265764802394).abs() < 1e-11 && (points[1][0] - 0.058363160841).abs() < 1e-11);
         let model = Model::new(Readout::new(worker, &space, Window::Cic, &points)?);
-        let mut field = Field::new(worker.gpu(), &space)?;
+        let mut field = Vector::new(worker.gpu(), &space)?;
         field.set(&mut worker.context.recorder, "x", &(0..64).map(|n| white(7, n)).collect::<Vec<_>>())?;
         let at = model.at(worker, &field)?;
         for (found, golden) in
@@ -566,9 +566,9 @@ fn clouds_in_cells_have_their_golden_values() {
         {
             assert!((found - golden).abs() < 1e-6, "{found} {golden}");
         }
-        let mut ones = Field::new(worker.gpu(), model.target())?;
+        let mut ones = Vector::new(worker.gpu(), model.target())?;
         ones.set(&mut worker.context.recorder, "x", &[1.0; 8])?;
-        let mut mesh = Field::new(worker.gpu(), &space)?;
+        let mut mesh = Vector::new(worker.gpu(), &space)?;
         at.vjp(worker, &ones, &mut mesh)?;
         let mesh = host(worker, &mesh)?["x"].clone();
         for (found, golden) in mesh.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
@@ -626,7 +626,7 @@ fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
         on_grid(parts, &options()[0], |worker| {
             let shapes = [("p", [6, 10, 1]), ("q", [3, 20, 1])];
             let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(worker, shape)))))?;
-            let mut fields = [Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?];
+            let mut fields = [Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?];
             for (salt, field) in fields.iter_mut().enumerate() {
                 for (name, shape) in shapes {
                     let mut all: Vec<f64> = (0..60).map(|cell| number(cell, salt as u64)).collect();

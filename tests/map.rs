@@ -16,8 +16,8 @@ use meshloom::map::{
     jacobian_rows, map, map_reduce, numbers_of, replicate,
 };
 use meshloom::operators::{
-    Differentiable, Field, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
-    PointwiseOperator, Space, SumOverRanks, Worker,
+    Differentiable, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
+    PointwiseOperator, Space, SumOverRanks, Vector, Worker,
 };
 use meshloom::{Error, Rank};
 use ranks::on_grid;
@@ -321,7 +321,7 @@ impl Differentiable for Counting {
         self.inner.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.linearised.set(self.linearised.get() + 1000);
         self.inner.apply(worker, x, y)
     }
@@ -329,8 +329,8 @@ impl Differentiable for Counting {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.linearised.set(self.linearised.get() + 1);
         let at = self.inner.at(worker, x)?;
@@ -348,11 +348,11 @@ impl Differentiable for Counting {
 }
 
 impl Linearised for CountingAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.jvp(worker, dx, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.0.vjp(worker, dy, dx)
     }
 }
@@ -371,7 +371,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             let linearised = Rc::new(Cell::new(0));
             let model = Model::new(Counting { inner: square.then(&sum)?, linearised: linearised.clone() });
             let x = |rank: u64, i: u64| (rank * 3 + i) as f64 * 0.5 - 1.0;
-            let mut at = Field::new(worker.gpu(), model.domain())?;
+            let mut at = Vector::new(worker.gpu(), model.domain())?;
             at.set(&mut worker.context.recorder, "a", &[2.0])?;
             at.set(&mut worker.context.recorder, "x", &[x(me, 0), x(me, 1), x(me, 2)])?;
             let point = model.at(worker, &at)?;
@@ -427,7 +427,7 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
         on_grid([ranks as usize, 1], &options, |worker| {
             let space = Space::of("x", Leaf::points(POINTS, POINTS * ranks))?;
             let square = PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return x * x; }", "f", &space, "y")?;
-            let mut x = Field::zeros(&mut worker.context.recorder, &space)?;
+            let mut x = Vector::zeros(&mut worker.context.recorder, &space)?;
             x.set(&mut worker.context.recorder, "x", &[1.5; POINTS as usize])?;
             let point = Model::new(square).at(worker, &x)?;
             let me = worker.comm().rank() as u64;
@@ -482,7 +482,7 @@ fn likelihoods_are_mapped() {
         let text = "fn f(x: f32) -> f32 { return exp(x); }";
         let model = PointwiseOperator::wgsl(text, "f", &Space::of("x", leaf)?, "y")?;
         let likelihood = likelihood.amend(&Model::new(model))?;
-        let mut x = Field::zeros(&mut worker.context.recorder, likelihood.domain())?;
+        let mut x = Vector::zeros(&mut worker.context.recorder, likelihood.domain())?;
         x.set(&mut worker.context.recorder, "x", &[0.0, 0.5, -1.0, 1.5, 0.25])?;
         Ok::<_, Error>(likelihood.energy(worker, &x)? as f32)
     };
@@ -535,7 +535,7 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
             let space = Space::new([("x", Leaf::points(2, 2 * ranks)), ("a", Leaf::vector(1))])?;
             let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
             let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
-            let mut x = Field::new(worker.gpu(), &space)?;
+            let mut x = Vector::new(worker.gpu(), &space)?;
             x.set(&mut worker.context.recorder, "a", &[0.5])?;
             x.set(&mut worker.context.recorder, "x", &[1.0 + me as f64, -0.5])?;
             let leaf = square.target().only().unwrap().1.clone();
@@ -543,12 +543,12 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
             let sigma = 0.25;
             let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(sigma)).unwrap();
             let metric = likelihood.amend(&square).unwrap().at(worker, &x).unwrap();
-            let mut v = Field::new(worker.gpu(), &space)?;
+            let mut v = Vector::new(worker.gpu(), &space)?;
             v.set(&mut worker.context.recorder, "a", &[2.0])?;
             v.set(&mut worker.context.recorder, "x", &[-1.0, 3.0 - me as f64])?;
-            let mut wanted = Field::new(worker.gpu(), &space)?;
+            let mut wanted = Vector::new(worker.gpu(), &space)?;
             metric.metric(worker, &v, &mut wanted).unwrap();
-            let mut found = Field::zeros(&mut worker.context.recorder, &space)?;
+            let mut found = Vector::zeros(&mut worker.context.recorder, &space)?;
             let (at, rows) = (square.at(worker, &x)?, numbers_of(worker, square.target())?);
             assert_eq!(rows, 2 * ranks);
             jacobian_rows(worker, &at, 0..rows, ChunkSize::Items(4), |worker, _, fields| {

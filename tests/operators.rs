@@ -17,10 +17,10 @@ use meshloom::grid::Grid;
 use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Field, Fingerprint, Fourier, FourierFilter, Hartley, Leaf,
-    Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
-    Readout, RegularGrid, Select, Space, Stencil, Wavenumbers, Worker, check_adjoint, check_derivative, check_finite,
-    random_field,
+    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, Leaf, Linearisation,
+    Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator, Readout,
+    RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, Worker, check_adjoint, check_derivative,
+    check_finite, random_field,
 };
 use ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
 
@@ -71,8 +71,8 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
             let (x, dx) = (random_field(worker, &domain, 3)?, random_field(worker, &domain, 4)?);
             let dy = random_field(worker, &target, 5)?;
             let at = model.at(worker, &x)?;
-            let mut jvp = Field::new(worker.gpu(), &target)?;
-            let mut vjp = Field::new(worker.gpu(), &domain)?;
+            let mut jvp = Vector::new(worker.gpu(), &target)?;
+            let mut vjp = Vector::new(worker.gpu(), &domain)?;
             at.jvp(worker, &dx, &mut jvp)?;
             at.vjp(worker, &dy, &mut vjp)?;
 
@@ -124,14 +124,14 @@ fn ten_pointwise_operators_are_one_dispatch() {
             worker.context.recorder.wait()?;
             let before = worker.context.recorder.counts();
             let at = model.at(worker, &x)?;
-            let (mut dy, mut dx) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
+            let (mut dy, mut dx) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
             at.jvp(worker, &x, &mut dy)?;
             at.vjp(worker, &x, &mut dx)?;
             worker.context.recorder.wait()?;
             let after = worker.context.recorder.counts();
             assert_eq!(after.dispatches - before.dispatches, 3, "one for each call");
             // The derivative and its transpose at once are one, too, and what one after the other gives.
-            let (mut at_once, mut apart) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
+            let (mut at_once, mut apart) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
             at.normal(worker, &x, &mut at_once)?;
             worker.context.recorder.wait()?;
             assert_eq!(worker.context.recorder.counts().dispatches - after.dispatches, 1);
@@ -228,7 +228,7 @@ fn fingerprints_know_every_constant() {
                 let own: Vec<[f64; 3]> =
                     regular.owns([0, 0, 0]).then_some([0.1 + tiny, 0.1, 0.1]).into_iter().collect();
                 let text = "fn f(x: f32, w: f32) -> f32 { return x * w; }";
-                let weights = Field::over(&Space::of("w", Leaf::cells(&regular))?, factors.contents().to_vec())?;
+                let weights = Vector::over(&Space::of("w", Leaf::cells(&regular))?, factors.contents().to_vec())?;
                 let larger = RegularGrid { size: regular.size.map(|length| length * unit), ..regular.clone() };
                 let prior = Prior::Normal { mean: 0.0, std: 1.0 + tiny };
                 let prior =
@@ -238,7 +238,7 @@ fn fingerprints_know_every_constant() {
                     Model::new(Convolution::new(worker, &space, &factors)?),
                     Model::new(PointwiseOperator::wgsl_with(text, "f", &space, &weights, "y")?),
                     Model::new(FourierFilter::new(worker, &space, &damp)?),
-                    Model::new(Stencil::new(worker, &space, &[([0, 0, 1], 1.0 + tiny)])?),
+                    Model::new(StencilOperator::new(worker, &space, &[([0, 0, 1], 1.0 + tiny)])?),
                     Model::new(LinesOfSight::new(worker, &space, &lines, 0.3)?),
                     Model::new(Readout::new(worker, &space, Window::Cic, &own)?),
                     Model::new(Select::cells(worker, &space, &[[0, 0, if other { 2 } else { 1 }]])?),
@@ -345,7 +345,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                 laplacian: Some(&|_, wave| wave.k * wave.k),
             };
             let own_cells = own(&regular, &x);
-            let mut field = Field::new(worker.gpu(), &space)?;
+            let mut field = Vector::new(worker.gpu(), &space)?;
             field.set(&mut worker.context.recorder, "x", &own_cells)?;
             let models = [
                 Model::new(Fourier::new(worker, &space, Norm::Backward)?),
@@ -379,7 +379,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
             let there = Model::new(hartley);
             let y = there.value(worker, &field)?;
             let back = there.at(worker, &field)?;
-            let mut again = Field::new(worker.gpu(), &space)?;
+            let mut again = Vector::new(worker.gpu(), &space)?;
             back.vjp(worker, &y, &mut again)?;
             for (again, x) in host(worker, &again)?["x"].iter().zip(&own_cells) {
                 assert!((again / 120.0 - x).abs() < 1e-6, "{again} {x}");
@@ -422,12 +422,12 @@ fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
         let [found, back] = on_grid([1, 1], &options()[0], |worker| {
             let space = Space::of("x", Leaf::cells(&regular(worker, [1, 1, n])))?;
             let hartley = Model::new(Hartley::new(worker, &space)?);
-            let mut field = Field::new(worker.gpu(), &space)?;
+            let mut field = Vector::new(worker.gpu(), &space)?;
             field.set(&mut worker.context.recorder, "x", &x)?;
             let at = hartley.at(worker, &field)?;
-            let mut back = Field::new(worker.gpu(), &space)?;
+            let mut back = Vector::new(worker.gpu(), &space)?;
             let modes = field.get(&mut worker.context.recorder, "x")?;
-            let mut cotangent = Field::new(worker.gpu(), hartley.target())?;
+            let mut cotangent = Vector::new(worker.gpu(), hartley.target())?;
             cotangent.set(&mut worker.context.recorder, "x", &modes)?;
             at.vjp(worker, &cotangent, &mut back)?;
             Ok([at.value.get(&mut worker.context.recorder, "x")?, back.get(&mut worker.context.recorder, "x")?])
@@ -491,19 +491,19 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
             assert!(error.contains("`x`") && error.contains(wanted), "{error}");
         }
         // Fields of another space are refused before anything is recorded.
-        let (field, vector) = (Field::new(worker.gpu(), &space)?, Space::of("n", Leaf::vector(3))?);
-        let mut wrong = Field::new(worker.gpu(), &vector)?;
+        let (field, vector) = (Vector::new(worker.gpu(), &space)?, Space::of("n", Leaf::vector(3))?);
+        let mut wrong = Vector::new(worker.gpu(), &vector)?;
         let error = square.apply(worker, &field, &mut wrong).unwrap_err().to_string();
         assert!(error.contains("operator `f`") && error.contains("vector of 3"), "{error}");
         let mut same = field.clone();
         assert!(square.apply(worker, &field, &mut same).is_err(), "in place");
         let at = square.at(worker, &field)?;
-        let (dy, mut dx) = (Field::new(worker.gpu(), square.target())?, Field::new(worker.gpu(), &space)?);
+        let (dy, mut dx) = (Vector::new(worker.gpu(), square.target())?, Vector::new(worker.gpu(), &space)?);
         assert!(matches!(at.jvp(worker, &field, &mut wrong), Err(OperatorError::Fit { .. })));
         assert!(matches!(at.vjp(worker, &dy, &mut wrong), Err(OperatorError::Fit { .. })));
         assert!(matches!(at.vjp(worker, &wrong, &mut dx), Err(OperatorError::Fit { .. })));
         // NaN is found by whoever sums.
-        let mut field = Field::new(worker.gpu(), &space)?;
+        let mut field = Vector::new(worker.gpu(), &space)?;
         let mut values = vec![1.0; 64];
         values[17] = f64::NAN;
         field.set(&mut worker.context.recorder, "x", &values)?;
@@ -526,14 +526,14 @@ impl Differentiable for Wrong {
     fn target(&self) -> &Space {
         self.0.target()
     }
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(worker, x, y)
     }
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.0.apply(worker, x, y)?;
         Ok(Box::new(WrongAt(self.0.at(worker, x)?)))
@@ -549,14 +549,14 @@ impl Differentiable for Wrong {
 struct WrongAt(Linearisation);
 
 impl Linearised for WrongAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.jvp(worker, dx, dy)?;
         let half = dy.clone();
-        let mut out = Field::new(worker.gpu(), dy.space())?;
+        let mut out = Vector::new(worker.gpu(), dy.space())?;
         worker.axpby(1.01, &half, 0.0, &mut out)?;
         dy.copy_from(&mut worker.context.recorder, &out)
     }
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.0.vjp(worker, dy, dx)
     }
 }
@@ -590,7 +590,7 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
         let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
         let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
         let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
-        let stencil = Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
+        let stencil = StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
         let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
         let parts = [
             Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
@@ -604,7 +604,8 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
         let x = random_field(worker, model.domain(), 1)?;
         let at = model.at(worker, &x)?;
         let (dx, dy) = (random_field(worker, model.domain(), 2)?, random_field(worker, model.target(), 3)?);
-        let (mut jvp, mut vjp) = (Field::new(worker.gpu(), model.target())?, Field::new(worker.gpu(), model.domain())?);
+        let (mut jvp, mut vjp) =
+            (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
         let mut seen = Vec::new();
         for _ in 0..3 {
             at.jvp(worker, &dx, &mut jvp)?;
@@ -630,11 +631,11 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
 fn the_operator_that_is_not_finite_is_named() {
     on_grid([2, 1], &options()[0], |worker| {
         let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
-        let stencil = Model::new(Stencil::new(worker, &cells, &[([0, 0, 1], 0.5)])?);
+        let stencil = Model::new(StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5)])?);
         let text = "fn growth(x: f32) -> f32 { return exp(200.0 * x); }";
         let growth = Model::new(PointwiseOperator::wgsl(text, "growth", &cells, "x")?);
         let model = stencil.then(&growth)?.then(&stencil)?;
-        let mut x = Field::new(worker.gpu(), &cells)?;
+        let mut x = Vector::new(worker.gpu(), &cells)?;
         let mut values = vec![0.0; cells.leaf("x").unwrap().len() as usize];
         x.set(&mut worker.context.recorder, "x", &values)?;
         assert_eq!(check_finite(worker, &model, &x)?.space(), model.target());
@@ -697,8 +698,8 @@ fn one_number_counts_for_all_places() {
             let values: Vec<f64> = values.map(|at| all[at]).collect();
             x.set(&mut worker.context.recorder, "x", &values)?;
             let at = model.at(worker, &x)?;
-            let mut dx = Field::new(worker.gpu(), &domain)?;
-            let mut dy = Field::new(worker.gpu(), model.target())?;
+            let mut dx = Vector::new(worker.gpu(), &domain)?;
+            let mut dy = Vector::new(worker.gpu(), model.target())?;
             dy.set(&mut worker.context.recorder, "y", &vec![1.0; values.len()])?;
             at.vjp(worker, &dy, &mut dx)?;
             let found = host(worker, &dx)?["rates"].clone();
@@ -725,7 +726,7 @@ fn constants_are_arguments_that_are_not_varied() {
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
         let (x, weights) = (random_field(worker, &space(&["x"])?, 1)?, random_field(worker, &space(&["w"])?, 2)?);
         let others = random_field(worker, &space(&["w"])?, 3)?;
-        let with = |text: &str, domain: &Space, constants: &Field, result: &str| {
+        let with = |text: &str, domain: &Space, constants: &Vector, result: &str| {
             Ok::<_, OperatorError>(Model::new(PointwiseOperator::wgsl_with(text, "f", domain, constants, result)?))
         };
         // The constant comes first among the arguments, the argument has another name than the leaf.
@@ -758,7 +759,7 @@ fn constants_are_arguments_that_are_not_varied() {
 fn pointwise_functions_meet_behind_other_operators() {
     on_grid([1, 1], &options()[0], |worker| {
         let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
-        let stencil = Model::new(Stencil::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
+        let stencil = Model::new(StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
         let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &cells, "y")?;
         let grown = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "z")?;
         let end = stencil.then(&square)?.then(&grown)?;

@@ -12,7 +12,7 @@ use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters, Scheme};
 use meshloom::gpu::{Array, Options};
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Field, Linearisation, Model, OperatorError, PointwiseOperator, Worker, check_adjoint, check_derivative,
+    Linearisation, Model, OperatorError, PointwiseOperator, Vector, Worker, check_adjoint, check_derivative,
 };
 use meshloom::pm::{Config, Gradient, Noise, Observable, Simulation, SimulationError, SimulationOperator};
 use ranks::{cells, host, on_grid, own};
@@ -32,7 +32,7 @@ fn other() -> Config {
 }
 
 /// Numbers at the cells of the leaf `name`, the same on all grids, times `scale`.
-fn set(worker: &mut Worker<'_>, field: &mut Field, name: &str, salt: u64, scale: f64) -> Result<(), OperatorError> {
+fn set(worker: &mut Worker<'_>, field: &mut Vector, name: &str, salt: u64, scale: f64) -> Result<(), OperatorError> {
     let leaf = field.space().leaf(name).unwrap().clone();
     let regular = leaf.regular().unwrap().clone();
     let count = regular.cells() as usize;
@@ -47,8 +47,8 @@ fn point(
     model: &Model,
     (salt, scale): (u64, f64),
     parameters: [f64; 5],
-) -> Result<Field, OperatorError> {
-    let mut x = Field::new(worker.gpu(), model.domain())?;
+) -> Result<Vector, OperatorError> {
+    let mut x = Vector::new(worker.gpu(), model.domain())?;
     set(worker, &mut x, "white_noise", salt, scale)?;
     if model.domain().len() > 1 {
         x.set(&mut worker.context.recorder, "cosmology", &parameters)?;
@@ -56,8 +56,8 @@ fn point(
     Ok(x)
 }
 
-fn cotangent(worker: &mut Worker<'_>, model: &Model, salt: u64) -> Result<Field, OperatorError> {
-    let mut dy = Field::new(worker.gpu(), model.target())?;
+fn cotangent(worker: &mut Worker<'_>, model: &Model, salt: u64) -> Result<Vector, OperatorError> {
+    let mut dy = Vector::new(worker.gpu(), model.target())?;
     let names: Vec<String> = model.target().names().map(Into::into).collect();
     for (at, name) in names.iter().enumerate() {
         // Momenta and displacements are of another size than densities.
@@ -70,9 +70,9 @@ const SIMPLE: [f64; 5] = [0.3, 0.05, 0.7, 0.96, 2e-9];
 const CHANGE: [f64; 5] = [0.02, 0.004, 0.03, 0.05, 2e-10];
 
 /// `<J dx, dy>` and `<dx, J^T dy>` to 16 roundings of the product of norms.
-fn transposes(worker: &mut Worker<'_>, at: &Linearisation, dx: &Field, dy: &Field) -> Result<(), OperatorError> {
-    let mut forward = Field::new(worker.gpu(), dy.space())?;
-    let mut reverse = Field::new(worker.gpu(), dx.space())?;
+fn transposes(worker: &mut Worker<'_>, at: &Linearisation, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
+    let mut forward = Vector::new(worker.gpu(), dy.space())?;
+    let mut reverse = Vector::new(worker.gpu(), dx.space())?;
     at.jvp(worker, dx, &mut forward)?;
     at.vjp(worker, dy, &mut reverse)?;
     let scale = (worker.dot(&forward, &forward)? * worker.dot(dy, dy)?).sqrt();
@@ -119,8 +119,8 @@ fn an_operator_takes_the_memory_that_it_said() {
             let x = point(worker, &model, (1, 1.0), SIMPLE)?;
             let at = model.at(worker, &x)?;
             let (dx, dy) = (point(worker, &model, (2, 1.0), CHANGE)?, cotangent(worker, &model, 4)?);
-            let mut forward = Field::new(worker.gpu(), dy.space())?;
-            let mut reverse = Field::new(worker.gpu(), dx.space())?;
+            let mut forward = Vector::new(worker.gpu(), dy.space())?;
+            let mut reverse = Vector::new(worker.gpu(), dx.space())?;
             for _ in 0..2 {
                 at.jvp(worker, &dx, &mut forward)?;
                 at.vjp(worker, &dy, &mut reverse)?;
@@ -166,12 +166,12 @@ fn a_run_composes_with_other_operators() {
         assert!(cost.apply.passes > 0 && cost.jvp.passes > cost.apply.passes && cost.vjp.passes > cost.jvp.passes);
         // Points have arrays of their own: another one in between changes nothing.
         let at = model.at(worker, &x)?;
-        let mut first = Field::new(worker.gpu(), model.target())?;
+        let mut first = Vector::new(worker.gpu(), model.target())?;
         at.jvp(worker, &dx, &mut first)?;
         let elsewhere = model.at(worker, &dx)?;
-        let (mut unused, mut second) = (Field::new(worker.gpu(), model.target())?, first.clone());
+        let (mut unused, mut second) = (Vector::new(worker.gpu(), model.target())?, first.clone());
         elsewhere.jvp(worker, &x, &mut unused)?;
-        second = Field::new(worker.gpu(), second.space())?;
+        second = Vector::new(worker.gpu(), second.space())?;
         at.jvp(worker, &dx, &mut second)?;
         assert_eq!(host(worker, &first)?, host(worker, &second)?);
         Ok(())
@@ -181,7 +181,7 @@ fn a_run_composes_with_other_operators() {
 /// Values by leaf, component and cell.
 type Whole = BTreeMap<String, BTreeMap<(usize, u64), u64>>;
 
-fn gather(worker: &mut Worker<'_>, field: &Field, whole: &mut Whole) -> Result<(), OperatorError> {
+fn gather(worker: &mut Worker<'_>, field: &Vector, whole: &mut Whole) -> Result<(), OperatorError> {
     for (name, values) in host(worker, field)? {
         let leaf = field.space().leaf(&name).unwrap().clone();
         let of_leaf = whole.entry(name).or_default();
@@ -206,7 +206,7 @@ fn values_and_products_have_the_same_bits_on_all_ranks() {
             let x = point(worker, &model, (1, 1.0), SIMPLE)?;
             let at = model.at(worker, &x)?;
             let (dx, dy) = (point(worker, &model, (2, 1.0), CHANGE)?, cotangent(worker, &model, 4)?);
-            let (mut jvp, mut vjp) = (Field::new(worker.gpu(), dy.space())?, Field::new(worker.gpu(), dx.space())?);
+            let (mut jvp, mut vjp) = (Vector::new(worker.gpu(), dy.space())?, Vector::new(worker.gpu(), dx.space())?);
             at.jvp(worker, &dx, &mut jvp)?;
             at.vjp(worker, &dy, &mut vjp)?;
             let mut own = [Whole::new(), Whole::new(), Whole::new()];
@@ -269,9 +269,9 @@ fn the_operator_is_the_run_and_its_gradient() {
         // A rounding of positions of 64 Mpc/h times the slope of the density in cells of 4 Mpc/h, over the steps.
         assert!(apart.fold(0.0, f32::max) < 1e-4);
 
-        let mut by = Field::zeros(&mut worker.context.recorder, model.target())?;
+        let mut by = Vector::zeros(&mut worker.context.recorder, model.target())?;
         set(worker, &mut by, "density", 4, 1.0)?;
-        let mut found = Field::new(worker.gpu(), model.domain())?;
+        let mut found = Vector::new(worker.gpu(), model.domain())?;
         at.vjp(worker, &by, &mut found)?;
         let mut gradient = Gradient::new(worker.context, config(), 2).map_err(failed)?;
         let cotangent = by.array("density")?.clone();
@@ -309,7 +309,7 @@ fn what_does_not_fit_is_an_error() {
         assert!(error.to_string().contains("no finite position"), "{error}");
         let x = point(worker, &model, (1, 1.0), SIMPLE)?;
         let at = model.at(worker, &x)?;
-        let (mut dx, mut dy) = (Field::new(worker.gpu(), model.domain())?, cotangent(worker, &model, 4)?);
+        let (mut dx, mut dy) = (Vector::new(worker.gpu(), model.domain())?, cotangent(worker, &model, 4)?);
         assert!(matches!(at.vjp(worker, &x, &mut dx), Err(OperatorError::Fit { .. })));
         set(worker, &mut dy, "momentum", 1, f64::INFINITY)?;
         let error = at.vjp(worker, &dy, &mut dx).unwrap_err();

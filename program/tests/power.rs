@@ -13,7 +13,7 @@ use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Grid, split, volume};
 use meshloom::io::{NpyElement, NpyWriter, token};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    Bin, MeshError, MeshPart, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
     power_spectrum,
 };
 use meshloom::{Error, Launch, launch};
@@ -497,7 +497,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     let ranks = launch(Launch::Threads(4), &options, |rank| {
         let (grid, me) = (Grid::new([2, 2], 4)?, rank.comm.rank());
         let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
-        let mesh = |halo| Mesh::new(shape, size, grid, me, halo);
+        let mesh = |halo| MeshPart::new(shape, size, grid, me, halo);
         // Uneven parts, one empty.
         let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();
         let mut distribute = |mesh, size, all: &[[f64; 3]]| {

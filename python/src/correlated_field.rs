@@ -1,6 +1,6 @@
 //! Fields whose power spectrum is inferred with them.
 
-use meshloom::inference::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
+use meshloom::inference::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
 use meshloom::operators::{Differentiable, RegularGrid};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ type AxesTuple = (String, [bool; 3], String, Vec<Option<[f64; 2]>>);
 fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, Failure> {
     let missing = || Failure::Value(format!("a hyper-parameter of the amplitude `{kind}` is missing"));
     let needed = |at: usize| hyper.get(at).copied().flatten().ok_or_else(missing);
-    let non_parametric = |of: Spectrum| {
+    let non_parametric = |of: PriorSpectrum| {
         Ok::<_, Failure>(AmplitudePrior::NonParametric {
             of,
             fluctuations: needed(0)?,
@@ -32,8 +32,8 @@ fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, F
         Ok(AmplitudePrior::Matern { of, scale: needed(0)?, cutoff_wavenumber: needed(1)?, slope: needed(2)? })
     };
     match kind {
-        "power" => non_parametric(Spectrum::Power),
-        "amplitude" => non_parametric(Spectrum::Amplitude),
+        "power" => non_parametric(PriorSpectrum::Power),
+        "amplitude" => non_parametric(PriorSpectrum::Amplitude),
         "matern" => matern(MaternScale::Deviation),
         "matern density" => matern(MaternScale::Density),
         _ => Err(Failure::Value(format!("there is no amplitude `{kind}`"))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Contents, Field, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Worker};
+use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Vector, Worker};
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -120,20 +120,20 @@ pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>>
 pub type Values = Vec<Contents>;
 
 /// A field of a space.
-pub fn field(space: &Space, values: Values) -> Result<Field, OperatorError> {
-    Field::over(space, values)
+pub fn field(space: &Space, values: Values) -> Result<Vector, OperatorError> {
+    Vector::over(space, values)
 }
 
 /// The leaves of a space among those of a field.
 ///
 /// # Errors
 /// `ValueError` for a leaf that the field does not have.
-pub fn chosen(from: &Field, space: &Space) -> Result<Field, Failure> {
+pub fn chosen(from: &Vector, space: &Space) -> Result<Vector, Failure> {
     let one = |name: &str| match from.space().position(name) {
         Some(at) => Ok(from.contents()[at].clone()),
         None => Err(Failure::Value(format!("the samples have no `{name}`, but {}", from.space()))),
     };
-    Ok(Field::over(space, space.names().map(one).collect::<Result<_, _>>()?)?)
+    Ok(Vector::over(space, space.names().map(one).collect::<Result<_, _>>()?)?)
 }
 
 /// The values that a caller gives: arrays of the device, and parameters on the host.

@@ -10,7 +10,7 @@ use meshloom::inference::{
     IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups,
     SampleOutcome, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
 };
-use meshloom::operators::{Field, Worker};
+use meshloom::operators::{Vector, Worker};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,10 +25,10 @@ use crate::session::Session;
 /// A fit between its iterations, without what a worker lends it.
 #[derive(Clone)]
 struct KeptFit {
-    position: Field,
+    position: Vector,
     /// Samples of all groups, and the residuals of this group's.
     count: usize,
-    residuals: Vec<Field>,
+    residuals: Vec<Vector>,
     outcomes: Vec<SampleOutcome>,
     /// How well the samples are solved.
     sampling: Convergence,
@@ -60,7 +60,7 @@ impl KeptFit {
         }
     }
 
-    fn samples<S: VectorSpace<Vector = Field>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
+    fn samples<S: VectorSpace<Vector = Vector>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
         Samples::new(self.position.clone(), groups, self.count, self.residuals.clone())?
             .with_outcomes(self.outcomes.clone())
     }
@@ -432,10 +432,10 @@ impl NativeFit {
         ddof: usize,
     ) -> PyResult<(Vec<Py<PyAny>>, Vec<Py<PyAny>>)> {
         let (mean, std): (Values, Values) = self.with(py, &model.handle, move |worker, groups, samples, model| {
-            let like = Field::new(worker.gpu(), model.target())?;
+            let like = Vector::new(worker.gpu(), model.target())?;
             // Whether it has what the model takes is known before.
             chosen(&samples.position, model.domain())?;
-            let mut value = |worker: &mut Worker<'_>, x: &Field| {
+            let mut value = |worker: &mut Worker<'_>, x: &Vector| {
                 let x = chosen(x, model.domain()).unwrap_or_else(|_| x.clone());
                 Ok(model.value(worker, &x)?)
             };

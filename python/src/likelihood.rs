@@ -2,7 +2,7 @@
 
 use meshloom::host_memory;
 use meshloom::inference::{Data, Likelihood, MetricCheck, NoiseLevel, Prior, check_metric};
-use meshloom::operators::{Field, Leaf, Worker};
+use meshloom::operators::{Leaf, Vector, Worker};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -79,7 +79,7 @@ impl NativeLikelihood {
         &self,
         py: Python<'_>,
         x: Vec<Bound<'_, PyAny>>,
-        body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Field) -> Result<R, Failure> + Send + 'static,
+        body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Vector) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
         let x = given(&self.handle.session, x)?;
         self.handle.with(py, move |worker, likelihood| {
@@ -158,7 +158,7 @@ impl NativeLikelihood {
     fn gradient(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(f64, Vec<Py<PyAny>>)> {
         let (energy, gradient) = self.at(py, x, |worker, likelihood, x| {
             let at = likelihood.at(worker, x)?;
-            let mut gradient = Field::new(worker.gpu(), likelihood.domain())?;
+            let mut gradient = Vector::new(worker.gpu(), likelihood.domain())?;
             at.gradient(worker, &mut gradient)?;
             Ok((at.energy(worker)?, gradient.contents().to_vec()))
         })?;
@@ -170,7 +170,7 @@ impl NativeLikelihood {
         let v = given(&self.handle.session, v)?;
         let found: Values = self.at(py, x, move |worker, likelihood, x| {
             let at = likelihood.at(worker, x)?;
-            let (v, mut out) = (field(likelihood.domain(), v)?, Field::new(worker.gpu(), likelihood.domain())?);
+            let (v, mut out) = (field(likelihood.domain(), v)?, Vector::new(worker.gpu(), likelihood.domain())?);
             at.metric(worker, &v, &mut out)?;
             Ok(out.contents().to_vec())
         })?;

@@ -5,8 +5,8 @@ use meshloom::gpu::Array;
 use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Contents, Convolution, Diagonal, Field, Fourier, Gather, Hartley, Linear, LinesOfSight, Model,
-    PointwiseOperator, Readout, Select, Space, Stencil, Wavenumbers, Worker,
+    Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Linear, LinesOfSight, Model, PointwiseOperator,
+    Readout, Select, Space, StencilOperator, Vector, Wavenumbers, Worker,
 };
 use meshloom::pm::{Observable, SimulationOperator};
 use numpy::{PyArray1, PyReadonlyArray2};
@@ -131,7 +131,7 @@ pub fn stencil(
     taps: Vec<([i64; 3], f64)>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made(comm, leaves, move |worker, domain| Ok(turned(Stencil::new(worker, domain, &taps)?, adjoint)))
+    made(comm, leaves, move |worker, domain| Ok(turned(StencilOperator::new(worker, domain, &taps)?, adjoint)))
 }
 
 /// The field at this rank's points.
@@ -262,7 +262,7 @@ pub fn white_noise(
     let (shapes, values) = session.run(py, move |work| {
         let found = working(work, cut, |worker| {
             let space = space(worker, &leaves)?;
-            let (mut noise, mut scaled) = (Field::new(worker.gpu(), &space)?, Field::new(worker.gpu(), &space)?);
+            let (mut noise, mut scaled) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
             worker.white_noise(Stream::new(seed, u32::MAX, 0, kind), &mut noise)?;
             worker.axpby(scale, &noise, 0.0, &mut scaled)?;
             Ok((crate::fields::described(&space), scaled.contents().to_vec() as Vec<Contents>))

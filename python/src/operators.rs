@@ -3,7 +3,7 @@
 use meshloom::Error;
 use meshloom::host_memory;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
-use meshloom::operators::{Contents, Field, Linearisation, Model, OperatorError, Space, Worker};
+use meshloom::operators::{Contents, Linearisation, Model, OperatorError, Space, Vector, Worker};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -140,12 +140,12 @@ fn mapped(
     let grid = worker.comms.grid();
     let mapped = meshloom::map::map(worker.context, &mapping, &[Items::Device(rows)], |context, chunk| {
         let mut worker = Worker::new(context, grid)?;
-        let (mut x, mut y) = (Field::new(worker.gpu(), model.domain())?, Field::new(worker.gpu(), model.target())?);
+        let (mut x, mut y) = (Vector::new(worker.gpu(), model.domain())?, Vector::new(worker.gpu(), model.target())?);
         for item in 0..chunk.count() {
             let [Contents::Device(own), Contents::Device(given)] = [&x.contents()[0], &y.contents()[0]] else { break };
             let (own, given) = (own.clone(), given.clone());
             worker.context.recorder.copy(&chunk.inputs[0], item * from, &own, 0, from)?;
-            x = Field::over(model.domain(), vec![Contents::Device(own)])?;
+            x = Vector::over(model.domain(), vec![Contents::Device(own)])?;
             model.apply(&mut worker, &x, &mut y)?;
             worker.context.recorder.copy(&given, 0, &chunk.outputs[0], item * to, to)?;
         }
@@ -169,7 +169,7 @@ impl NativeLinearisation {
     fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dx = given(&self.handle.session, dx)?;
         let found = self.handle.with(py, move |worker, at| {
-            let mut dy = Field::new(worker.gpu(), at.model().target())?;
+            let mut dy = Vector::new(worker.gpu(), at.model().target())?;
             at.jvp(worker, &field(at.model().domain(), dx)?, &mut dy)?;
             Ok(dy.contents().to_vec())
         })?;
@@ -180,7 +180,7 @@ impl NativeLinearisation {
     fn vjp(&self, py: Python<'_>, dy: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dy = given(&self.handle.session, dy)?;
         let found: Values = self.handle.with(py, move |worker, at| {
-            let mut dx = Field::new(worker.gpu(), at.model().domain())?;
+            let mut dx = Vector::new(worker.gpu(), at.model().domain())?;
             at.vjp(worker, &field(at.model().target(), dy)?, &mut dx)?;
             Ok(dx.contents().to_vec())
         })?;
@@ -195,7 +195,7 @@ impl NativeLinearisation {
 }
 
 /// The numbers of a field of one rank, leaf by leaf.
-fn numbers(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f64>, OperatorError> {
+fn numbers(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f64>, OperatorError> {
     let mut all = Vec::new();
     for name in field.space().names() {
         let values = field.get(&mut worker.context.recorder, name)?;

@@ -6,7 +6,7 @@ use meshloom::fft::{Spec, Transform, Values};
 use meshloom::gpu::Array;
 use meshloom::grid::{Grid, extent};
 use meshloom::mesh::{
-    Bin, Mesh, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    Bin, MeshError, MeshPart, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
     field_contrast,
 };
 use meshloom::points::{BoxCheck, BoxUse};
@@ -78,7 +78,7 @@ fn point_modes(
 ) -> Result<PointModes, Failure> {
     let Measurement { shape, size, interlace, .. } = *measurement;
     let (window, grid) = (measurement.window.unwrap_or_default(), comms.grid());
-    let mesh = Mesh::new(shape, size, grid, context.comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let mesh = MeshPart::new(shape, size, grid, context.comm.rank(), PointsInCells::ghost_widths(window, interlace));
     let positions = positions.as_chunks::<3>().0;
     let (recorder, comm) = (&mut context.recorder, &context.comm);
     let mut points = match weights {

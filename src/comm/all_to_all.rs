@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes, received};
 use super::gather::SHORT_BLOCK;
-use super::{Parts, Result};
+use super::{GatheredParts, Result};
 
 impl Communicator {
     /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks received, in rank order.
@@ -40,7 +40,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
-    pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<Parts<T>> {
+    pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<GatheredParts<T>> {
         self.valid_counts("all_to_all_v", data.len(), counts)?;
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
         let mut incoming = vec![0; self.size()];
@@ -50,7 +50,7 @@ impl Communicator {
         let lengths = |counts: &[u64]| counts.iter().map(|&count| count as usize).collect::<Vec<_>>();
         let mut all = received(count as usize)?;
         self.exchange(&call, &lengths(counts), data, &lengths(&incoming), &mut all)?;
-        Ok(Parts::new(all, incoming))
+        Ok(GatheredParts::new(all, incoming))
     }
 
     /// `all_to_all` as part of any collective, into `all`, which has the length of `data`.

@@ -42,15 +42,15 @@ impl<I: Iterator<Item = (usize, usize)>> Window<I> {
 
 /// One part per rank, of any lengths, one after another in rank order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts<T> {
+pub struct GatheredParts<T> {
     data: Vec<T>,
     counts: Vec<u64>,
 }
 
-impl<T> Parts<T> {
+impl<T> GatheredParts<T> {
     /// `counts` must sum to the length of `data`.
-    pub(super) fn new(data: Vec<T>, counts: Vec<u64>) -> Parts<T> {
-        Parts { data, counts }
+    pub(super) fn new(data: Vec<T>, counts: Vec<u64>) -> GatheredParts<T> {
+        GatheredParts { data, counts }
     }
 
     /// All elements, in rank order.
@@ -109,13 +109,13 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
-    pub fn all_gather_v<T: Pod>(&self, mine: &[T]) -> Result<Parts<T>> {
+    pub fn all_gather_v<T: Pod>(&self, mine: &[T]) -> Result<GatheredParts<T>> {
         let call = self.begin(Call::new(Operation::AllGatherV).of::<T>());
         let mut counts = vec![0; self.size()];
         self.all_gather_blocks(&call, &[mine.len() as u64], &mut counts)?;
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
         let bytes = self.all_gather_bytes(&call, mine, &sizes)?;
-        Ok(Parts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes)?, counts))
+        Ok(GatheredParts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes)?, counts))
     }
 
     /// Gives `root` the slices of all ranks, in rank order, and the others `None`. Collective; the length is the same on
@@ -157,7 +157,7 @@ impl Communicator {
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
     /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
-    pub fn gather_v<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Parts<T>>> {
+    pub fn gather_v<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<GatheredParts<T>>> {
         self.valid_rank("the root of gather_v", root)?;
         let call = self.begin(Call::new(Operation::GatherV).root(root).of::<T>());
         let tree = Tree::new(self, root);
@@ -173,7 +173,7 @@ impl Communicator {
         Ok(at_root.then(|| {
             // The tree counts from the root on.
             counts.rotate_right(root);
-            Parts::new(all, counts)
+            GatheredParts::new(all, counts)
         }))
     }
 

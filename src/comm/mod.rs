@@ -61,7 +61,7 @@ mod tree;
 pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
 pub use ending::is_ending;
 pub use error::{CommError, Failure, RunError};
-pub use gather::Parts;
+pub use gather::GatheredParts;
 pub use lane::MAX_TAG;
 pub(crate) use lane::RESERVED_TAGS;
 #[cfg(not(feature = "mpi"))]

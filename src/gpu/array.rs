@@ -113,7 +113,7 @@ pub struct RawArray {
     pub(super) writable: bool,
 }
 
-crate::gpu::shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
+shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
 
 impl RawArray {
     /// How many windows the array is cut into.

@@ -31,7 +31,7 @@ pub(super) struct Inner {
 #[derive(Clone)]
 pub struct Gpu(pub(super) Arc<Inner>, CommonLimits);
 
-crate::gpu::shallow_send_sync!(Gpu: Arc<Inner>, CommonLimits);
+shallow_send_sync!(Gpu: Arc<Inner>, CommonLimits);
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -23,7 +23,7 @@ pub struct Kernel {
     compiled: Mutex<Compiled>,
 }
 
-crate::gpu::shallow_send_sync!(Kernel: KernelSource, Result<Assembled, DeviceError>, Trust, Mutex<Compiled>);
+shallow_send_sync!(Kernel: KernelSource, Result<Assembled, DeviceError>, Trust, Mutex<Compiled>);
 
 /// By a device's number and the windows. The pipelines belong to the device and go with it.
 type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;

@@ -8,30 +8,30 @@ use crate::grid::volume;
 use crate::host_memory;
 use crate::operators::Model;
 use crate::operators::{
-    Contents, Field, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Worker,
+    Contents, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector, Worker,
 };
 use crate::pm::{device_point_noise, device_white_noise};
 
 impl VectorSpace for Worker<'_> {
-    type Vector = Field;
+    type Vector = Vector;
 
-    fn like(&mut self, x: &Field) -> Result<Field, InferenceError> {
-        Ok(Field::new(self.gpu(), x.space())?)
+    fn like(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(self.gpu(), x.space())?)
     }
 
-    fn zeros(&mut self, x: &Field) -> Result<Field, InferenceError> {
-        Ok(Field::zeros(&mut self.context.recorder, x.space())?)
+    fn zeros(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
+        Ok(Vector::zeros(&mut self.context.recorder, x.space())?)
     }
 
-    fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), InferenceError> {
+    fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), InferenceError> {
         Ok(Worker::axpby(self, a, x, b, y)?)
     }
 
-    fn multiply(&mut self, a: f64, xz: [&Field; 2], b: f64, y: &mut Field) -> Result<(), InferenceError> {
+    fn multiply(&mut self, a: f64, xz: [&Vector; 2], b: f64, y: &mut Vector) -> Result<(), InferenceError> {
         Ok(Worker::multiply(self, a, xz, b, y)?)
     }
 
-    fn sqrt(&mut self, x: &mut Field) -> Result<(), InferenceError> {
+    fn sqrt(&mut self, x: &mut Vector) -> Result<(), InferenceError> {
         const ROOT: &str = "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }";
         let mut contents = Vec::new();
         for own in x.contents() {
@@ -39,7 +39,7 @@ impl VectorSpace for Worker<'_> {
                 Contents::Device(array) => {
                     let flat = Space::of("x", Leaf::vector(array.len()))?;
                     let root = Model::new(PointwiseOperator::wgsl(ROOT, "f", &flat, "root")?);
-                    let root = root.value(self, &Field::over(&flat, vec![own.clone()])?)?;
+                    let root = root.value(self, &Vector::over(&flat, vec![own.clone()])?)?;
                     root.contents()[0].clone()
                 }
                 Contents::Host(values) => {
@@ -48,12 +48,12 @@ impl VectorSpace for Worker<'_> {
                 }
             });
         }
-        *x = Field::over(x.space(), contents)?;
+        *x = Vector::over(x.space(), contents)?;
         Ok(())
     }
 
-    fn reduce(&mut self, what: &[Reduction<'_, Field>]) -> Result<Vec<f64>, InferenceError> {
-        let terms: Vec<(&Field, Option<&Field>)> = what
+    fn reduce(&mut self, what: &[Reduction<'_, Vector>]) -> Result<Vec<f64>, InferenceError> {
+        let terms: Vec<(&Vector, Option<&Vector>)> = what
             .iter()
             .map(|reduction| match reduction {
                 Reduction::Dot(x, y) => (*x, Some(*y)),
@@ -70,11 +70,11 @@ impl VectorSpace for Worker<'_> {
         f64::from(f32::EPSILON)
     }
 
-    fn len(&self, x: &Field) -> u64 {
+    fn len(&self, x: &Vector) -> u64 {
         x.space().leaves().map(|(_, leaf)| leaf.total()).sum()
     }
 
-    fn white_noise(&mut self, stream: Stream, out: &mut Field) -> Result<(), InferenceError> {
+    fn white_noise(&mut self, stream: Stream, out: &mut Vector) -> Result<(), InferenceError> {
         let mut contents = Vec::new();
         for (number, ((name, leaf), own)) in out.space().leaves().zip(out.contents()).enumerate() {
             // Each field of a batch and each component has a stream of its own; a leaf is known by its place among the names.
@@ -100,15 +100,15 @@ impl VectorSpace for Worker<'_> {
                 }
             }
         }
-        *out = Field::over(out.space(), contents)?;
+        *out = Vector::over(out.space(), contents)?;
         Ok(())
     }
 
-    fn parts(&self, x: &Field) -> Vec<(String, u64)> {
+    fn parts(&self, x: &Vector) -> Vec<(String, u64)> {
         x.space().leaves().map(|(name, leaf)| (name.to_string(), leaf.total())).collect()
     }
 
-    fn clear_part(&mut self, name: &str, x: &mut Field) -> Result<(), InferenceError> {
+    fn clear_part(&mut self, name: &str, x: &mut Vector) -> Result<(), InferenceError> {
         let Some(at) = x.space().position(name) else { return Err(no_part(name, &VectorSpace::parts(self, x))) };
         match &x.contents()[at] {
             Contents::Device(array) => self.context.recorder.clear(array),
@@ -120,7 +120,7 @@ impl VectorSpace for Worker<'_> {
         Ok(())
     }
 
-    fn shares(&self, x: &Field) -> Result<Vec<Share>, InferenceError> {
+    fn shares(&self, x: &Vector) -> Result<Vec<Share>, InferenceError> {
         x.space().leaves().map(|(name, leaf)| share_of(self, name, leaf)).collect()
     }
 
@@ -139,7 +139,7 @@ impl VectorSpace for Worker<'_> {
         self.gpu().allocated()
     }
 
-    fn stage(&mut self, x: &Field) -> Result<Staged, InferenceError> {
+    fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {
         let mut staged = Staged::default();
         let arrays = x.contents().iter().filter_map(|contents| match contents {
             Contents::Device(array) => Some(array),
@@ -160,7 +160,7 @@ impl VectorSpace for Worker<'_> {
         Ok(staged)
     }
 
-    fn unstage(&mut self, from: &Staged, x: &mut Field) -> Result<(), InferenceError> {
+    fn unstage(&mut self, from: &Staged, x: &mut Vector) -> Result<(), InferenceError> {
         let (mut single, mut double) = (0, 0);
         let mut contents = Vec::new();
         let short = |have: usize, want: usize| {
@@ -191,7 +191,7 @@ impl VectorSpace for Worker<'_> {
         if single != from.singles.len() || double != from.doubles.len() {
             return Err(short(from.singles.len() + from.doubles.len(), single + double));
         }
-        *x = Field::over(x.space(), contents)?;
+        *x = Vector::over(x.space(), contents)?;
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
 pub use convergence::{Convergence, SampleOutcome};
-pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, Spectrum};
+pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
 pub use draw::{Draw, Sampling};
 pub use error::InferenceError;
 pub use evidence::{Evidence, EvidenceOptions, evidence};

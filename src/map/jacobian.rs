@@ -11,7 +11,7 @@ use super::error::MapError;
 use super::gauge::JointGauge;
 use crate::gpu::Array;
 use crate::hash::{START, fnv1a};
-use crate::operators::{Contents, Field, Linearisation, OperatorError, Space, Worker};
+use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector, Worker};
 
 /// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank by rank. All ranks call it.
 ///
@@ -28,7 +28,7 @@ pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorErr
 /// Records one product for each, submits each chunk, and waits for the chunk before the last; what products wait for comes on top.
 ///
 /// ```no_run
-/// # fn body(worker: &mut meshloom::operators::Worker<'_>, model: &meshloom::operators::Model, x: &meshloom::operators::Field)
+/// # fn body(worker: &mut meshloom::operators::Worker<'_>, model: &meshloom::operators::Model, x: &meshloom::operators::Vector)
 /// # -> Result<(), meshloom::Error> {
 /// let at = model.at(worker, x)?;
 /// let columns = meshloom::map::numbers_of(worker, model.domain())?;
@@ -52,7 +52,7 @@ pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     at: &Linearisation,
     columns: Range<u64>,
     chunk: ChunkSize,
-    each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+    each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let spaces = [at.model().domain().clone(), at.model().target().clone()];
     products(worker, spaces, columns, chunk, |worker, unit, result| at.jvp(worker, unit, result), each)
@@ -68,7 +68,7 @@ pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
     at: &Linearisation,
     rows: Range<u64>,
     chunk: ChunkSize,
-    each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+    each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let spaces = [at.model().target().clone(), at.model().domain().clone()];
     products(worker, spaces, rows, chunk, |worker, unit, result| at.vjp(worker, unit, result), each)
@@ -80,8 +80,8 @@ fn products<E: From<MapError> + From<OperatorError>>(
     [from, to]: [Space; 2],
     range: Range<u64>,
     chunk: ChunkSize,
-    product: impl Fn(&mut Worker<'_>, &Field, &mut Field) -> Result<(), OperatorError>,
-    mut each: impl FnMut(&mut Worker<'_>, u64, &[Field]) -> Result<(), E>,
+    product: impl Fn(&mut Worker<'_>, &Vector, &mut Vector) -> Result<(), OperatorError>,
+    mut each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let numbers = Numbers::new(worker, &from)?;
     agree(worker, &range, chunk, &numbers)?;
@@ -93,7 +93,7 @@ fn products<E: From<MapError> + From<OperatorError>>(
         let mut fields = Vec::new();
         for number in first..first + count {
             unit.set(worker, number, true)?;
-            let mut result = Field::new(worker.gpu(), &to).map_err(OperatorError::from)?;
+            let mut result = Vector::new(worker.gpu(), &to).map_err(OperatorError::from)?;
             product(worker, &unit.field, &mut result)?;
             unit.set(worker, number, false)?;
             fields.push(result);
@@ -205,7 +205,7 @@ impl Numbers {
 
 /// A field that is 0 but for one number, which is 1.
 struct Unit {
-    field: Field,
+    field: Vector,
     numbers: Numbers,
     zero_and_one: Array<f32>,
 }
@@ -215,7 +215,7 @@ impl Unit {
         let recorder = &mut worker.context.recorder;
         let zero_and_one = recorder.gpu().array("map::unit", 2)?;
         recorder.upload(&zero_and_one, 0, &[0.0, 1.0])?;
-        Ok(Unit { field: Field::zeros(recorder, space)?, numbers, zero_and_one })
+        Ok(Unit { field: Vector::zeros(recorder, space)?, numbers, zero_and_one })
     }
 
     /// Makes a number 1 or 0 again, where this rank has it. Records only.

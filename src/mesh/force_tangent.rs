@@ -1,6 +1,8 @@
 //! How accelerations change with the positions of particles and the force on the mesh.
 
-use super::particles::{Lattice, Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
+use super::particles::{
+    Lattice, MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel,
+};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
@@ -43,7 +45,7 @@ impl ForceTangent {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, [force, change]): (&Mesh, [&Array<f32>; 2]),
+        (mesh, [force, change]): (&MeshPart, [&Array<f32>; 2]),
         factor: f64,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {

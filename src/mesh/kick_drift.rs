@@ -1,6 +1,6 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{Lattice, Mesh, MeshParticles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, MeshPart, MeshParticles, checked, holds, over_particles, particle_kernel};
 use super::push::Push;
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
@@ -56,7 +56,7 @@ impl KickDrift {
         &self,
         recorder: &mut Recorder,
         lattice: &Lattice,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         field: &Array<f32>,
         particles: [&[Array<f32>; 3]; 2],
         push: &Push,

@@ -1,6 +1,6 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
-use super::particles::{Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
+use super::particles::{MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, extent, volume};
@@ -137,7 +137,7 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         cells: &Array<u32>,
         faults: &Array<u32>,
     ) -> Result<(), DeviceError> {
@@ -164,7 +164,7 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         fields: &Array<f32>,
         number: u64,
         out: &Array<f32>,
@@ -188,7 +188,7 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         fields: &Array<f32>,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
@@ -214,7 +214,7 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         reach: &Array<u32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::reach";
@@ -238,7 +238,7 @@ impl Painter {
     pub fn density(
         &self,
         recorder: &mut Recorder,
-        mesh: &Mesh,
+        mesh: &MeshPart,
         cells: &Array<u32>,
         out: &Array<f32>,
         scale: f64,

@@ -38,7 +38,7 @@ impl Lattice {
 
 /// The geometry of a distributed mesh and this rank's part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mesh {
+pub struct MeshPart {
     /// Cells along each axis.
     pub shape: [u64; 3],
     /// Size of a cell along each axis, in the unit of displacements.
@@ -49,13 +49,13 @@ pub struct Mesh {
     pub whole: [bool; 3],
 }
 
-impl Mesh {
+impl MeshPart {
     /// The part of `rank`, with ghosts along the axes that `grid` cuts.
     pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3]) -> Self {
         let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
         let ghosts = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { ghosts[a] });
         let cell = [0, 1, 2].map(|a| size[a] / shape[a] as f64);
-        Mesh { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), ghosts), whole }
+        MeshPart { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), ghosts), whole }
     }
 
     /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
@@ -148,7 +148,7 @@ impl MeshParticles<'_> {
         }
     }
 
-    pub(super) fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
+    pub(super) fn geometry(&self, mesh: &MeshPart, layout: &FieldLayout) -> ParticleParams {
         let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
@@ -207,7 +207,7 @@ over_particles! {
 }
 
 /// Refuses particles and a mesh that the kernels cannot treat.
-pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
+pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &MeshPart) -> Result<(), DeviceError> {
     particles.check(what)?;
     mesh.check(what)?;
     if matches!(particles, MeshParticles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {

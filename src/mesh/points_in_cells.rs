@@ -3,7 +3,7 @@
 use super::error::MeshError;
 use super::fixed_point::Unit;
 use super::painter::Painter;
-use super::particles::{Mesh, MeshParticles};
+use super::particles::{MeshPart, MeshParticles};
 use super::power::{all_finite, first_of_all, sides};
 use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
@@ -25,13 +25,13 @@ use crate::host_memory;
 /// use meshloom::gpu::Recorder;
 /// use meshloom::exchange::GridComms;
 /// use meshloom::grid::{Grid, volume};
-/// use meshloom::mesh::{Mesh, Painter, PointsInCells, Window};
+/// use meshloom::mesh::{MeshPart, Painter, PointsInCells, Window};
 ///
 /// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);
 /// let grid = Grid::auto(shape, rank.comm.size());
 /// let mut recorder = Recorder::new(&rank.gpu)?;
 /// let mut comms = GridComms::new(&rank.comm, grid)?;
-/// let mesh = Mesh::new(shape, size, grid, rank.comm.rank(), PointsInCells::ghost_widths(window, false));
+/// let mesh = MeshPart::new(shape, size, grid, rank.comm.rank(), PointsInCells::ghost_widths(window, false));
 /// let density = rank.gpu.array::<f32>("density", volume(&mesh.layout.own))?;
 /// let points = PointsInCells::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
 /// points.density(&mut recorder, &mut comms, &Painter::new(window), -1.0, &density)?;
@@ -39,7 +39,7 @@ use crate::host_memory;
 /// # }
 /// ```
 pub struct PointsInCells {
-    mesh: Mesh,
+    mesh: MeshPart,
     cell: Array<u32>,
     offset: [Array<f32>; 3],
     total: u64,
@@ -96,7 +96,7 @@ impl PointsInCells {
         recorder: &mut Recorder,
         comm: &Communicator,
         grid: Grid,
-        mesh: Mesh,
+        mesh: MeshPart,
         size: [f64; 3],
         positions: &[[f64; 3]],
     ) -> Result<Self, MeshError> {
@@ -114,7 +114,7 @@ impl PointsInCells {
         recorder: &mut Recorder,
         comm: &Communicator,
         grid: Grid,
-        mesh: Mesh,
+        mesh: MeshPart,
         size: [f64; 3],
         positions: &[[f64; 3]],
         weights: &[f32],
@@ -126,7 +126,7 @@ impl PointsInCells {
         recorder: &mut Recorder,
         comm: &Communicator,
         grid: Grid,
-        mesh: Mesh,
+        mesh: MeshPart,
         size: [f64; 3],
         positions: &[[f64; 3]],
         weights: Option<&[f32]>,
@@ -207,7 +207,7 @@ impl PointsInCells {
     }
 
     /// The mesh.
-    pub fn mesh(&self) -> &Mesh {
+    pub fn mesh(&self) -> &MeshPart {
         &self.mesh
     }
 

@@ -1,6 +1,8 @@
 //! Adjoints of painting and reading, by the positions of particles.
 
-use super::particles::{Lattice, Mesh, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
+use super::particles::{
+    Lattice, MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel,
+};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -65,7 +67,7 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, field): (&Mesh, &Array<f32>),
+        (mesh, field): (&MeshPart, &Array<f32>),
         factor: f64,
         bar: &Array<f32>,
     ) -> Result<(), DeviceError> {
@@ -86,7 +88,7 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, meshes): (&Mesh, ForceMeshes<'_>),
+        (mesh, meshes): (&MeshPart, ForceMeshes<'_>),
         factor: f64,
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {
@@ -105,7 +107,7 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         kernel: &Kernel,
-        (sites, mesh): (MeshParticles<'_>, &Mesh),
+        (sites, mesh): (MeshParticles<'_>, &MeshPart),
         factor: f64,
         others: &[&RawArray],
     ) -> Result<(), DeviceError> {

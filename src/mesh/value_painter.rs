@@ -1,6 +1,6 @@
 //! Painting of values of either sign: the adjoint of reading a mesh at particles.
 
-use super::particles::{Mesh, MeshParticles, ParticleParams, checked, holds, particle_kernel};
+use super::particles::{MeshPart, MeshParticles, ParticleParams, checked, holds, particle_kernel};
 use super::window::Window;
 use crate::comm::Communicator;
 use crate::exchange::ghost_cells::GhostCells;
@@ -130,7 +130,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
+        (mesh, ghosts): (&MeshPart, &GhostCells),
         painted: PaintedValues<'_>,
         (out, start): (&Array<f32>, u64),
     ) -> Result<(), ExchangeError> {
@@ -147,7 +147,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
+        (mesh, ghosts): (&MeshPart, &GhostCells),
         painted: PaintedValues<'_>,
         out: &Array<f32>,
         shift: f32,
@@ -165,7 +165,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
+        (mesh, ghosts): (&MeshPart, &GhostCells),
         painted: PaintedValues<'_>,
         out: &Array<f32>,
     ) -> Result<(), ExchangeError> {
@@ -184,7 +184,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
+        (mesh, ghosts): (&MeshPart, &GhostCells),
         (form, painted): (Form, PaintedValues<'_>),
         (out, start): (&Array<f32>, u64),
         shift: f32,
@@ -230,6 +230,6 @@ impl ValuePainter {
 }
 
 /// The least power of two that is not below the cells of `mesh` in a unit of length, along any axis, as an exponent.
-fn exponent_above(mesh: &Mesh) -> i32 {
+fn exponent_above(mesh: &MeshPart) -> i32 {
     mesh.cell.iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
 }

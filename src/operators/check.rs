@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::error::OperatorError;
-use super::field::Field;
 use super::leaf::{Leaf, Support};
 use super::operator::Model;
 use super::point_numbers::PointOrder;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::comm::{Communicator, Op};
 use crate::grid::{Box3, extent};
@@ -33,15 +33,15 @@ const ROUNDING: f64 = f32::EPSILON as f64;
 ///
 /// # Errors
 /// [`OperatorError::Check`] where they differ by more than rounding; what the operator fails with.
-pub fn check_adjoint(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<AdjointCheck, OperatorError> {
+pub fn check_adjoint(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<AdjointCheck, OperatorError> {
     let dx = random_field(worker, model.domain(), 1)?;
     let dy = random_field(worker, model.target(), 2)?;
     let at = model.at(worker, x)?;
-    let mut forward = Field::new(worker.gpu(), model.target())?;
+    let mut forward = Vector::new(worker.gpu(), model.target())?;
     at.jvp(worker, &dx, &mut forward)?;
-    let mut reverse = Field::new(worker.gpu(), model.domain())?;
+    let mut reverse = Vector::new(worker.gpu(), model.domain())?;
     at.vjp(worker, &dy, &mut reverse)?;
-    let mut norm = |field: &Field| Ok::<_, OperatorError>(worker.dot(field, field)?.sqrt());
+    let mut norm = |field: &Vector| Ok::<_, OperatorError>(worker.dot(field, field)?.sqrt());
     let scale = (norm(&forward)? * norm(&dy)?).max(norm(&dx)? * norm(&reverse)?);
     let found = AdjointCheck {
         forward: worker.dot(&forward, &dy)?,
@@ -91,16 +91,16 @@ const STEPS: usize = 10;
 pub fn check_derivative(
     worker: &mut Worker<'_>,
     model: &Model,
-    x: &Field,
-    dx: &Field,
+    x: &Vector,
+    dx: &Vector,
 ) -> Result<TaylorCheck, OperatorError> {
     let at = model.at(worker, x)?;
-    let mut slope = Field::new(worker.gpu(), model.target())?;
+    let mut slope = Vector::new(worker.gpu(), model.target())?;
     at.jvp(worker, dx, &mut slope)?;
     let value = worker.dot(&at.value, &at.value)?.sqrt();
     // Values and their differences are rounded, and so are steps.
     let rounding = 8.0 * ROUNDING * (value + worker.dot(&slope, &slope)?.sqrt());
-    let (mut moved, mut there) = (Field::new(worker.gpu(), x.space())?, Field::new(worker.gpu(), model.target())?);
+    let (mut moved, mut there) = (Vector::new(worker.gpu(), x.space())?, Vector::new(worker.gpu(), model.target())?);
     let mut remainders = Vec::new();
     for halved in 0..STEPS {
         let step = 0.5f64.powi(halved as i32);
@@ -124,7 +124,7 @@ pub fn check_derivative(
 ///
 /// # Errors
 /// [`OperatorError::NotFinite`] with the name of that operator, the same on all ranks; what the operators fail with.
-pub fn check_finite(worker: &mut Worker<'_>, model: &Model, x: &Field) -> Result<Field, OperatorError> {
+pub fn check_finite(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
     if let Some([first, last]) = model.0.parted() {
         let between = check_finite(worker, &first, x)?;
         return check_finite(worker, &last, &between);
@@ -154,8 +154,8 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
 ///
 /// # Errors
 /// [`OperatorError`] of the device or of a rank.
-pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result<Field, OperatorError> {
-    let mut field = Field::new(worker.gpu(), space)?;
+pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
+    let mut field = Vector::new(worker.gpu(), space)?;
     let names: Vec<String> = space.names().map(Into::into).collect();
     for name in names {
         let Some(leaf) = space.leaf(&name) else { continue };

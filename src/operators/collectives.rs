@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::{Contents, Vector};
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::exchange::collectives::{all_gather, all_reduce};
@@ -57,12 +57,12 @@ impl Linear for Replicate {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (_, recorder, comm) = worker.exact_sum();
         Ok(all_gather(recorder, comm, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         Ok(worker.context.recorder.copy(y.single()?, self.start, x.single()?, 0, self.own())?)
     }
 
@@ -128,13 +128,13 @@ impl Linear for SumOverRanks {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (len, (_, recorder, comm)) = (self.len(), worker.exact_sum());
         recorder.copy(x.single()?, 0, y.single()?, 0, len)?;
         Ok(all_reduce(recorder, comm, y.single()?, 0..len, Op::Sum)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         Ok(worker.context.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
     }
 
@@ -185,13 +185,13 @@ impl Linear for ToDevice {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [Contents::Host(values)] = x.contents() else { return Ok(()) };
         let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
         Ok(worker.context.recorder.upload(y.single()?, 0, &values)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let y = y.single()?;
         let values = worker.context.recorder.download(y, 0, y.len())?;
         if let [Contents::Host(own)] = x.contents_mut() {

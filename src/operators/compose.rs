@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::cost::OperatorCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
 use super::operator::{Differentiable, Linearised, Model};
@@ -13,6 +12,7 @@ use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::fft::Values;
 
@@ -194,8 +194,8 @@ struct Then {
 }
 
 impl Then {
-    fn between(&self, worker: &Worker<'_>) -> Result<Field, OperatorError> {
-        Ok(Field::new(worker.gpu(), self.first.target())?)
+    fn between(&self, worker: &Worker<'_>) -> Result<Vector, OperatorError> {
+        Ok(Vector::new(worker.gpu(), self.first.target())?)
     }
 }
 
@@ -212,7 +212,7 @@ impl Differentiable for Then {
         self.second.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let mut between = self.between(worker)?;
         self.first.apply(worker, x, &mut between)?;
         self.second.apply(worker, &between, y)
@@ -221,8 +221,8 @@ impl Differentiable for Then {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let mut between = self.between(worker)?;
         let first = self.first.clone().linearise(worker, x, &mut between)?;
@@ -256,14 +256,14 @@ struct ThenAt {
 }
 
 impl Linearised for ThenAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let mut between = self.operator.between(worker)?;
         self.first.jvp(worker, dx, &mut between)?;
         self.second.jvp(worker, &between, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
-        let mut between = Field::new(worker.gpu(), self.operator.second.domain())?;
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        let mut between = Vector::new(worker.gpu(), self.operator.second.domain())?;
         self.second.vjp(worker, dy, &mut between)?;
         self.first.vjp(worker, &between, dx)
     }
@@ -290,7 +290,7 @@ impl Differentiable for Zip {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         for one in [&self.first, &self.second] {
             let name = one.name();
             let mut own = y.part(one.target(), &name)?;
@@ -303,8 +303,8 @@ impl Differentiable for Zip {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let mut at = |one: &Rc<dyn Differentiable>| {
             let name = one.name();
@@ -353,7 +353,7 @@ struct ZipAt {
 }
 
 impl Linearised for ZipAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         for (one, derivative) in [(first, &self.first), (second, &self.second)] {
             let name = one.name();
@@ -364,7 +364,7 @@ impl Linearised for ZipAt {
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         let name = first.name();
         let mut own = dx.part(first.domain(), &name)?;
@@ -375,7 +375,7 @@ impl Linearised for ZipAt {
         let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
         let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
         let mut both = dx.part(&shared, &name)?;
-        let added = Field::new(worker.gpu(), &shared)?;
+        let added = Vector::new(worker.gpu(), &shared)?;
         let mut own = dx.part(second.domain(), &name)?.with(&added);
         self.second.vjp(worker, &dy.part(second.target(), &name)?, &mut own)?;
         let added = own.part(&shared, &name)?;
@@ -406,7 +406,7 @@ impl Differentiable for Renamed {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
         self.inner.apply(worker, &x.renamed(self.inner.domain()), &mut own)?;
@@ -417,8 +417,8 @@ impl Differentiable for Renamed {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
@@ -442,7 +442,7 @@ struct RenamedAt {
 }
 
 impl Linearised for RenamedAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let inner = &self.operator.inner;
         let mut own = dy.renamed(inner.target());
@@ -451,7 +451,7 @@ impl Linearised for RenamedAt {
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let inner = &self.operator.inner;
         let mut own = dx.renamed(inner.domain());

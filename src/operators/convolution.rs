@@ -2,13 +2,13 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::fingerprint::Fingerprint;
 use super::fourier::route_cost;
 use super::ghosts::real_cells;
 use super::leaf::Leaf;
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::{Contents, Vector};
 use super::worker::Worker;
 use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use crate::gpu::{Array, Callback};
@@ -47,7 +47,7 @@ impl Convolution {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
-    pub fn new(worker: &mut Worker<'_>, space: &Space, kernel: &Field) -> Result<Self, OperatorError> {
+    pub fn new(worker: &mut Worker<'_>, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "convolution";
         let (_, leaf, regular) = real_cells(worker, space, NAME)?;
         let (_, own, other) = real_cells(worker, kernel.space(), NAME)?;
@@ -84,7 +84,7 @@ impl Convolution {
         Ok(Convolution { forward, inverse, kernel: modes, space: space.clone() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let modes = self.forward.spectrum(recorder.gpu())?;
         let layout = self.forward.field_layout();
@@ -106,11 +106,11 @@ impl Linear for Convolution {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
     }
 
@@ -118,7 +118,7 @@ impl Linear for Convolution {
         let Some((name, leaf)) = self.space.only() else { return Ok(()) };
         let Some(regular) = leaf.regular() else { return Ok(()) };
         let modes = Space::of(name, Leaf::half_spectrum(regular))?;
-        out.field(worker, &Field::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
+        out.field(worker, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
@@ -52,7 +52,7 @@ impl Diagonal {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for factors elsewhere, or complex ones of a real field.
-    pub fn new(space: &Space, factors: &Field) -> Result<Self, OperatorError> {
+    pub fn new(space: &Space, factors: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "diagonal";
         let (Some((name, leaf)), Some((_, own))) = (space.only(), factors.space().only()) else {
             return Err(OperatorError::invalid(NAME, format!("{space} by {}; both have one leaf", factors.space())));
@@ -73,7 +73,7 @@ impl Diagonal {
         Ok(Diagonal { space: space.clone(), factors: factors.single()?.clone(), complex, kernels })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         let seen = |array: &Array<f32>, complex: bool| -> RawArray {
             if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
@@ -99,11 +99,11 @@ impl Linear for Diagonal {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
     }
 

@@ -1,10 +1,10 @@
 //! Fingerprints: numbers that identify models by all that their values depend on.
 
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::leaf::{Leaf, Support};
 use super::point_numbers::PointOrder;
 use super::space::Space;
+use super::vector::{Contents, Vector};
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
@@ -119,7 +119,7 @@ impl Fingerprint {
     /// # Errors
     /// - [`OperatorError::Device`] if the device fails.
     /// - [`OperatorError::Comm`] if ranks cannot be reached.
-    pub fn field(&mut self, worker: &mut Worker<'_>, field: &Field) -> Result<(), OperatorError> {
+    pub fn field(&mut self, worker: &mut Worker<'_>, field: &Vector) -> Result<(), OperatorError> {
         self.space(worker, field.space())?;
         for ((_, leaf), contents) in field.space().leaves().zip(field.contents()) {
             match contents {

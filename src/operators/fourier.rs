@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::exchange::GridComms;
 use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
@@ -128,7 +128,7 @@ impl Linear for Fourier {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
@@ -142,7 +142,7 @@ impl Linear for Fourier {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
@@ -183,7 +183,7 @@ impl Linear for InverseFourier {
         Linear::domain(&self.0)
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.0.transform {
@@ -197,7 +197,7 @@ impl Linear for InverseFourier {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.0.transform {

@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};
 use crate::grid::FieldLayout;
@@ -77,7 +77,7 @@ impl FourierFilter {
         Ok(FourierFilter { filters, layout, space, cost, multiplier: mark.value() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let (x, y, layout) = (x.single()?, y.single()?, &self.layout);
         match &self.filters {
@@ -125,11 +125,11 @@ impl Linear for FourierFilter {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
     }
 

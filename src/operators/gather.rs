@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::fft::Values;
@@ -155,7 +155,7 @@ impl Linear for Gather {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [from, to] = self.leaves()?;
         let (entries, places) = (from.places(), to.places());
         let arrays = (x.single()?, self.index.as_ref(), y.single()?);
@@ -163,7 +163,7 @@ impl Linear for Gather {
         Ok(record(recorder, &self.kernel, arrays, [places, entries], to.batch, [entries, places])?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let [from, to] = self.leaves()?;
         let terms = Terms {
             x: y.single()?,

@@ -2,12 +2,12 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
@@ -128,7 +128,7 @@ impl Ghosted {
 }
 
 /// Fills ghost cells: from cells to cells with ghosts. Its adjoint adds ghosts to the cells that they stand for, in an order that depends on
-/// how the grid is cut; operators that need ghosts for themselves ([`Stencil`](super::Stencil), [`Readout`](super::Readout)) have adjoints
+/// how the grid is cut; operators that need ghosts for themselves ([`StencilOperator`](super::StencilOperator), [`Readout`](super::Readout)) have adjoints
 /// that do not.
 pub struct Ghosts {
     ghosted: Ghosted,
@@ -179,12 +179,12 @@ impl Linear for Ghosts {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let y = y.single()?;
         let whole = recorder.gpu().array("operators::ghosts", y.len())?;

@@ -2,12 +2,12 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::fft::{self, Spec, TransformTuning, Values};
 
@@ -59,12 +59,12 @@ impl Linear for Hartley {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         Ok(self.transform.to_modes(recorder, comms, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         Ok(self.transform.to_cells(recorder, comms, y.single()?, x.single()?)?)
     }

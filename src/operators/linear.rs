@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 
 /// A linear operator with its adjoint. It is [`Differentiable`] by itself, and [`Adjoint`] turns it round.
@@ -25,13 +25,13 @@ pub trait Linear {
     ///
     /// # Errors
     /// What its work can fail with.
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError>;
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
     /// `x = A^T y`. The fields have been checked.
     ///
     /// # Errors
     /// What its work can fail with.
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError>;
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError>;
 
     /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
     ///
@@ -60,7 +60,7 @@ impl<L: Linear + 'static> Differentiable for L {
         Linear::target(self)
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         self.forward(worker, x, y)
     }
@@ -68,8 +68,8 @@ impl<L: Linear + 'static> Differentiable for L {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
         Ok(Box::new(Itself(self)))
@@ -89,11 +89,11 @@ impl<L: Linear + 'static> Differentiable for L {
 struct Itself<L>(Rc<L>);
 
 impl<L: Linear + 'static> Linearised for Itself<L> {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(worker, dx, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.0.fits(dx, dy)?;
         self.0.adjoint(worker, dy, dx)
     }
@@ -116,11 +116,11 @@ impl<L: Linear> Linear for Adjoint<L> {
         self.0.domain()
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.adjoint(worker, x, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         self.0.forward(worker, y, x)
     }
 

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::fingerprint::Fingerprint;
 use super::gather::Gather;
 use super::ghosts::real_cells;
@@ -13,6 +12,7 @@ use super::linear::{Adjoint, Linear};
 use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
 use super::space::Space;
+use super::vector::{Contents, Vector};
 use super::worker::Worker;
 use crate::gpu::Array;
 use crate::mesh::Window;
@@ -83,13 +83,13 @@ impl LinesOfSight {
     }
 
     /// Values at the samples, times their steps or to be.
-    fn samples(&self, worker: &Worker<'_>) -> Result<[Field; 2], OperatorError> {
-        let field = || Field::new(worker.gpu(), Linear::target(&self.readout));
+    fn samples(&self, worker: &Worker<'_>) -> Result<[Vector; 2], OperatorError> {
+        let field = || Vector::new(worker.gpu(), Linear::target(&self.readout));
         Ok([field()?, field()?])
     }
 
-    fn weigh(&self, worker: &mut Worker<'_>, x: &Field, y: &Field) -> Result<(), OperatorError> {
-        let weights = Field::over(Linear::target(&self.readout), vec![Contents::Device(self.weights.clone())])?;
+    fn weigh(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
+        let weights = Vector::over(Linear::target(&self.readout), vec![Contents::Device(self.weights.clone())])?;
         worker.product(x, &weights, y)
     }
 }
@@ -107,14 +107,14 @@ impl Linear for LinesOfSight {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [mut samples, weighted] = self.samples(worker)?;
         self.readout.forward(worker, x, &mut samples)?;
         self.weigh(worker, &samples, &weighted)?;
         self.sums.forward(worker, &weighted, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let [mut samples, weighted] = self.samples(worker)?;
         self.sums.adjoint(worker, y, &mut samples)?;
         self.weigh(worker, &samples, &weighted)?;

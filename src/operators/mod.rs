@@ -3,7 +3,7 @@
 //! | item | what it is |
 //! |---|---|
 //! | [`Space`], [`Leaf`], [`RegularGrid`] | where fields live: trees of named leaves on grids, at points, as vectors |
-//! | [`Field`] | the values of a space on one rank |
+//! | [`Vector`] | the values of a space on one rank |
 //! | [`Worker`] | what operators work with on one rank |
 //! | [`Differentiable`], [`Linear`] | what an operator can do: its value and the products with its derivative |
 //! | [`Model`], [`Linearisation`], [`Derivative`] | operators as they are composed; a model and its derivative at a point, or that alone |
@@ -20,7 +20,6 @@ mod convolution;
 mod cost;
 mod diagonal;
 mod error;
-mod field;
 mod fingerprint;
 mod fourier;
 mod fourier_filter;
@@ -41,6 +40,7 @@ mod readout;
 mod select;
 mod space;
 mod stencil;
+mod vector;
 mod wavenumbers;
 mod worker;
 
@@ -50,7 +50,6 @@ pub use convolution::Convolution;
 pub use cost::{CallCost, OperatorCost};
 pub use diagonal::Diagonal;
 pub use error::OperatorError;
-pub use field::{Contents, Field};
 pub use fingerprint::Fingerprint;
 pub use fourier::{Fourier, InverseFourier};
 pub use fourier_filter::FourierFilter;
@@ -70,7 +69,8 @@ pub use rank_collective::RankCollective;
 pub use readout::Readout;
 pub use select::Select;
 pub use space::Space;
-pub use stencil::{Stencil, Tap};
+pub use stencil::{StencilOperator, Tap};
+pub use vector::{Contents, Vector};
 pub use wavenumbers::Wavenumbers;
 pub use worker::Worker;
 

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use super::cost::OperatorCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::pointwise_map::PointwiseMap;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 
 /// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Worker`] call its methods together, in one
@@ -32,7 +32,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of other spaces; what its work can fail with.
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError>;
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
     /// `y = f(x)` and the derivative there. It keeps handles on the arrays of `x`, which must stay as they are until the derivative is dropped.
     ///
@@ -41,16 +41,16 @@ pub trait Differentiable {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError>;
 
     /// The derivative at `x` alone, for who has no use for the value.
     ///
     /// # Errors
     /// As [`linearise`](Self::linearise).
-    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
-        let mut value = Field::new(worker.gpu(), self.target())?;
+    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+        let mut value = Vector::new(worker.gpu(), self.target())?;
         self.linearise(worker, x, &mut value)
     }
 
@@ -71,7 +71,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] with its name.
-    fn fits(&self, x: &Field, y: &Field) -> Result<(), OperatorError> {
+    fn fits(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
         let name = self.name();
         self.domain().admits(x.space(), &name)?;
         self.target().admits(y.space(), &name)
@@ -102,19 +102,19 @@ pub trait Linearised {
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError>;
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
 
     /// `dx = f'(x)^T dy`, with the sum of products over all numbers of a space as its inner product.
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError>;
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError>;
 
     /// `out = f'(x)^T f'(x) dx` at once, where that is less work than one after the other; false, and nothing done, where it is not.
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn normal(&self, _worker: &mut Worker<'_>, _dx: &Field, _out: &mut Field) -> Result<bool, OperatorError> {
+    fn normal(&self, _worker: &mut Worker<'_>, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
         Ok(false)
     }
 }
@@ -188,7 +188,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    pub fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    pub fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(worker, x, y)
     }
 
@@ -196,8 +196,8 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    pub fn value(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Field, OperatorError> {
-        let mut y = Field::new(worker.gpu(), self.target())?;
+    pub fn value(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vector, OperatorError> {
+        let mut y = Vector::new(worker.gpu(), self.target())?;
         self.0.apply(worker, x, &mut y)?;
         Ok(y)
     }
@@ -206,8 +206,8 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::linearise`].
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Linearisation, OperatorError> {
-        let mut value = Field::new(worker.gpu(), self.target())?;
+    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Linearisation, OperatorError> {
+        let mut value = Vector::new(worker.gpu(), self.target())?;
         let derivative = self.0.clone().linearise(worker, x, &mut value)?;
         Ok(Linearisation { value, derivative: Derivative { model: self.clone(), at: derivative } })
     }
@@ -216,7 +216,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::linearise`].
-    pub fn derivative(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Derivative, OperatorError> {
+    pub fn derivative(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Derivative, OperatorError> {
         Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(worker, x)? })
     }
 }
@@ -243,7 +243,7 @@ impl Derivative {
     ///
     /// # Errors
     /// As [`Linearised::jvp`].
-    pub fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    pub fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.at.jvp(worker, dx, dy)
     }
 
@@ -251,7 +251,7 @@ impl Derivative {
     ///
     /// # Errors
     /// As [`Linearised::vjp`].
-    pub fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    pub fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.at.vjp(worker, dy, dx)
     }
 
@@ -259,11 +259,11 @@ impl Derivative {
     ///
     /// # Errors
     /// As [`Linearised::jvp`].
-    pub fn normal(&self, worker: &mut Worker<'_>, dx: &Field, out: &mut Field) -> Result<(), OperatorError> {
+    pub fn normal(&self, worker: &mut Worker<'_>, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.at.normal(worker, dx, out)? {
             return Ok(());
         }
-        let mut between = Field::new(worker.gpu(), self.model.target())?;
+        let mut between = Vector::new(worker.gpu(), self.model.target())?;
         self.at.jvp(worker, dx, &mut between)?;
         self.at.vjp(worker, &between, out)
     }
@@ -272,7 +272,7 @@ impl Derivative {
 /// A model at a point: its value there, and its derivative, whose methods it has.
 pub struct Linearisation {
     /// The value.
-    pub value: Field,
+    pub value: Vector,
     /// The derivative.
     pub derivative: Derivative,
 }

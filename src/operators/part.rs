@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use super::cost::OperatorCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised, Model};
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 
 /// An operator of whose values some leaves are wanted.
@@ -28,18 +28,18 @@ impl Part {
     }
 
     /// All leaves that the operator gives: those of `wanted` and of `rest`.
-    fn all(&self, wanted: &Field, rest: &Field) -> Result<Field, OperatorError> {
+    fn all(&self, wanted: &Vector, rest: &Vector) -> Result<Vector, OperatorError> {
         let (space, wanted) = (self.inner.target(), wanted.part(&self.target, &self.name())?);
         let of = |name: &str| match self.target.position(name) {
             Some(at) => Some(wanted.contents()[at].clone()),
             None => self.rest.position(name).map(|at| rest.contents()[at].clone()),
         };
-        Field::over(space, space.names().filter_map(of).collect())
+        Vector::over(space, space.names().filter_map(of).collect())
     }
 
     /// The same with room for what is not wanted.
-    fn with_room(&self, worker: &Worker<'_>, wanted: &Field) -> Result<Field, OperatorError> {
-        self.all(wanted, &Field::new(worker.gpu(), &self.rest)?)
+    fn with_room(&self, worker: &Worker<'_>, wanted: &Vector) -> Result<Vector, OperatorError> {
+        self.all(wanted, &Vector::new(worker.gpu(), &self.rest)?)
     }
 }
 
@@ -56,7 +56,7 @@ impl Differentiable for Part {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         let mut all = self.with_room(worker, y)?;
         self.inner.apply(worker, x, &mut all)?;
@@ -67,8 +67,8 @@ impl Differentiable for Part {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.fits(x, y)?;
         let mut all = self.with_room(worker, y)?;
@@ -77,7 +77,7 @@ impl Differentiable for Part {
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
         let derivative = self.inner.clone().derivative(worker, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
@@ -107,7 +107,7 @@ struct PartAt {
 }
 
 impl Linearised for PartAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let mut all = self.operator.with_room(worker, dy)?;
         self.derivative.jvp(worker, dx, &mut all)?;
@@ -115,9 +115,9 @@ impl Linearised for PartAt {
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let nothing = Field::zeros(&mut worker.context.recorder, &self.operator.rest)?;
+        let nothing = Vector::zeros(&mut worker.context.recorder, &self.operator.rest)?;
         let all = self.operator.all(dy, &nothing)?;
         self.derivative.vjp(worker, &all, dx)
     }

@@ -1,10 +1,10 @@
 //! A pointwise function between fields: which leaf is which argument.
 
 use super::error::OperatorError;
-use super::field::Field;
 use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
 use super::space::Space;
+use super::vector::Vector;
 use crate::fft::Values;
 
 /// A pointwise function whose arguments are the leaves of a domain, in order, and then constants, and whose results are the leaves of a target.
@@ -15,7 +15,7 @@ pub struct PointwiseMap {
     domain: Space,
     target: Space,
     /// Fields that are arguments, but are not varied: handles.
-    constants: Vec<Field>,
+    constants: Vec<Vector>,
 }
 
 /// Components of the values of a leaf, as a function sees them.
@@ -64,7 +64,7 @@ impl PointwiseMap {
         name: &str,
         function: Pointwise,
         domain: &Space,
-        constants: Option<&Field>,
+        constants: Option<&Vector>,
         target: &Space,
     ) -> Result<Self, OperatorError> {
         let named: Vec<&str> = constants.iter().flat_map(|field| field.space().names()).collect();
@@ -144,7 +144,7 @@ impl PointwiseMap {
     }
 
     /// Fields that are arguments behind the leaves of the domain, and are not varied.
-    pub fn constants(&self) -> &[Field] {
+    pub fn constants(&self) -> &[Vector] {
         &self.constants
     }
 

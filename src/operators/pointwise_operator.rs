@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
 use super::space::Space;
+use super::vector::{Contents, Vector};
 use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::gpu::{Kernel, RawArray};
@@ -45,7 +45,7 @@ impl Call {
         &self,
         worker: &mut Worker<'_>,
         map: &PointwiseMap,
-        (x, more): (&Field, Option<&Field>),
+        (x, more): (&Vector, Option<&Vector>),
         out: &[RawArray],
     ) -> Result<(), OperatorError> {
         let [count, places] = map.places();
@@ -57,7 +57,7 @@ impl Call {
 }
 
 /// The arrays of a field as kernels see them: complex numbers as pairs.
-fn arrays(field: &Field) -> Vec<RawArray> {
+fn arrays(field: &Vector) -> Vec<RawArray> {
     let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
         Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
         Contents::Device(array) => Some(array.raw().clone()),
@@ -97,7 +97,7 @@ impl PointwiseOperator {
     /// handles: constants that change later change the operator.
     ///
     /// ```no_run
-    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Field) -> Result<(), meshloom::operators::OperatorError> {
+    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) -> Result<(), meshloom::operators::OperatorError> {
     /// use meshloom::operators::PointwiseOperator;
     ///
     /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure * exp(log_flux); }";
@@ -112,7 +112,7 @@ impl PointwiseOperator {
         text: &str,
         name: &str,
         domain: &Space,
-        constants: &Field,
+        constants: &Vector,
         result: &str,
     ) -> Result<Self, OperatorError> {
         let function =
@@ -170,7 +170,7 @@ impl PointwiseOperator {
     }
 
     fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> CallCost {
-        let constants = self.map.constants().iter().map(Field::space);
+        let constants = self.map.constants().iter().map(Vector::space);
         let spaces = std::iter::once(self.map.domain()).chain(constants).chain(more);
         let leaves: Vec<u64> = spaces.flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
         let read: u64 = call.read.iter().map(|&number| leaves[number]).sum();
@@ -191,7 +191,7 @@ impl Differentiable for PointwiseOperator {
         self.map.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         self.apply_call().record(worker, &self.map, (x, None), &arrays(y))
     }
@@ -199,14 +199,14 @@ impl Differentiable for PointwiseOperator {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
         self.derivative(worker, x)
     }
 
-    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Field) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
@@ -243,17 +243,17 @@ impl Differentiable for PointwiseOperator {
 /// The derivative at `x`.
 struct At {
     operator: Rc<PointwiseOperator>,
-    x: Field,
+    x: Vector,
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
         self.operator.jvp_call().record(worker, map, (&self.x, Some(dx)), &arrays(dy))
     }
 
-    fn normal(&self, worker: &mut Worker<'_>, dx: &Field, out: &mut Field) -> Result<bool, OperatorError> {
+    fn normal(&self, worker: &mut Worker<'_>, dx: &Vector, out: &mut Vector) -> Result<bool, OperatorError> {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.domain().admits(out.space(), map.name())?;
@@ -265,7 +265,7 @@ impl Linearised for At {
         Ok(true)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
         // What is one number for all places has a cotangent at each place first, and their sum then.

@@ -2,12 +2,12 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::PointOrder;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, ScanRange};
@@ -267,7 +267,7 @@ impl Linear for RankCollective {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (x, y, fields, rank) = (x.single()?, y.single()?, self.fields(), self.rank);
         let (collectives, recorder) = worker.collectives();
         let came = match &self.kind {
@@ -291,7 +291,7 @@ impl Linear for RankCollective {
         put(worker, came, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (x, y, fields, rank) = (x.single()?, y.single()?, self.fields(), self.rank);
         let (collectives, recorder) = worker.collectives();
         let came = match &self.kind {

@@ -2,15 +2,15 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
-use crate::mesh::{Mesh, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
+use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 
 /// The values of a field at fixed points, through a [`Window`] (CIC: interpolation between the eight cells around a point). Its adjoint paints
 /// values of either sign, the same to the bit for every number of ranks: [`ValuePainter`].
@@ -70,7 +70,7 @@ impl Readout {
             return Err(OperatorError::invalid(NAME, why));
         }
         let widths = PointsInCells::ghost_widths(window, false);
-        let mesh = Mesh::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
+        let mesh = MeshPart::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
         let ghosted = Ghosted::new(NAME, regular, mesh.layout.ghosts, leaf.fields())?;
         let comm = worker.comm().clone();
         let points = PointsInCells::distribute(
@@ -102,7 +102,7 @@ impl Linear for Readout {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
@@ -118,7 +118,7 @@ impl Linear for Readout {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let own = x.single()?.len() / self.fields.max(1);

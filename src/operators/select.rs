@@ -2,13 +2,13 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
@@ -137,14 +137,14 @@ impl Linear for Select {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [places, selected, fields] = self.lens();
         let arrays = (x.single()?, Some(&self.index), y.single()?);
         let recorder = &mut worker.context.recorder;
         Ok(record(recorder, &self.gather, arrays, [selected, places], fields, [places, selected])?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let [places, selected, fields] = self.lens();
         let recorder = &mut worker.context.recorder;
         recorder.clear(x.single()?);

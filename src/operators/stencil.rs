@@ -2,11 +2,11 @@
 
 use super::cost::CallCost;
 use super::error::OperatorError;
-use super::field::Field;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::Linear;
 use super::space::Space;
+use super::vector::Vector;
 use super::worker::Worker;
 use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::{extent, volume};
@@ -48,7 +48,7 @@ pub type Tap = ([i64; 3], f64);
 ///
 /// Along axes that are not cut over ranks the grid closes on itself without ghosts: on one rank it is one pass of 8 bytes per cell, and nothing
 /// else.
-pub struct Stencil {
+pub struct StencilOperator {
     ghosted: [Ghosted; 2],
     taps: [Array<i32>; 2],
     cut: bool,
@@ -57,7 +57,7 @@ pub struct Stencil {
     space: Space,
 }
 
-impl Stencil {
+impl StencilOperator {
     /// The stencil of `taps` on the only leaf of `space`, real cells without ghosts. Offsets are less than the cells of their axis. Submits what was
     /// recorded before.
     ///
@@ -118,10 +118,10 @@ impl Stencil {
         let taps = [upload(&words)?, upload(&reversed)?];
         let (params, kernel) = ([params[0], params[1]], Kernel::trusted(source()));
         let cut = cut.contains(&true);
-        Ok(Stencil { ghosted: [there, back], taps, cut, params, kernel, space: space.clone() })
+        Ok(StencilOperator { ghosted: [there, back], taps, cut, params, kernel, space: space.clone() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Field, y: &Field, which: usize) -> Result<(), OperatorError> {
+    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
         let (recorder, comms) = worker.parts();
         let (ghosted, params) = (&self.ghosted[which], &self.params[which]);
         let fields = u64::from(params.own[3]);
@@ -136,7 +136,7 @@ impl Stencil {
     }
 }
 
-impl Linear for Stencil {
+impl Linear for StencilOperator {
     fn name(&self) -> String {
         "stencil".into()
     }
@@ -149,11 +149,11 @@ impl Linear for Stencil {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Field, x: &mut Field) -> Result<(), OperatorError> {
+    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         self.run(worker, y, x, 1)
     }
 

@@ -9,8 +9,8 @@ use crate::mesh::Axpby;
 use crate::rank::Rank;
 
 use super::error::OperatorError;
-use super::field::{Contents, Field};
 use super::leaf::Leaf;
+use super::vector::{Contents, Vector};
 
 /// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
 /// need.
@@ -75,7 +75,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces.
-    pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), OperatorError> {
+    pub fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "axpby")?;
         let mut pairs = Vec::new();
         for (x, y) in x.contents().iter().zip(y.contents_mut()) {
@@ -95,7 +95,7 @@ impl<'a> Worker<'a> {
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
-    pub(crate) fn product(&mut self, x: &Field, y: &Field, z: &Field) -> Result<(), OperatorError> {
+    pub(crate) fn product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
         Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
     }
@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces.
-    pub fn multiply(&mut self, a: f64, [x, z]: [&Field; 2], b: f64, y: &mut Field) -> Result<(), OperatorError> {
+    pub fn multiply(&mut self, a: f64, [x, z]: [&Vector; 2], b: f64, y: &mut Vector) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "multiply")?;
         y.space().admits(z.space(), "multiply")?;
         for ((x, z), y) in x.contents().iter().zip(z.contents()).zip(y.contents_mut()) {
@@ -135,7 +135,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
-    pub fn dot(&mut self, x: &Field, y: &Field) -> Result<f64, OperatorError> {
+    pub fn dot(&mut self, x: &Vector, y: &Vector) -> Result<f64, OperatorError> {
         Ok(self.sums(&[(x, Some(y))])?[0])
     }
 
@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// As [`dot`](Self::dot).
-    pub fn sums(&mut self, fields: &[(&Field, Option<&Field>)]) -> Result<Vec<f64>, OperatorError> {
+    pub fn sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
         let mut sums = Sums::default();
         for (x, y) in fields {
             if let Some(y) = y {

@@ -15,7 +15,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, Transform, TransformTuning, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
-use crate::mesh::{Axpby, KickDrift, Lattice, Mesh, MeshParticles, Painter, Push};
+use crate::mesh::{Axpby, KickDrift, Lattice, MeshPart, MeshParticles, Painter, Push};
 
 use super::{Config, SimulationError};
 
@@ -28,7 +28,7 @@ pub struct Force {
     axpby: Axpby,
     transform: Transform<f32>,
     filter: Filter<f32>,
-    mesh: Mesh,
+    mesh: MeshPart,
     widths: GhostWidths,
     ghosts: GhostCells,
     shape: [u64; 3],
@@ -60,7 +60,7 @@ impl Force {
         let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
         let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
         let filter = Filter::new(&gpu, &spec, comms, &tuning, &callback, 3)?;
-        let mesh = Mesh::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
+        let mesh = MeshPart::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
@@ -93,7 +93,7 @@ impl Force {
     }
 
     /// The mesh of this rank, and its ghost cells as wide as they are now.
-    pub(super) fn mesh(&self) -> (&Mesh, &GhostCells) {
+    pub(super) fn mesh(&self) -> (&MeshPart, &GhostCells) {
         (&self.mesh, &self.ghosts)
     }
 
@@ -132,7 +132,7 @@ impl Force {
         if widened.contains(&true) {
             let (grid, rank, own) = (comms.grid(), comms.rank(), self.widths.own());
             tracing::debug!(?own, "ghost cells reach farther");
-            self.mesh = Mesh::new(self.shape, self.size, grid, rank, own);
+            self.mesh = MeshPart::new(self.shape, self.size, grid, rank, own);
             self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3])?);
         }
         self.reaches = true;

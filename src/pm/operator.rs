@@ -13,8 +13,8 @@ use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::gpu::Array;
 use crate::operators::{
-    CallCost, Contents, Differentiable, Field, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid,
-    Space, Worker,
+    CallCost, Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Space,
+    Vector, Worker,
 };
 use crate::rank::Rank;
 
@@ -56,7 +56,7 @@ impl Observable {
 ///
 /// ```no_run
 /// use meshloom::grid::Grid;
-/// use meshloom::operators::{Field, Model, Worker};
+/// use meshloom::operators::{Vector, Model, Worker};
 /// use meshloom::pm::{Config, Observable, SimulationOperator};
 ///
 /// # fn example(context: &mut meshloom::Rank) -> Result<(), meshloom::Error> {
@@ -64,7 +64,7 @@ impl Observable {
 /// let grid = Grid::auto(config.cells(), context.comm.size());
 /// let mut worker = Worker::new(context, grid)?;
 /// let run = Model::new(SimulationOperator::new(&mut worker, config, 1, &[Observable::Density])?);
-/// let noise = Field::zeros(&mut worker.context.recorder, run.domain())?;
+/// let noise = Vector::zeros(&mut worker.context.recorder, run.domain())?;
 /// let at = run.at(&mut worker, &noise)?;                              // at.value is the density of a universe without structure
 /// # let (dx, mut dy) = (noise.clone(), at.value.clone());
 /// at.jvp(&mut worker, &dx, &mut dy)?;
@@ -169,7 +169,7 @@ impl SimulationOperator {
     }
 
     /// The noise and the parameters of a field of the domain, or of a tangent.
-    fn parts(&self, x: &Field) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
+    fn parts(&self, x: &Vector) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
         self.domain.admits(x.space(), NAME)?;
         let (mut noise, mut parameters) = (None, None);
         for contents in x.contents() {
@@ -196,7 +196,7 @@ impl SimulationOperator {
     }
 
     /// The array of each observable in a field of the target.
-    fn observed<'a>(&self, y: &'a Field) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
+    fn observed<'a>(&self, y: &'a Vector) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
         self.target.admits(y.space(), NAME)?;
         let mut names: Vec<Observable> = self.observables.clone();
         names.sort_by_key(|observable| observable.name());
@@ -208,7 +208,7 @@ impl SimulationOperator {
     }
 
     /// Records what is observed at the end of the run.
-    fn observe(&self, sweeps: &mut Sweeps, context: &mut Rank, y: &Field) -> Result<(), OperatorError> {
+    fn observe(&self, sweeps: &mut Sweeps, context: &mut Rank, y: &Vector) -> Result<(), OperatorError> {
         for (observable, out) in self.observed(y)? {
             let run = &mut sweeps.run;
             match observable {
@@ -239,7 +239,7 @@ impl Differentiable for SimulationOperator {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (noise, parameters) = self.parts(x)?;
         let numbers = self.numbers(worker.context, parameters).map_err(failed)?;
         let mut sweeps = self.sweeps();
@@ -251,8 +251,8 @@ impl Differentiable for SimulationOperator {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let (noise, parameters) = self.parts(x)?;
         let context = &mut *worker.context;
@@ -313,7 +313,7 @@ struct SimulationAt {
 }
 
 impl Linearised for SimulationAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (noise, parameters) = operator.parts(dx)?;
         let (context, tape) = (&mut *worker.context, self.tape.borrow());
@@ -341,7 +341,7 @@ impl Linearised for SimulationAt {
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (out, _) = operator.parts(dx)?;
         let context = &mut *worker.context;

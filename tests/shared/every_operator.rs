@@ -3,13 +3,13 @@
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::fft::{Norm, Operator};
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, InferenceError, MaternScale, Prior, Spectrum,
+    AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, InferenceError, MaternScale, Prior, PriorSpectrum,
 };
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, Leaf,
     LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Replicate, Select,
-    Space, Stencil, SumOverRanks, ToDevice, Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
+    Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
 
@@ -55,7 +55,7 @@ pub const CASES: &[Case] = &[
     linear("Gather", gathers),
     linear("Diagonal", diagonals),
     linear("Select", select),
-    linear("Stencil", stencil),
+    linear("StencilOperator", stencil),
     linear("Ghosts", |worker| one(Ghosts::new(worker, &pairs(worker)?, [[1, 2], [2, 0], [1, 1]])?)),
     linear("Readout", readouts),
     linear("LinesOfSight", lines),
@@ -209,7 +209,11 @@ fn select(worker: &mut Worker<'_>) -> Models {
 
 fn stencil(worker: &mut Worker<'_>) -> Models {
     let space = pairs(worker)?;
-    one(Stencil::new(worker, &space, &[([0, 0, 0], -2.5), ([1, 0, -1], 1.25), ([-3, 2, 0], 0.5), ([2, -9, 7], 1.0)])?)
+    one(StencilOperator::new(
+        worker,
+        &space,
+        &[([0, 0, 0], -2.5), ([1, 0, -1], 1.25), ([-3, 2, 0], 0.5), ([2, -9, 7], 1.0)],
+    )?)
 }
 
 fn readouts(worker: &mut Worker<'_>) -> Models {
@@ -296,7 +300,7 @@ fn correlated_fields(worker: &mut Worker<'_>) -> Models {
             slope: [-4.0, 0.1],
         },
         AmplitudePrior::NonParametric {
-            of: Spectrum::Power,
+            of: PriorSpectrum::Power,
             fluctuations: [0.8, 0.4],
             slope: [-3.0, 0.3],
             flexibility: Some([0.5, 0.2]),

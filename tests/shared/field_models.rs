@@ -12,13 +12,13 @@ use meshloom::inference::{
     OptimizeKl, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{
-    Field, Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Worker,
+    Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Vector, Worker,
 };
 
 /// Data of a model, with noise of standard deviation 1 in the units of both.
 pub struct WhiteNoise {
     pub model: Model,
-    pub data: Field,
+    pub data: Vector,
 }
 
 impl WhiteNoise {
@@ -33,7 +33,7 @@ impl WhiteNoise {
         let both = smooth.zip(&scale)?;
         let text = "fn f(s: f32, scale: f32) -> f32 { return 4.0 * exp(0.5 * scale + s); }";
         let model = both.then(&Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "y")?))?;
-        let mut truth = Field::new(worker.gpu(), model.domain())?;
+        let mut truth = Vector::new(worker.gpu(), model.domain())?;
         worker.white_noise(Stream(1), &mut truth)?;
         let data = model.value(worker, &truth)?;
         Ok(WhiteNoise { model, data })
@@ -52,15 +52,15 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
         Ok(Identity { data: data.value(), model: model.value(), ..Identity::default() })
     }
 
-    fn latent(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
-        Ok(Field::new(worker.gpu(), self.model.domain())?)
+    fn latent(&self, worker: &mut Worker<'w>) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(worker.gpu(), self.model.domain())?)
     }
 
-    fn data(&self, worker: &mut Worker<'w>) -> Result<Field, InferenceError> {
-        Ok(Field::new(worker.gpu(), self.model.target())?)
+    fn data(&self, worker: &mut Worker<'w>) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(worker.gpu(), self.model.target())?)
     }
 
-    fn energy(&self, worker: &mut Worker<'w>, x: &Field) -> Result<f64, InferenceError> {
+    fn energy(&self, worker: &mut Worker<'w>, x: &Vector) -> Result<f64, InferenceError> {
         let (rest, _) = self.normalized_residual(worker, x)?.unwrap();
         Ok(worker.dot(&rest, &rest)? / 2.0)
     }
@@ -68,16 +68,20 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
     fn at<'a>(
         &'a self,
         worker: &mut Worker<'w>,
-        x: &Field,
+        x: &Vector,
     ) -> Result<Box<dyn LogLikelihoodAt<Worker<'w>> + 'a>, InferenceError> {
         let at = self.model.at(worker, x)?;
-        let mut rest = Field::new(worker.gpu(), self.model.target())?;
+        let mut rest = Vector::new(worker.gpu(), self.model.target())?;
         rest.copy_from(&mut worker.context.recorder, &at.value)?;
         worker.axpby(-1.0, &self.data, 1.0, &mut rest)?;
         Ok(Box::new(At { at, rest }))
     }
 
-    fn normalized_residual(&self, worker: &mut Worker<'w>, x: &Field) -> Result<Option<(Field, u64)>, InferenceError> {
+    fn normalized_residual(
+        &self,
+        worker: &mut Worker<'w>,
+        x: &Vector,
+    ) -> Result<Option<(Vector, u64)>, InferenceError> {
         let mut rest = self.model.value(worker, x)?;
         worker.axpby(1.0, &self.data, -1.0, &mut rest)?;
         Ok(Some((rest, self.degrees_of_freedom())))
@@ -90,7 +94,7 @@ impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
 
 struct At {
     at: Linearisation,
-    rest: Field,
+    rest: Vector,
 }
 
 impl<'w> LogLikelihoodAt<Worker<'w>> for At {
@@ -98,25 +102,25 @@ impl<'w> LogLikelihoodAt<Worker<'w>> for At {
         Ok(worker.dot(&self.rest, &self.rest)? / 2.0)
     }
 
-    fn gradient(&self, worker: &mut Worker<'w>, out: &mut Field) -> Result<(), InferenceError> {
+    fn gradient(&self, worker: &mut Worker<'w>, out: &mut Vector) -> Result<(), InferenceError> {
         Ok(self.at.vjp(worker, &self.rest, out)?)
     }
 
-    fn metric(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
-        let mut right = Field::new(worker.gpu(), self.at.model().target())?;
+    fn metric(&self, worker: &mut Worker<'w>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        let mut right = Vector::new(worker.gpu(), self.at.model().target())?;
         self.at.jvp(worker, v, &mut right)?;
         Ok(self.at.vjp(worker, &right, out)?)
     }
 
-    fn left_sqrt(&self, worker: &mut Worker<'w>, eta: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    fn left_sqrt(&self, worker: &mut Worker<'w>, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         Ok(self.at.vjp(worker, eta, out)?)
     }
 
-    fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         Ok(self.at.jvp(worker, v, out)?)
     }
 
-    fn coordinates(&self, worker: &mut Worker<'w>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    fn coordinates(&self, worker: &mut Worker<'w>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         Ok(self.at.model().apply(worker, x, out)?)
     }
 }
@@ -169,7 +173,7 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     let mut worker = Worker::new(&mut context, grid)?;
     let shape = [6, 5, 8];
     let likelihood = WhiteNoise::new(&mut worker, shape)?;
-    let start = Field::zeros(&mut worker.context.recorder, likelihood.model.domain())?;
+    let start = Vector::zeros(&mut worker.context.recorder, likelihood.model.domain())?;
     let iterations = if run.iterations == 0 { 2 } else { run.iterations };
     let mut fit = OptimizeKl::new(&likelihood, &groups, iterations).options(few).memory(run.memory);
     if let Some(state) = run.state {
@@ -177,9 +181,9 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     }
     let Fit { samples, history, .. } = fit.run(&mut worker, &start)?;
     let like = likelihood.data(&mut worker)?;
-    let mut value = |worker: &mut Worker<'_>, x: &Field| Ok(likelihood.model.value(worker, x)?);
+    let mut value = |worker: &mut Worker<'_>, x: &Vector| Ok(likelihood.model.value(worker, x)?);
     let (mean, std) = samples.mean_and_std(&mut worker, &groups, &like, &mut value)?;
-    let mut bits = |field: &Field, name: &str| -> Result<Vec<u32>, InferenceError> {
+    let mut bits = |field: &Vector, name: &str| -> Result<Vec<u32>, InferenceError> {
         Ok(field.get(&mut worker.context.recorder, name)?.iter().map(|&value| (value as f32).to_bits()).collect())
     };
     let columns = [bits(&samples.position, "xi")?, bits(&mean, "y")?, bits(&std, "y")?];

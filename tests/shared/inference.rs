@@ -10,7 +10,7 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::InferenceError;
-use meshloom::operators::{Field, Leaf, RegularGrid, Space, Support, Worker};
+use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector, Worker};
 use serde_json::Value;
 
 /// A file of goldens. Programs of tests run in the package's directory, which need not be the one that they were built in.
@@ -87,8 +87,8 @@ fn whole(leaf: &Leaf) -> usize {
 }
 
 /// A field from its numbers of all ranks: leaves in the order of their names. Points are those of this rank alone.
-pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Field, InferenceError> {
-    let mut field = Field::new(worker.gpu(), space)?;
+pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Vector, InferenceError> {
+    let mut field = Vector::new(worker.gpu(), space)?;
     let mut start = 0;
     for (name, leaf) in space.leaves() {
         let values: Vec<f64> = own(leaf).into_iter().map(|at| flat[start + at]).collect();
@@ -100,7 +100,7 @@ pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Fie
 }
 
 /// This rank's numbers, and where they stand among those of all.
-pub fn flat(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<(usize, f64)>, InferenceError> {
+pub fn flat(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<(usize, f64)>, InferenceError> {
     let (mut found, mut start) = (Vec::new(), 0);
     for (name, leaf) in field.space().leaves() {
         let values = field.get(&mut worker.context.recorder, name)?;
@@ -114,7 +114,7 @@ pub fn flat(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<(usize, f64)>,
 pub fn close(
     worker: &mut Worker<'_>,
     what: &str,
-    found: &Field,
+    found: &Vector,
     wanted: &[f64],
     roundings: f64,
 ) -> Result<(), InferenceError> {

@@ -6,7 +6,7 @@ use meshloom::Rank;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
-use meshloom::operators::{Field, OperatorError, RegularGrid, Worker};
+use meshloom::operators::{OperatorError, RegularGrid, Vector, Worker};
 
 /// Process grids: alone, slabs, pencils, more ranks than planes of the smallest mesh.
 pub const GRIDS: [[usize; 2]; 5] = [[1, 1], [2, 1], [3, 1], [2, 2], [1, 3]];
@@ -62,7 +62,7 @@ pub fn number(cell: u64, salt: u64) -> f64 {
 }
 
 /// The values of all leaves on the host.
-pub fn host(worker: &mut Worker<'_>, field: &Field) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
+pub fn host(worker: &mut Worker<'_>, field: &Vector) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
     let names: Vec<String> = field.space().names().map(Into::into).collect();
     names.into_iter().map(|name| Ok((name.clone(), field.get(&mut worker.context.recorder, &name)?))).collect()
 }

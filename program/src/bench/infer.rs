@@ -5,9 +5,9 @@ use std::time::Instant;
 use clap::Args;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Footprint, IterationOptions, Likelihood,
-    NewtonOptions, OptimizeKl, SampleGroups, Spectrum, Stream, VectorSpace,
+    NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Stream, VectorSpace,
 };
-use meshloom::operators::{Field, Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector, Worker};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error
 /// A log-normal rate on `n` x `n` cells.
 fn rate(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> {
     let amplitude = AmplitudePrior::NonParametric {
-        of: Spectrum::Power,
+        of: PriorSpectrum::Power,
         fluctuations: [1.0, 0.3],
         slope: [-3.0, 0.5],
         flexibility: Some([0.5, 0.2]),
@@ -80,12 +80,12 @@ fn rate(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> 
 }
 
 /// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a fit may begin.
-fn counts(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<(Vec<f64>, Field), Error> {
+fn counts(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), Error> {
     let model = rate(worker, regular)?;
-    let mut truth = Field::new(worker.gpu(), model.domain())?;
+    let mut truth = Vector::new(worker.gpu(), model.domain())?;
     worker.white_noise(Stream(1), &mut truth)?;
     let rates = model.value(worker, &truth)?.get(&mut worker.context.recorder, "rate")?;
-    let mut start = Field::new(worker.gpu(), model.domain())?;
+    let mut start = Vector::new(worker.gpu(), model.domain())?;
     VectorSpace::axpby(worker, 0.1, &truth, 0.0, &mut start)?;
     Ok((rates.into_iter().map(f64::round).collect(), start))
 }

@@ -7,7 +7,7 @@ use meshloom::grid::Grid;
 use meshloom::inference::{Stream, VectorSpace};
 use meshloom::io::Sealed;
 use meshloom::io::collective::seal_npy;
-use meshloom::operators::{Field, Worker};
+use meshloom::operators::{Vector, Worker};
 use meshloom::{Error, Rank};
 
 use super::parameters::RunParameters;
@@ -66,7 +66,7 @@ pub fn seal(
     let grid = Grid::auto(grids.padded, comm.size());
     let mut worker = Worker::new(context, grid)?;
     let (regular, _, signal) = model_of(&mut worker, grids, &parameters.hyper, true)?;
-    let mut latent = Field::new(worker.gpu(), signal.domain())?;
+    let mut latent = Vector::new(worker.gpu(), signal.domain())?;
     worker.white_noise(Stream::new(parameters.seed, TRUTH, 0, 0), &mut latent)?;
     // Hyper-parameters stay what is expected of them.
     for name in ["asperity", "flexibility", "fluctuations", "slope", "zero_mode"] {

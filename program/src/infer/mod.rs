@@ -16,7 +16,7 @@ use meshloom::inference::{
     Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, OptimizeKl, Progress, SampleGroups,
     Sampling, Schedule, Stream, VectorSpace,
 };
-use meshloom::operators::{Field, Worker};
+use meshloom::operators::{Vector, Worker};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -67,9 +67,9 @@ fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> I
 }
 
 /// Where a fit begins: near the mean of the prior.
-fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Field, Error> {
-    let mut start = Field::new(worker.gpu(), problem.likelihood.domain())?;
-    let mut noise = Field::new(worker.gpu(), problem.likelihood.domain())?;
+fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Vector, Error> {
+    let mut start = Vector::new(worker.gpu(), problem.likelihood.domain())?;
+    let mut noise = Vector::new(worker.gpu(), problem.likelihood.domain())?;
     worker.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;
     VectorSpace::axpby(worker, 0.1, &noise, 0.0, &mut start)?;
     Ok(start)

@@ -7,7 +7,7 @@ use meshloom::comm::Communicator;
 use meshloom::inference::{IterationReport, Prior, SampleGroups, Samples};
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{Column, Sealed, csv_text, seal_whole};
-use meshloom::operators::{Field, Leaf, Space, Worker};
+use meshloom::operators::{Leaf, Space, Vector, Worker};
 use meshloom::{Error, inference::InferenceError};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ impl<'w> Outputs<'_, 'w> {
         [data, exposure, mask].into_iter().flatten().chain(noise).any(|input| is_same_file(input, path))
     }
 
-    fn lines(&self, worker: &mut Worker<'w>, field: &Field) -> Result<Lines, Error> {
+    fn lines(&self, worker: &mut Worker<'w>, field: &Vector) -> Result<Lines, Error> {
         let values = field.get(&mut worker.context.recorder, "signal")?;
         let lines = self.problem.grids.lines(&self.problem.regular.part());
         let line = |(own, elements): (usize, std::ops::Range<u64>)| {
@@ -112,8 +112,8 @@ impl<'w> Outputs<'_, 'w> {
     /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
     fn signal(&self, worker: &mut Worker<'w>, data: &Path) -> Result<Vec<Sealed>, Error> {
         let signal = &self.problem.signal;
-        let like = Field::new(worker.gpu(), signal.target())?;
-        let mut value = |worker: &mut Worker<'w>, x: &Field| Ok(signal.value(worker, x)?);
+        let like = Vector::new(worker.gpu(), signal.target())?;
+        let mut value = |worker: &mut Worker<'w>, x: &Vector| Ok(signal.value(worker, x)?);
         let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
         let (mean, std) = (self.lines(worker, &mean)?, self.lines(worker, &std)?);
         let mut files = vec![self.seal_field("mean.npy", &mean)?];
@@ -155,18 +155,18 @@ impl<'w> Outputs<'_, 'w> {
         &self,
         worker: &mut Worker<'w>,
         count: usize,
-        of: &dyn Fn(&mut Worker<'w>, &Field) -> Result<Vec<f64>, InferenceError>,
+        of: &dyn Fn(&mut Worker<'w>, &Vector) -> Result<Vec<f64>, InferenceError>,
     ) -> Result<[Vec<f64>; 2], Error> {
         let space = Space::of("numbers", Leaf::vector(count as u64))?;
-        let like = Field::new(worker.gpu(), &space)?;
-        let mut value = |worker: &mut Worker<'w>, x: &Field| {
+        let like = Vector::new(worker.gpu(), &space)?;
+        let mut value = |worker: &mut Worker<'w>, x: &Vector| {
             let numbers = of(worker, x)?;
-            let mut field = Field::new(worker.gpu(), &space)?;
+            let mut field = Vector::new(worker.gpu(), &space)?;
             field.set(&mut worker.context.recorder, "numbers", &numbers)?;
             Ok(field)
         };
         let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
-        let mut get = |field: &Field| field.get(&mut worker.context.recorder, "numbers");
+        let mut get = |field: &Vector| field.get(&mut worker.context.recorder, "numbers");
         let (mean, std) = (get(&mean)?, get(&std)?);
         Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
@@ -177,7 +177,7 @@ impl<'w> Outputs<'_, 'w> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
         let volume: f64 = self.problem.regular.size.iter().product();
-        let logarithms = |worker: &mut Worker<'w>, x: &Field| {
+        let logarithms = |worker: &mut Worker<'w>, x: &Vector| {
             let amplitude = field.amplitude(worker, x, 0)?;
             Ok(amplitude[1..].iter().map(|a| (a * a * volume).ln()).collect())
         };
@@ -199,7 +199,7 @@ impl<'w> Outputs<'_, 'w> {
         let space = self.problem.likelihood.domain();
         let all = hyper_parameters(&self.parameters.hyper);
         let free: Vec<_> = all.into_iter().filter(|(_, leaf, ..)| space.position(leaf).is_some()).collect();
-        let values = |worker: &mut Worker<'w>, x: &Field| {
+        let values = |worker: &mut Worker<'w>, x: &Vector| {
             let one = |(_, leaf, prior, _): &(&str, &str, Prior, [f64; 2])| {
                 let xi = x.get(&mut worker.context.recorder, leaf)?;
                 Ok(prior.value(xi[0]))

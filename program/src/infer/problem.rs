@@ -8,7 +8,7 @@ use meshloom::grid::Box3;
 use meshloom::host_memory;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, NoiseLevel,
-    Spectrum,
+    PriorSpectrum,
 };
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
@@ -213,7 +213,7 @@ impl Files<'_> {
 /// The prior of the field.
 fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
-        of: Spectrum::Power,
+        of: PriorSpectrum::Power,
         fluctuations: hyper.fluctuations,
         slope: hyper.slope,
         flexibility: hyper.flexibility,

@@ -7,7 +7,7 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, split, volume};
 use meshloom::host_memory;
 use meshloom::io::IoError;
-use meshloom::mesh::{Mesh, MeshError, Painter, PointsInCells, density_contrast, field_contrast};
+use meshloom::mesh::{MeshError, MeshPart, Painter, PointsInCells, density_contrast, field_contrast};
 use meshloom::points::{BoxCheck, BoxUse};
 
 use super::measurement::{Content, Input, InputFile, Measurement};
@@ -153,7 +153,7 @@ fn point_modes(
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);
-    let mesh = Mesh::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let mesh = MeshPart::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
     let (positions, _) = values.as_chunks::<3>();
     let recorder = &mut *transform.recorder;
     let points = match &weights {

@@ -10,7 +10,7 @@ use meshloom::inference::{
     CgOptions, Data, Draw, Excitations, Fit, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, OptimizeKl,
     Progress, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{Field, OperatorError, Worker};
+use meshloom::operators::{OperatorError, Vector, Worker};
 
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -82,8 +82,8 @@ pub fn fit<'w>(
     let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;
     let numbers = sites.cells() as f64;
     // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
-    let mut start = Field::new(worker.gpu(), run.domain())?;
-    let mut noise = Field::new(worker.gpu(), run.domain())?;
+    let mut start = Vector::new(worker.gpu(), run.domain())?;
+    let mut noise = Vector::new(worker.gpu(), run.domain())?;
     worker.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
     worker.axpby(0.05, &noise, 0.0, &mut start)?;
 

@@ -11,7 +11,7 @@ use meshloom::inference::{IterationReport, SampleGroups};
 use meshloom::io::collective::{self, seal_npy};
 use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::mesh::Bin;
-use meshloom::operators::{Field, RegularGrid, Worker};
+use meshloom::operators::{RegularGrid, Vector, Worker};
 use serde_json::Value;
 
 use super::spectra::Agreement;
@@ -58,7 +58,7 @@ pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -
 }
 
 /// This rank's numbers of the only leaf of a field. Waits for the device.
-pub fn cells_of(worker: &mut Worker<'_>, field: &Field) -> Result<Vec<f32>, Error> {
+pub fn cells_of(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f32>, Error> {
     let name = field.space().names().next().unwrap_or_default();
     let array = field.array(name)?;
     Ok(worker.context.recorder.download(array, 0, array.len())?)

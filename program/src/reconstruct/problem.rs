@@ -3,7 +3,7 @@
 use meshloom::comm::Op;
 use meshloom::inference::SampleGroups;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::operators::{Field, Model, OperatorError, RegularGrid, Worker};
+use meshloom::operators::{Model, OperatorError, RegularGrid, Vector, Worker};
 use meshloom::pm::{Config, GradientMemory, Observable, SimulationOperator};
 use meshloom::{Error, Rank};
 use serde_json::Value;
@@ -71,16 +71,16 @@ impl<'p, 'w> Problem<'p, 'w> {
     }
 
     /// A field of the run's domain, or its target.
-    pub fn field(&mut self, of_domain: bool, values: &[f32]) -> Result<Field, Error> {
+    pub fn field(&mut self, of_domain: bool, values: &[f32]) -> Result<Vector, Error> {
         let space = if of_domain { self.run.domain() } else { self.run.target() };
-        let field = Field::new(self.worker.gpu(), space)?;
+        let field = Vector::new(self.worker.gpu(), space)?;
         let name = space.names().next().unwrap_or_default();
         self.worker.context.recorder.upload(field.array(name)?, 0, values)?;
         Ok(field)
     }
 
     /// The data as a field.
-    pub fn data(&mut self) -> Result<Field, Error> {
+    pub fn data(&mut self) -> Result<Vector, Error> {
         let values = std::mem::take(&mut self.values);
         let data = self.field(false, &values);
         self.values = values;

@@ -4,7 +4,7 @@ use meshloom::Error;
 use meshloom::comm::Op;
 use meshloom::inference::VectorSpace;
 use meshloom::io::Sealed;
-use meshloom::operators::{Field, Worker};
+use meshloom::operators::{Vector, Worker};
 use serde_json::{Value, json};
 
 use super::fitting::Fitted;
@@ -17,7 +17,7 @@ use super::spectra::Spectra;
 const DOMINATES: f64 = 5.0;
 
 /// White noise and the density that it evolves into.
-type Universe = [Field; 2];
+type Universe = [Vector; 2];
 
 /// All files, none of which has its final name yet, and the content of `run.json`. All ranks call it.
 pub fn write<'w>(
@@ -54,7 +54,7 @@ pub fn write<'w>(
 }
 
 /// White noise with the density that it evolves into.
-fn evolved(problem: &mut Problem<'_, '_>, noise: Field) -> Result<Universe, Error> {
+fn evolved(problem: &mut Problem<'_, '_>, noise: Vector) -> Result<Universe, Error> {
     let density = problem.run.value(&mut problem.worker, &noise)?;
     Ok([noise, density])
 }
@@ -95,16 +95,16 @@ fn samples<'w>(
     problem: &mut Problem<'_, 'w>,
     outputs: &Outputs<'_>,
     fitted: &Fitted<'w>,
-    density: &Field,
-) -> Result<Option<(Vec<Sealed>, Field)>, Error> {
+    density: &Vector,
+) -> Result<Option<(Vec<Sealed>, Vector)>, Error> {
     let samples = &fitted.fit.samples;
     if samples.count() == 0 {
         return Ok(None);
     }
     let Problem { groups, worker, run, cells, sites, .. } = problem;
-    let mut latent = |worker: &mut Worker<'w>, x: &Field| VectorSpace::copy(worker, x);
+    let mut latent = |worker: &mut Worker<'w>, x: &Vector| VectorSpace::copy(worker, x);
     let (_, noise) = samples.mean_and_std(worker, groups, &samples.position, &mut latent)?;
-    let mut evolve = |worker: &mut Worker<'w>, x: &Field| Ok(run.value(worker, x)?);
+    let mut evolve = |worker: &mut Worker<'w>, x: &Vector| Ok(run.value(worker, x)?);
     let (_, evolved) = samples.mean_and_std(worker, groups, density, &mut evolve)?;
     let stds = [cells_of(worker, &noise)?, cells_of(worker, &evolved)?];
     let sample = |number: usize| {
@@ -153,7 +153,11 @@ fn spectra(
 
 /// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. `std` is that of `count`
 /// samples about a mean that might be theirs; mirrored ones have the position for their mean, so that none of them is used up for it. All ranks call it.
-fn error_over_std(problem: &mut Problem<'_, '_>, [found, truth, std]: [&Field; 3], count: usize) -> Result<f64, Error> {
+fn error_over_std(
+    problem: &mut Problem<'_, '_>,
+    [found, truth, std]: [&Vector; 3],
+    count: usize,
+) -> Result<f64, Error> {
     let worker = &mut problem.worker;
     let mut error = VectorSpace::copy(worker, found)?;
     VectorSpace::axpby(worker, -1.0, truth, 1.0, &mut error)?;

@@ -3,7 +3,7 @@
 use meshloom::Error;
 use meshloom::fft::Transform;
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
-use meshloom::operators::{Field, OperatorError, RegularGrid, Worker};
+use meshloom::operators::{OperatorError, RegularGrid, Vector, Worker};
 
 /// Spectra of fields on one grid.
 pub struct Spectra {
@@ -59,7 +59,7 @@ impl Spectra {
     }
 
     /// The power of the only leaf of a field, real cells. All ranks call it. Waits for the device.
-    pub fn power(&self, worker: &mut Worker<'_>, field: &Field) -> Result<Vec<Bin>, Error> {
+    pub fn power(&self, worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<Bin>, Error> {
         let name = field.space().names().next().unwrap_or_default();
         let (array, spectrum) = (field.array(name)?, self.transform.spectrum(worker.gpu())?);
         let (recorder, comms) = worker.parts();
@@ -71,9 +71,9 @@ impl Spectra {
     }
 
     /// How two fields agree: their cross power is a quarter of the power of their sum less that of their difference.
-    pub fn agreement(&self, worker: &mut Worker<'_>, a: &Field, b: &Field) -> Result<Agreement, Error> {
+    pub fn agreement(&self, worker: &mut Worker<'_>, a: &Vector, b: &Vector) -> Result<Agreement, Error> {
         let added = |worker: &mut Worker<'_>, sign: f64| {
-            let mut sum = Field::new(worker.gpu(), a.space())?;
+            let mut sum = Vector::new(worker.gpu(), a.space())?;
             sum.copy_from(&mut worker.context.recorder, a)?;
             worker.axpby(sign, b, 1.0, &mut sum)?;
             self.power(worker, &sum)

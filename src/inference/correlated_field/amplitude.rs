@@ -4,11 +4,11 @@
 //! cells. Every rank has the same vectors and does the same.
 
 use super::packing::Packing;
-use super::prior::{AmplitudePrior, MaternScale, Spectrum, normal_of};
+use super::prior::{AmplitudePrior, MaternScale, PriorSpectrum, normal_of};
 use crate::exchange::FIXED;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::inference::error::InferenceError;
-use crate::operators::{Field, OperatorError};
+use crate::operators::{OperatorError, Vector};
 
 crate::gpu::kernel_params! {
     /// What the kernels of amplitudes take.
@@ -138,12 +138,12 @@ impl Amplitude {
     }
 
     /// The leaf of a field that excites its Wiener process.
-    fn excitations<'a>(&self, x: &'a Field) -> Result<Option<&'a Array<f32>>, OperatorError> {
+    fn excitations<'a>(&self, x: &'a Vector) -> Result<Option<&'a Array<f32>>, OperatorError> {
         self.spectrum.as_ref().map(|name| x.array(name)).transpose()
     }
 
     /// Records the amplitudes for latent values, of which `p` are the hyper-parameters.
-    pub fn apply(&self, recorder: &mut Recorder, x: &Field, p: &Array<f32>) -> Result<AmplitudeAt, OperatorError> {
+    pub fn apply(&self, recorder: &mut Recorder, x: &Vector, p: &Array<f32>) -> Result<AmplitudeAt, OperatorError> {
         let (amplitude, share, spectrum) = (self.array(recorder)?, self.array(recorder)?, self.excitations(x)?);
         let others = [&self.table, &self.multiplicity, &amplitude, &share];
         let arrays: Vec<_> = [p].into_iter().chain(spectrum).chain(others).map(Array::raw).collect();
@@ -156,7 +156,7 @@ impl Amplitude {
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
-        (dx, dp): (&Field, &Array<f32>),
+        (dx, dp): (&Vector, &Array<f32>),
     ) -> Result<Array<f32>, OperatorError> {
         let (tangent, d_spectrum) = (self.array(recorder)?, self.excitations(dx)?);
         let others = [&self.table, &at.amplitude, &at.share, &tangent];
@@ -173,7 +173,7 @@ impl Amplitude {
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
         (sums, bits): (&Array<u32>, u32),
-        (dx, out): (&Field, &Array<f32>),
+        (dx, out): (&Vector, &Array<f32>),
     ) -> Result<(), OperatorError> {
         let own = [p, &self.table, &at.amplitude, &at.share].map(Array::raw);
         let spectra = at.spectrum.iter().chain(self.excitations(dx)?).map(Array::raw);
@@ -209,7 +209,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
     };
     let (names, half, power) = match prior {
         AmplitudePrior::NonParametric { of, .. } => {
-            let half = if *of == Spectrum::Power { 0.5 } else { 1.0 };
+            let half = if *of == PriorSpectrum::Power { 0.5 } else { 1.0 };
             (["flexibility", "asperity", "slope", "fluctuations"], half, 2.0 * half)
         }
         AmplitudePrior::Matern { of, .. } => {

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::operators::{
-    CallCost, Contents, Differentiable, Field, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
-    OperatorError, PointwiseOperator, RegularGrid, Space, Wavenumbers, Worker,
+    CallCost, Contents, Differentiable, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
+    OperatorError, PointwiseOperator, RegularGrid, Space, Vector, Wavenumbers, Worker,
 };
 
 use super::error::InferenceError;
@@ -27,7 +27,7 @@ use crate::host_memory;
 use amplitude::{Amplitude, AmplitudeAt, Parts};
 use modulation::Modulation;
 use packing::Packing;
-pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, Spectrum};
+pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
 
 /// The kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -191,7 +191,7 @@ impl CorrelatedField {
     ///
     /// # Errors
     /// [`InferenceError::Operators`] for latent values that lack one of this field; what its work can fail with.
-    pub fn amplitude(&self, worker: &mut Worker<'_>, x: &Field, group: usize) -> Result<Vec<f64>, InferenceError> {
+    pub fn amplitude(&self, worker: &mut Worker<'_>, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
         let recorder = &mut worker.context.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
         let at = self.0.groups[group].amplitude.apply(recorder, x, &packed)?;
@@ -205,12 +205,12 @@ impl CorrelatedField {
     }
 
     /// Modes as a field.
-    fn over(&self, modes: Array<f32>) -> Result<Field, OperatorError> {
-        Field::over(&self.0.modes, vec![Contents::Device(modes)])
+    fn over(&self, modes: Array<f32>) -> Result<Vector, OperatorError> {
+        Vector::over(&self.0.modes, vec![Contents::Device(modes)])
     }
 
     /// The field, and what its derivatives need.
-    fn value(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<Point, OperatorError> {
+    fn value(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<Point, OperatorError> {
         self.fits(x, y)?;
         let packed = self.0.packing.pack(&mut worker.context.recorder, x)?;
         let mut modes = x.array(&self.0.xi)?.clone();
@@ -238,7 +238,7 @@ fn multiplicity(
     let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| regular.shape[a]).product();
     let modes = Space::of("modes", Leaf::modes(regular))?;
     let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", &modes, "modes")?;
-    let zeros = Field::zeros(&mut worker.context.recorder, &modes)?;
+    let zeros = Vector::zeros(&mut worker.context.recorder, &modes)?;
     let ones = Model::new(one).value(worker, &zeros)?;
     let x = ones.array("modes")?;
     // Products with ones: the kernel of cotangents counts, too.
@@ -281,15 +281,15 @@ impl Differentiable for CorrelatedField {
         &self.0.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.value(worker, x, y).map(|_| ())
     }
 
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let point = self.value(worker, x, y)?;
         Ok(Box::new(At { field: (*self).clone(), point }))
@@ -317,7 +317,7 @@ impl Differentiable for CorrelatedField {
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, .. } = &*self.field.0;
         let d_packed = packing.pack(&mut worker.context.recorder, dx)?;
@@ -332,10 +332,10 @@ impl Linearised for At {
         hartley.adjoint(worker, &self.field.over(d_modes)?, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, groups, modes, .. } = &*self.field.0;
-        let mut cotangent = Field::new(worker.gpu(), modes)?;
+        let mut cotangent = Vector::new(worker.gpu(), modes)?;
         hartley.forward(worker, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();
         let packed = packing.array(&worker.context.recorder)?;

@@ -1,7 +1,7 @@
 //! Numbers of a field that are leaves of their own as one array: what a kernel reads that has no room for each.
 
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
-use crate::operators::{Field, OperatorError};
+use crate::operators::{OperatorError, Vector};
 
 crate::gpu::kernel_params! {
     struct PackParams {
@@ -53,7 +53,7 @@ impl Packing {
     fn copy(
         &self,
         recorder: &mut Recorder,
-        field: &Field,
+        field: &Vector,
         packed: &Array<f32>,
         back: bool,
     ) -> Result<(), OperatorError> {
@@ -72,14 +72,14 @@ impl Packing {
     }
 
     /// Records the leaves of a field as one array.
-    pub fn pack(&self, recorder: &mut Recorder, field: &Field) -> Result<Array<f32>, OperatorError> {
+    pub fn pack(&self, recorder: &mut Recorder, field: &Vector) -> Result<Array<f32>, OperatorError> {
         let packed = self.array(recorder)?;
         self.copy(recorder, field, &packed, false)?;
         Ok(packed)
     }
 
     /// Records the leaves of a field from one array.
-    pub fn unpack(&self, recorder: &mut Recorder, packed: &Array<f32>, field: &Field) -> Result<(), OperatorError> {
+    pub fn unpack(&self, recorder: &mut Recorder, packed: &Array<f32>, field: &Vector) -> Result<(), OperatorError> {
         self.copy(recorder, field, packed, true)
     }
 }

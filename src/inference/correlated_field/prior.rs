@@ -29,7 +29,7 @@ pub struct AxesPrior {
 
 /// What an integrated Wiener process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spectrum {
+pub enum PriorSpectrum {
     /// The logarithm of the power: slopes are those of the power spectrum.
     Power,
     /// The logarithm of the amplitude, the square root of the power.
@@ -51,7 +51,7 @@ pub enum AmplitudePrior {
     /// A power law in the wavenumber, with deviations from it that follow an integrated Wiener process in the wavenumber's logarithm.
     NonParametric {
         /// What follows the power law.
-        of: Spectrum,
+        of: PriorSpectrum,
         /// Standard deviation of the field: log-normal.
         fluctuations: [f64; 2],
         /// The power law's slope: normal.

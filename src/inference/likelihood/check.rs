@@ -2,7 +2,7 @@
 
 use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
-use crate::operators::{Field, Worker, random_field};
+use crate::operators::{Vector, Worker, random_field};
 
 /// The comparisons of [`check_metric`]. The numbers of each pair are equal in exact arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,21 +31,21 @@ pub struct MetricCheck {
 pub fn check_metric(
     worker: &mut Worker<'_>,
     likelihood: &Likelihood,
-    x: &Field,
+    x: &Vector,
     seed: u64,
 ) -> Result<MetricCheck, InferenceError> {
     let [u, v] = [0, 1].map(|next| random_field(worker, likelihood.domain(), seed.wrapping_add(next)));
     let (u, v, eta) = (u?, v?, random_field(worker, likelihood.data_space(), seed.wrapping_add(2))?);
     let at = likelihood.at(worker, x)?;
-    let new = |worker: &Worker<'_>| Field::new(worker.gpu(), likelihood.domain());
+    let new = |worker: &Worker<'_>| Vector::new(worker.gpu(), likelihood.domain());
     let (mut mu, mut mv, mut left, mut gradient) = (new(worker)?, new(worker)?, new(worker)?, new(worker)?);
-    let mut right = Field::new(worker.gpu(), likelihood.data_space())?;
+    let mut right = Vector::new(worker.gpu(), likelihood.data_space())?;
     at.metric(worker, &u, &mut mu)?;
     at.metric(worker, &v, &mut mv)?;
     at.right_sqrt(worker, &u, &mut right)?;
     at.left_sqrt(worker, &eta, &mut left)?;
     at.gradient(worker, &mut gradient)?;
-    let mut norm = |field: &Field| Ok::<_, InferenceError>(worker.dot(field, field)?.sqrt());
+    let mut norm = |field: &Vector| Ok::<_, InferenceError>(worker.dot(field, field)?.sqrt());
     let norms =
         [norm(&u)? * norm(&mv)?, norm(&u)? * norm(&mu)?, norm(&right)? * norm(&eta)?, norm(&u)? * norm(&gradient)?];
     let found = MetricCheck {
@@ -83,9 +83,9 @@ pub fn check_metric(
 }
 
 /// The slope of the energy along `u` by central differences of fourth order.
-fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Field, u: &Field) -> Result<f64, InferenceError> {
+fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64, InferenceError> {
     let step = f64::from(f32::EPSILON).powf(0.25);
-    let mut moved = Field::new(worker.gpu(), x.space())?;
+    let mut moved = Vector::new(worker.gpu(), x.space())?;
     let mut energy = |steps: f64| {
         moved.copy_from(&mut worker.context.recorder, x)?;
         worker.axpby(steps * step, u, 1.0, &mut moved)?;
@@ -99,13 +99,13 @@ fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Field, u: &Field)
 fn coordinates(
     worker: &mut Worker<'_>,
     at: &LikelihoodAt,
-    x: &Field,
-    u: &Field,
-    right: &Field,
+    x: &Vector,
+    u: &Vector,
+    right: &Vector,
 ) -> Result<Option<f64>, InferenceError> {
     let step = f64::from(f32::EPSILON).powf(0.25);
-    let (mut moved, mut tau) = (Field::new(worker.gpu(), x.space())?, Field::new(worker.gpu(), right.space())?);
-    let mut difference = Field::zeros(&mut worker.context.recorder, right.space())?;
+    let (mut moved, mut tau) = (Vector::new(worker.gpu(), x.space())?, Vector::new(worker.gpu(), right.space())?);
+    let mut difference = Vector::zeros(&mut worker.context.recorder, right.space())?;
     for (steps, weight) in [(1.0, 8.0), (-1.0, -8.0), (2.0, -1.0), (-2.0, 1.0)] {
         moved.copy_from(&mut worker.context.recorder, x)?;
         worker.axpby(steps * step, u, 1.0, &mut moved)?;

@@ -3,7 +3,7 @@
 use crate::comm::Op;
 use crate::host_memory;
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Field, Leaf, Space, Worker};
+use crate::operators::{Contents, Leaf, Space, Vector, Worker};
 
 /// Data of this rank.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +78,12 @@ impl Data<'_> {
         worker: &mut Worker<'_>,
         name: &str,
         value: impl Fn(usize) -> f64,
-    ) -> Result<Field, InferenceError> {
+    ) -> Result<Vector, InferenceError> {
         let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
         let values = host_memory::collect("data", values)?;
         let array = worker.gpu().array("inference::data", values.len() as u64)?;
         worker.context.recorder.upload(&array, 0, &values)?;
-        Ok(Field::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
+        Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
     }
 }
 

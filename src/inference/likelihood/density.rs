@@ -5,7 +5,7 @@ use super::energy::Energy;
 use super::local_root::{Categorical, LocalRoot, Score};
 use crate::host_memory;
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Field, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Worker};
+use crate::operators::{Contents, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Vector, Worker};
 
 /// A density of data. What it is a function of and what noise excites are alike: a leaf with the name of the data.
 pub(super) struct Density {
@@ -28,7 +28,7 @@ pub(super) struct Density {
     pub kind: String,
     weighted: Weighted,
     /// Exposures of counts.
-    exposure: Option<Field>,
+    exposure: Option<Vector>,
 }
 
 /// Coordinates of what a model says, along which samples are bent.
@@ -94,8 +94,8 @@ impl Squares {
 
 /// Data on the device and the weights that they have: each its own, or one.
 struct Weighted {
-    data: Field,
-    weights: Option<Field>,
+    data: Vector,
+    weights: Option<Vector>,
     uniform: f64,
     /// Data that count, on all ranks.
     count: u64,
@@ -137,7 +137,7 @@ impl Weighted {
     ) -> Result<Model, OperatorError> {
         let uses_data = body.contains("data");
         let weights = self.weights.as_ref().filter(|_| body.contains("weight"));
-        let constants: Vec<&Field> = uses_data.then_some(&self.data).into_iter().chain(weights).collect();
+        let constants: Vec<&Vector> = uses_data.then_some(&self.data).into_iter().chain(weights).collect();
         let arguments: String =
             constants.iter().flat_map(|field| field.space().names()).map(|name| format!(", {name}: f32")).collect();
         let fixed = if self.weights.is_none() {
@@ -149,7 +149,7 @@ impl Weighted {
         let all = constants.iter().flat_map(|field| field.space().leaves());
         let all = Space::new(all.map(|(name, leaf)| (name, leaf.clone())))?;
         let arrays = constants.iter().flat_map(|field| field.contents().to_vec()).collect::<Vec<Contents>>();
-        let constants = Field::over(&all, arrays)?;
+        let constants = Vector::over(&all, arrays)?;
         Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, target)?))
     }
 }
@@ -215,7 +215,7 @@ const LEAST_RATE: &str = "1.1754944e-38";
 pub(super) fn poisson(
     worker: &mut Worker<'_>,
     data: &Data<'_>,
-    exposure: Option<Field>,
+    exposure: Option<Vector>,
 ) -> Result<Density, InferenceError> {
     let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
     let weighted = Weighted::masked(worker, data, checked)?;
@@ -355,16 +355,16 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
 }
 
 /// The exposures of a rank's places; 1 where nothing counts.
-pub(super) fn exposures(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Field, InferenceError> {
+pub(super) fn exposures(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
     let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
     let values = host_memory::collect("exposures", values)?;
     let array = worker.gpu().array("inference::exposure", values.len() as u64)?;
     worker.context.recorder.upload(&array, 0, &values)?;
-    Ok(Field::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
+    Ok(Vector::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
 }
 
 /// The rate that counts have of a signal, by an exposure for each place.
-pub(super) fn exposed(data: &Data<'_>, exposures: &Field) -> Result<Model, InferenceError> {
+pub(super) fn exposed(data: &Data<'_>, exposures: &Vector) -> Result<Model, InferenceError> {
     let text = "fn expose(s: f32, exposure: f32) -> f32 { return exposure * s; }";
     let space = space_of(data, 1)?;
     Ok(Model::new(PointwiseOperator::wgsl_with(text, "expose", &space, exposures, data.name)?))

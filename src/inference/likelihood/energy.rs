@@ -3,7 +3,7 @@
 use crate::exchange::Terms;
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
-use crate::operators::{Field, Leaf, Worker};
+use crate::operators::{Leaf, Vector, Worker};
 
 crate::gpu::kernel_params! {
     struct EnergyParams {
@@ -51,8 +51,8 @@ impl Energy {
     pub fn new(
         (name, kind): (&str, &str),
         leaf: &Leaf,
-        data: &Field,
-        weights: Option<&Field>,
+        data: &Vector,
+        weights: Option<&Vector>,
         uniform: (f64, f64, u32),
     ) -> Result<Self, InferenceError> {
         let params = EnergyParams {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::operators::{
-    CallCost, Differentiable, Field, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Worker,
+    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Vector, Worker,
 };
 
 crate::gpu::kernel_params! {
@@ -31,11 +31,11 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// The gradient of an energy by what a model says.
 pub(super) trait Score {
     /// Records it, for `s`, in `y`.
-    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError>;
+    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 }
 
 impl Score for Model {
-    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.apply(worker, s, y)
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct Categorical {
 
 impl Categorical {
     /// `flag` is one of the kernel's.
-    pub fn new(flag: &str, space: &Space, data: &Field, weights: Option<&Field>) -> Result<Self, OperatorError> {
+    pub fn new(flag: &str, space: &Space, data: &Vector, weights: Option<&Vector>) -> Result<Self, OperatorError> {
         Ok(Categorical {
             space: space.clone(),
             data: data.array("data")?.clone(),
@@ -62,7 +62,7 @@ impl Categorical {
     }
 
     /// Records the product of `u` with the root at `s`; the gradient has no `u`.
-    fn record(&self, worker: &mut Worker<'_>, s: &Field, u: Option<&Field>, y: &Field) -> Result<(), OperatorError> {
+    fn record(&self, worker: &mut Worker<'_>, s: &Vector, u: Option<&Vector>, y: &Vector) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         let params = CategoricalParams { count: leaf.places() as u32, classes: leaf.components };
         let second = match u {
@@ -77,7 +77,7 @@ impl Categorical {
 }
 
 impl Score for Categorical {
-    fn of(&self, worker: &mut Worker<'_>, s: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.record(worker, s, None, y)
     }
 }
@@ -122,15 +122,15 @@ impl Differentiable for LocalRoot {
         &self.space
     }
 
-    fn apply(&self, _worker: &mut Worker<'_>, _x: &Field, _y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, _worker: &mut Worker<'_>, _x: &Vector, _y: &mut Vector) -> Result<(), OperatorError> {
         Err(OperatorError::Invalid { operator: NAME.into(), why: "it has a derivative and no value".into() })
     }
 
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        _y: &mut Field,
+        x: &Vector,
+        _y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let kept = match &*self.form {
             Form::Diagonal(factors) => factors.value(worker, x)?,
@@ -160,11 +160,11 @@ impl Differentiable for LocalRoot {
 /// The root at a point: its factors, or the point.
 struct At {
     form: Rc<Form>,
-    kept: Field,
+    kept: Vector,
 }
 
 impl At {
-    fn record(&self, worker: &mut Worker<'_>, u: &Field, y: &Field, side: usize) -> Result<(), OperatorError> {
+    fn record(&self, worker: &mut Worker<'_>, u: &Vector, y: &Vector, side: usize) -> Result<(), OperatorError> {
         match &*self.form {
             Form::Diagonal(_) => worker.product(&self.kept, u, y),
             Form::Categorical(sides) => sides[side].record(worker, &self.kept, Some(u), y),
@@ -173,11 +173,11 @@ impl At {
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.record(worker, dx, dy, 0)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.record(worker, dy, dx, 1)
     }
 }

@@ -20,7 +20,7 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Field, Fingerprint, Model, Space, Worker};
+use crate::operators::{Fingerprint, Model, Space, Vector, Worker};
 
 use super::error::InferenceError;
 use super::identity::Identity;
@@ -240,7 +240,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// [`InferenceError::NotFinite`]; what its work can fail with.
-    pub fn energy(&self, worker: &mut Worker<'_>, x: &Field) -> Result<f64, InferenceError> {
+    pub fn energy(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<f64, InferenceError> {
         let mut energy = 0.0;
         for term in &self.terms {
             let own = x.part(term.domain(), "likelihood")?;
@@ -253,7 +253,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<LikelihoodAt, InferenceError> {
+    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<LikelihoodAt, InferenceError> {
         let mut at = |term: &Term| {
             let own = x.part(term.domain(), "likelihood")?;
             Ok::<_, InferenceError>((own.space().clone(), term.at(worker, &own)?))
@@ -271,7 +271,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn normalized_residual(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Option<Field>, InferenceError> {
+    pub fn normalized_residual(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Option<Vector>, InferenceError> {
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
         for term in &self.terms {
             let Some(residual) = &term.density.residual else { continue };
@@ -287,14 +287,14 @@ impl Likelihood {
         let mut both: Vec<_> = leaves.into_iter().zip(contents).collect();
         both.sort_by(|a, b| a.0.0.cmp(&b.0.0));
         let (leaves, contents): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-        Ok(Some(Field::over(&Space::new(leaves)?, contents)?))
+        Ok(Some(Vector::over(&Space::new(leaves)?, contents)?))
     }
 
     /// How well each data set is met that has a residual. Waits for the device.
     ///
     /// # Errors
     /// [`InferenceError::Operators`] for residuals that are not finite; what its work can fail with.
-    pub fn report(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Vec<DataSetReport>, InferenceError> {
+    pub fn report(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
         let mut reports = Vec::new();
         for term in &self.terms {
             let Some(residual) = &term.density.residual else { continue };
@@ -339,7 +339,7 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// [`InferenceError::NoTransformation`] if a data set has no coordinates; what its work can fail with.
-    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for ((own, term), data) in self.terms.iter().zip(&self.data) {
             let own = x.part(own, "likelihood")?;
             let mut own_out = out.part(data, "likelihood")?;
@@ -360,8 +360,8 @@ impl LikelihoodAt {
     fn summed(
         &self,
         worker: &mut Worker<'_>,
-        out: &mut Field,
-        mut give: impl FnMut(&mut Worker<'_>, usize, &mut Field) -> Result<(), InferenceError>,
+        out: &mut Vector,
+        mut give: impl FnMut(&mut Worker<'_>, usize, &mut Vector) -> Result<(), InferenceError>,
     ) -> Result<(), InferenceError> {
         self.domain.admits(out.space(), "likelihood")?;
         if let [(own, _)] = &self.terms[..]
@@ -369,10 +369,10 @@ impl LikelihoodAt {
         {
             return give(worker, 0, out);
         }
-        let zeros = Field::zeros(&mut worker.context.recorder, &self.domain)?;
+        let zeros = Vector::zeros(&mut worker.context.recorder, &self.domain)?;
         out.copy_from(&mut worker.context.recorder, &zeros)?;
         for (number, (own, _)) in self.terms.iter().enumerate() {
-            let mut found = Field::new(worker.gpu(), own)?;
+            let mut found = Vector::new(worker.gpu(), own)?;
             give(worker, number, &mut found)?;
             let mut part = out.part(own, "likelihood")?;
             worker.axpby(1.0, &found, 1.0, &mut part)?;
@@ -385,7 +385,7 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(worker, out, |worker, number, out| Ok(self.terms[number].1.gradient(worker, out)?))
     }
 
@@ -393,7 +393,7 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn metric(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn metric(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(worker, out, |worker, number, out| {
             let (own, term) = &self.terms[number];
             Ok(term.metric(worker, &v.part(own, "likelihood")?, out)?)
@@ -404,7 +404,7 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(worker, out, |worker, number, out| {
             let eta = eta.part(&self.data[number], "likelihood")?;
             Ok(self.terms[number].1.left_sqrt(worker, &eta, out)?)
@@ -415,7 +415,7 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for ((own, term), data) in self.terms.iter().zip(&self.data) {
             let mut part = out.part(data, "likelihood")?;
             term.right_sqrt(worker, &v.part(own, "likelihood")?, &mut part)?;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::density::{Coordinates, Density};
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Derivative, Field, Fingerprint, Linearisation, Model, OperatorError, Space, Worker};
+use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector, Worker};
 
 /// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
 #[derive(Clone)]
@@ -60,13 +60,13 @@ impl Term {
     }
 
     /// What the model says.
-    pub fn signal(&self, worker: &mut Worker<'_>, x: &Field) -> Result<Field, OperatorError> {
+    pub fn signal(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vector, OperatorError> {
         let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(worker, x))?;
         self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(worker, &between))
     }
 
     /// The energy.
-    pub fn energy(&self, worker: &mut Worker<'_>, x: &Field) -> Result<f64, InferenceError> {
+    pub fn energy(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<f64, InferenceError> {
         let signal = self.signal(worker, x)?;
         self.density.energy.of(worker, signal.single()?)
     }
@@ -77,7 +77,7 @@ impl Term {
     }
 
     /// The derivatives at a point.
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Field) -> Result<TermAt, OperatorError> {
+    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<TermAt, OperatorError> {
         let head = self.head.as_ref().map(|head| head.at(worker, x)).transpose()?;
         let between = head.as_ref().map_or(x, |head| &head.value);
         let tail = self.tail.as_ref().map(|tail| tail.at(worker, between)).transpose()?;
@@ -91,7 +91,7 @@ impl Term {
 pub(super) struct TermAt {
     term: Term,
     /// What the model says.
-    signal: Field,
+    signal: Vector,
     head: Option<Linearisation>,
     tail: Option<Linearisation>,
     root: Derivative,
@@ -99,13 +99,13 @@ pub(super) struct TermAt {
 
 impl TermAt {
     /// Records the coordinates of what the model says at `x`.
-    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Field, out: &mut Field) -> Result<(), InferenceError> {
+    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         match &self.term.coordinates {
             Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(worker, x, out)?),
             Some(Coordinates::About(coordinates)) => {
                 let signal = self.term.signal(worker, x)?;
                 let pair = [self.signal.single()?, signal.single()?].map(|array| Contents::Device(array.clone()));
-                let pair = Field::over(coordinates.domain(), pair.to_vec())?;
+                let pair = Vector::over(coordinates.domain(), pair.to_vec())?;
                 Ok(coordinates.apply(worker, &pair, out)?)
             }
             None => Err(InferenceError::NoTransformation { likelihood: self.term.density.name.clone() }),
@@ -123,7 +123,7 @@ impl TermAt {
     }
 
     /// `out = J^T cotangent`, through the head alone.
-    fn back(&self, worker: &mut Worker<'_>, cotangent: &Field, out: &mut Field) -> Result<(), OperatorError> {
+    fn back(&self, worker: &mut Worker<'_>, cotangent: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         match &self.head {
             Some(head) => head.vjp(worker, cotangent, out),
             None => out.copy_from(&mut worker.context.recorder, cotangent),
@@ -131,41 +131,41 @@ impl TermAt {
     }
 
     /// `out` = the gradient of the energy.
-    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Field) -> Result<(), OperatorError> {
-        let mut score = Field::new(worker.gpu(), &self.term.density.space)?;
+    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Vector) -> Result<(), OperatorError> {
+        let mut score = Vector::new(worker.gpu(), &self.term.density.space)?;
         self.term.density.score.of(worker, &self.signal, &mut score)?;
         let Some(tail) = &self.tail else { return self.back(worker, &score, out) };
         if self.head.is_none() {
             return tail.vjp(worker, &score, out);
         }
-        let mut between = Field::new(worker.gpu(), self.between())?;
+        let mut between = Vector::new(worker.gpu(), self.between())?;
         tail.vjp(worker, &score, &mut between)?;
         self.back(worker, &between, out)
     }
 
     /// `out = J^T sqrt(F) eta`.
-    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Field, out: &mut Field) -> Result<(), OperatorError> {
+    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.head.is_none() {
             return self.root.vjp(worker, eta, out);
         }
-        let mut between = Field::new(worker.gpu(), self.between())?;
+        let mut between = Vector::new(worker.gpu(), self.between())?;
         self.root.vjp(worker, eta, &mut between)?;
         self.back(worker, &between, out)
     }
 
     /// `out = sqrt(F) J v`.
-    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), OperatorError> {
+    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let Some(head) = &self.head else { return self.root.jvp(worker, v, out) };
-        let mut between = Field::new(worker.gpu(), self.between())?;
+        let mut between = Vector::new(worker.gpu(), self.between())?;
         head.jvp(worker, v, &mut between)?;
         self.root.jvp(worker, &between, out)
     }
 
     /// `out = J^T F J v`.
-    pub fn metric(&self, worker: &mut Worker<'_>, v: &Field, out: &mut Field) -> Result<(), OperatorError> {
+    pub fn metric(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let Some(head) = &self.head else { return self.root.normal(worker, v, out) };
         let [mut tangent, mut cotangent] =
-            [Field::new(worker.gpu(), self.between())?, Field::new(worker.gpu(), self.between())?];
+            [Vector::new(worker.gpu(), self.between())?, Vector::new(worker.gpu(), self.between())?];
         head.jvp(worker, v, &mut tangent)?;
         self.root.normal(worker, &tangent, &mut cotangent)?;
         self.back(worker, &cotangent, out)

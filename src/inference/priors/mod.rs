@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::error::InferenceError;
 use crate::operators::{
-    Contents, Differentiable, Field, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator,
-    Space, Support, Worker,
+    Contents, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator, Space,
+    Support, Vector, Worker,
 };
 use chebyshev::Chebyshev;
 use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
@@ -212,16 +212,16 @@ struct OnHost {
 }
 
 /// `y = f(i)` for the parameters of a field.
-fn fill(y: &mut Field, f: impl Fn(usize) -> f64) -> Result<(), OperatorError> {
+fn fill(y: &mut Vector, f: impl Fn(usize) -> f64) -> Result<(), OperatorError> {
     let values = y.contents().iter().map(|contents| match contents {
         Contents::Host(values) => Contents::Host((0..values.len()).map(&f).collect()),
         other => other.clone(),
     });
-    *y = Field::over(y.space(), values.collect())?;
+    *y = Vector::over(y.space(), values.collect())?;
     Ok(())
 }
 
-fn parameters(x: &Field) -> &[f64] {
+fn parameters(x: &Vector) -> &[f64] {
     match x.contents() {
         [Contents::Host(values)] => values,
         _ => &[],
@@ -241,7 +241,7 @@ impl Differentiable for OnHost {
         &self.target
     }
 
-    fn apply(&self, _worker: &mut Worker<'_>, x: &Field, y: &mut Field) -> Result<(), OperatorError> {
+    fn apply(&self, _worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         fill(y, |i| self.prior.value(parameters(x)[i]))
     }
@@ -249,8 +249,8 @@ impl Differentiable for OnHost {
     fn linearise(
         self: Rc<Self>,
         worker: &mut Worker<'_>,
-        x: &Field,
-        y: &mut Field,
+        x: &Vector,
+        y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.apply(worker, x, y)?;
         let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
@@ -274,12 +274,12 @@ struct OnHostAt {
 }
 
 impl Linearised for OnHostAt {
-    fn jvp(&self, _worker: &mut Worker<'_>, dx: &Field, dy: &mut Field) -> Result<(), OperatorError> {
+    fn jvp(&self, _worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dy, |i| self.slopes[i] * parameters(dx)[i])
     }
 
-    fn vjp(&self, _worker: &mut Worker<'_>, dy: &Field, dx: &mut Field) -> Result<(), OperatorError> {
+    fn vjp(&self, _worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dx, |i| self.slopes[i] * parameters(dy)[i])
     }

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::comm::{CommError, Communicator, Parts};
+use crate::comm::{CommError, Communicator, GatheredParts};
 use crate::grid::Cost;
 
 /// Sends each request to its rank, of which `ranks` has one for each, ascending; returns the answers in the same order, and what it has
@@ -23,7 +23,7 @@ pub(crate) fn ask<T: Pod, A: Pod, E: From<CommError>>(
 }
 
 /// What came from all ranks, one by one, each with its rank.
-pub(crate) fn with_ranks<T: Pod>(parts: &Parts<T>) -> Vec<(usize, &T)> {
+pub(crate) fn with_ranks<T: Pod>(parts: &GatheredParts<T>) -> Vec<(usize, &T)> {
     fn of_rank<T>((rank, of_rank): (usize, &[T])) -> impl Iterator<Item = (usize, &T)> {
         of_rank.iter().map(move |one| (rank, one))
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use super::error::SortError;
-use crate::comm::{Communicator, Op, Parts};
+use crate::comm::{Communicator, GatheredParts, Op};
 use crate::grid::split;
 use crate::host_memory::{self, HostMemoryError};
 
@@ -176,7 +176,7 @@ fn redistribute<T: Pod>(
 }
 
 /// Merges the elements of all ranks, each of which has sent its own sorted.
-fn merged<T: Pod>(received: &Parts<T>, key: impl Fn(&T) -> [u64; 2]) -> Result<Vec<T>, HostMemoryError> {
+fn merged<T: Pod>(received: &GatheredParts<T>, key: impl Fn(&T) -> [u64; 2]) -> Result<Vec<T>, HostMemoryError> {
     let mut merged = host_memory::reserve("sorted elements", received.data().len())?;
     let rests = received.iter().enumerate().filter_map(|(rank, rest)| Some(Reverse((key(rest.first()?), rank, 0))));
     let mut firsts: BinaryHeap<_> = rests.collect();

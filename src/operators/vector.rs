@@ -17,12 +17,12 @@ pub enum Contents {
 
 /// The values of a space on one rank. A clone is another handle on the same arrays (but a copy of parameters).
 #[derive(Clone, Debug)]
-pub struct Field {
+pub struct Vector {
     space: Space,
     contents: Vec<Contents>,
 }
 
-impl Field {
+impl Vector {
     /// A field with undefined values; parameters are 0.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Field {
             Support::Parameters { .. } => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
             _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
         });
-        Ok(Field { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
+        Ok(Vector { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
     }
 
     /// A field of zeros; records only.
@@ -40,7 +40,7 @@ impl Field {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn zeros(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
-        let field = Field::new(recorder.gpu(), space)?;
+        let field = Vector::new(recorder.gpu(), space)?;
         for contents in &field.contents {
             if let Contents::Device(array) = contents {
                 recorder.clear(array);
@@ -54,7 +54,7 @@ impl Field {
     /// # Errors
     /// [`OperatorError::Fit`] for an array that is not as long as its leaf.
     pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self, OperatorError> {
-        const WHAT: &str = "Field::over";
+        const WHAT: &str = "Vector::over";
         if contents.len() != space.len() {
             let why = format!("{} arrays for a space of {} leaves", contents.len(), space.len());
             return Err(OperatorError::invalid(WHAT, why));
@@ -70,7 +70,7 @@ impl Field {
                 return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });
             }
         }
-        Ok(Field { space: space.clone(), contents })
+        Ok(Vector { space: space.clone(), contents })
     }
 
     /// Its space.
@@ -88,10 +88,10 @@ impl Field {
     }
 
     /// Handles on the leaves below `branch`.
-    pub fn under(&self, branch: &str) -> Field {
+    pub fn under(&self, branch: &str) -> Vector {
         let space = self.space.under(branch);
         let contents = space.names().filter_map(|name| self.space.position(name)).map(|at| self.contents[at].clone());
-        Field { contents: contents.collect(), space }
+        Vector { contents: contents.collect(), space }
     }
 
     /// The array of a leaf.
@@ -101,7 +101,7 @@ impl Field {
     pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => Ok(array),
-            _ => Err(OperatorError::missing("Field::array", name, &self.space)),
+            _ => Err(OperatorError::missing("Vector::array", name, &self.space)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Field {
     pub(crate) fn single(&self) -> Result<&Array<f32>, OperatorError> {
         match &self.contents[..] {
             [Contents::Device(array)] => Ok(array),
-            _ => Err(OperatorError::invalid("Field", format!("{} is not one leaf on the device", self.space))),
+            _ => Err(OperatorError::invalid("Vector", format!("{} is not one leaf on the device", self.space))),
         }
     }
 
@@ -120,7 +120,7 @@ impl Field {
     pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Host(values)) => Ok(values),
-            _ => Err(OperatorError::missing("Field::parameters", name, &self.space)),
+            _ => Err(OperatorError::missing("Vector::parameters", name, &self.space)),
         }
     }
 
@@ -130,12 +130,12 @@ impl Field {
     /// [`OperatorError::Fit`] when there is no such leaf or the number of values is another.
     pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<(), OperatorError> {
         let Some(at) = self.space.position(name) else {
-            return Err(OperatorError::missing("Field::set", name, &self.space));
+            return Err(OperatorError::missing("Vector::set", name, &self.space));
         };
         let wanted = self.space.leaf(name).map_or(0, |leaf| leaf.len());
         if values.len() as u64 != wanted {
             let why = format!("{} values are given, this rank has {wanted}", values.len());
-            return Err(OperatorError::Fit { operator: "Field::set".into(), leaf: name.into(), why });
+            return Err(OperatorError::Fit { operator: "Vector::set".into(), leaf: name.into(), why });
         }
         match &mut self.contents[at] {
             Contents::Device(array) => {
@@ -158,7 +158,7 @@ impl Field {
                 Ok(host_memory::collect("values of a field", values.into_iter().map(f64::from))?)
             }
             Some(Contents::Host(values)) => Ok(host_memory::copy("values of a field", values)?),
-            None => Err(OperatorError::missing("Field::get", name, &self.space)),
+            None => Err(OperatorError::missing("Vector::get", name, &self.space)),
         }
     }
 
@@ -166,8 +166,8 @@ impl Field {
     ///
     /// # Errors
     /// [`OperatorError::Fit`].
-    pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Field) -> Result<(), OperatorError> {
-        self.space.admits(&other.space, "Field::copy_from")?;
+    pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Vector) -> Result<(), OperatorError> {
+        self.space.admits(&other.space, "Vector::copy_from")?;
         for (own, other) in self.contents.iter_mut().zip(&other.contents) {
             match (own, other) {
                 (Contents::Device(own), Contents::Device(other)) => {
@@ -180,10 +180,10 @@ impl Field {
     }
 
     /// Handles on the leaves of `space`, which must be among this field's.
-    pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Field, OperatorError> {
+    pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Vector, OperatorError> {
         if let (true, true) = (space.len() == 1, self.space.len() == 1) {
             space.admits(&self.space, operator)?;
-            return Ok(Field { space: space.clone(), contents: self.contents.clone() });
+            return Ok(Vector { space: space.clone(), contents: self.contents.clone() });
         }
         let of = |(name, leaf): (&str, &super::leaf::Leaf)| match self.space.position(name) {
             None => Err(OperatorError::missing(operator, name, &self.space)),
@@ -193,11 +193,11 @@ impl Field {
             },
         };
         let contents = space.leaves().map(of).collect::<Result<_, _>>()?;
-        Ok(Field { space: space.clone(), contents })
+        Ok(Vector { space: space.clone(), contents })
     }
 
     /// The same with the leaves of `other` in place of those of these names.
-    pub(crate) fn with(mut self, other: &Field) -> Field {
+    pub(crate) fn with(mut self, other: &Vector) -> Vector {
         for (name, contents) in other.space.names().zip(&other.contents) {
             if let Some(at) = self.space.position(name) {
                 self.contents[at] = contents.clone();
@@ -207,7 +207,7 @@ impl Field {
     }
 
     /// Takes over parameters that were computed in a [`part`](Self::part) of it; arrays are shared anyway.
-    pub(crate) fn put(&mut self, part: Field) {
+    pub(crate) fn put(&mut self, part: Vector) {
         let single = self.space.len() == 1 && part.space.len() == 1;
         for (name, contents) in part.space.names().zip(part.contents) {
             if let Contents::Host(_) = contents {
@@ -220,7 +220,7 @@ impl Field {
     }
 
     /// The same arrays under the names of another space with the same leaves in the same order.
-    pub(crate) fn renamed(&self, space: &Space) -> Field {
-        Field { space: space.clone(), contents: self.contents.clone() }
+    pub(crate) fn renamed(&self, space: &Space) -> Vector {
+        Vector { space: space.clone(), contents: self.contents.clone() }
     }
 }
