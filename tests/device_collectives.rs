@@ -12,7 +12,7 @@ use meshloom::exchange::collectives::{Collectives, PendingCollective};
 use meshloom::exchange::{ExchangeError, Wire};
 use meshloom::gpu::{Array, DeviceError, Gpu, Options};
 use meshloom::operators::{
-    Adjoint, Field, Leaf, Linear, Model, OperatorError, RankCollective, Space, Worker, check_adjoint, random_field,
+    Adjoint, Leaf, Linear, Model, OperatorError, RankCollective, Space, Vector, Worker, check_adjoint, random_field,
 };
 use ranks::on_grid;
 
@@ -228,7 +228,7 @@ fn operators_move_what_they_say_and_refuse_what_does_not_fit() {
     on_grid([3, 1], &options, |worker| {
         let me = worker.comm().rank();
         let space = Space::of("x", Leaf::points(2, 6).components(2))?;
-        let mut x = Field::new(worker.gpu(), &space)?;
+        let mut x = Vector::new(worker.gpu(), &space)?;
         // Components one after the other, of each the points.
         let values: Vec<f64> = (0..4).map(|n| f64::from(10 * me as u32 + n)).collect();
         x.set(&mut worker.context.recorder, "x", &values)?;
@@ -238,7 +238,7 @@ fn operators_move_what_they_say_and_refuse_what_does_not_fit() {
         assert_eq!(y.get(&mut worker.context.recorder, "x")?, wanted);
         // The cotangents of three copies come home as their sum.
         let at = model.at(worker, &x)?;
-        let mut back = Field::new(worker.gpu(), &space)?;
+        let mut back = Vector::new(worker.gpu(), &space)?;
         at.vjp(worker, &y, &mut back)?;
         let wanted: Vec<f64> = values.iter().map(|value| 3.0 * value).collect();
         assert_eq!(back.get(&mut worker.context.recorder, "x")?, wanted);
