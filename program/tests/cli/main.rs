@@ -1,0 +1,23 @@
+//! The program, command by command.
+
+#[path = "../shared/cli.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod cli;
+#[path = "../../../tests/shared/reference_pm.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod reference_pm;
+
+mod features;
+mod fft;
+mod fof;
+mod infer;
+mod kernels;
+mod neighbors;
+mod nonlinear;
+mod output;
+mod power;
+mod reconstruct;
+mod shallow_water;
+mod simulate;
+mod sort;
+mod vendors;

@@ -1,0 +1,17 @@
+//! Device data between ranks.
+
+#[path = "../shared/device_collectives.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod bodies;
+#[path = "../shared/plans.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod plans;
+#[path = "../shared/operators.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod ranks;
+
+mod collectives;
+mod exchange;
+mod ghost_cells;
+mod on_several_ranks;
+mod redistribution;

@@ -1,0 +1,17 @@
+//! Likelihoods, fits and samples.
+
+#[path = "../shared/field_models.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod field_models;
+#[path = "../shared/host_models.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod host_models;
+#[path = "../shared/inference.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod shared;
+
+mod convergence;
+mod device;
+mod host;
+mod models;
+mod ranks;

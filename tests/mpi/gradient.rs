@@ -1,0 +1,111 @@
+//! Gradients and both products of a run between MPI processes: the bits of one process alone. Every operator's adjoint and derivative there.
+
+use super::every_operator;
+use super::{Case, Inner, Outcome};
+
+use meshloom::comm::Communicator;
+use meshloom::cosmology::white_noise;
+use meshloom::gpu::{Array, Gpu};
+use meshloom::grid::{Box3, Grid};
+use meshloom::operators::{Model, Vector, Worker};
+use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
+use meshloom::{Error, Rank};
+
+pub const CASE: Case = Case {
+    name: "gradient::gradients",
+    ranks: &[1, 2, 3, 4],
+    inner: Inner::Device(|comm| Ok(rank(comm)?)),
+    outcome: Outcome::Passes,
+};
+
+const N: u64 = 8;
+
+/// White noise at this rank's cells of a cube of `n`.
+fn noise(part: &Box3, n: u64, seed: u64) -> Vec<f32> {
+    let [x, y, z] = part;
+    let mut values = Vec::new();
+    for i in x.clone() {
+        for j in y.clone() {
+            values.extend(z.clone().map(|k| white_noise(seed, (i * n + j) * n + k) as f32));
+        }
+    }
+    values
+}
+
+/// This rank's part of a field of a cube of `n` cells.
+fn part_of(whole: &[f32], part: &Box3, n: u64) -> Vec<f32> {
+    let [x, y, z] = part;
+    let mut values = Vec::new();
+    for i in x.clone() {
+        for j in y.clone() {
+            values.extend(z.clone().map(|k| whole[((i * n + j) * n + k) as usize]));
+        }
+    }
+    values
+}
+
+/// What a run gives: the tangent of the density, and the cotangent of the noise; the derivative by parameters.
+#[derive(PartialEq)]
+struct Found {
+    jvp: Vec<f32>,
+    vjp: Vec<f32>,
+    gradient: Vec<f32>,
+    parameters: [f64; 2],
+}
+
+fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> {
+    let mut context = Rank::new(comm.clone(), gpu.clone())?;
+    let config = Config { particles: N, mesh: 2 * N, box_size: 40.0, steps: 2, ..Config::default() };
+    let config = Config { grid: Some(grid.parts()), ..config };
+    let (sites, cells) = (grid.part([N; 3], comm.rank()), grid.part([2 * N; 3], comm.rank()));
+    let mut worker = Worker::new(&mut context, grid)?;
+    let model = Model::new(SimulationOperator::new(&mut worker, config.clone(), 2, &[Observable::Density])?);
+    let field = |worker: &mut Worker<'_>, space, values: &[f32]| {
+        let field = Vector::new(worker.gpu(), space)?;
+        worker.context.recorder.upload(field.array(space.names().next().unwrap_or_default())?, 0, values)?;
+        Ok::<_, Error>(field)
+    };
+    let x = field(&mut worker, model.domain(), &noise(&sites, N, 1))?;
+    let dx = field(&mut worker, model.domain(), &noise(&sites, N, 2))?;
+    let dy = field(&mut worker, model.target(), &noise(&cells, 2 * N, 3))?;
+    let at = model.at(&mut worker, &x)?;
+    let (mut jvp, mut vjp) = (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
+    at.jvp(&mut worker, &dx, &mut jvp)?;
+    at.vjp(&mut worker, &dy, &mut vjp)?;
+    let get = |worker: &mut Worker<'_>, array: &Array<f32>| worker.context.recorder.download(array, 0, array.len());
+    let (jvp, vjp) = (get(&mut worker, jvp.array("density")?)?, get(&mut worker, vjp.array("white_noise")?)?);
+
+    let by = dy.array("density")?.clone();
+    let mut gradient = Gradient::new(worker.context, config, 1)?;
+    let found = gradient.evaluate(worker.context, Noise::Seed, |observer, context| {
+        observer.add_density(context, &by)?;
+        Ok::<_, SimulationError>(1.0)
+    })?;
+    let gradient = get(&mut worker, &found.white_noise)?;
+    Ok(Found { jvp, vjp, gradient, parameters: [found.cosmology.omega_m, found.cosmology.h] })
+}
+
+/// On all grids of these ranks, the same bits as on one.
+fn rank(comm: &Communicator) -> Result<(), Error> {
+    let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
+    let whole = evaluate(&Communicator::solo(), &gpu, Grid::new([1, 1], 1)?)?;
+    let ranks = comm.size();
+    for p in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)) {
+        let grid = Grid::new([p, ranks / p], ranks)?;
+        let own = evaluate(comm, &gpu, grid)?;
+        let (sites, cells) = (grid.part([N; 3], comm.rank()), grid.part([2 * N; 3], comm.rank()));
+        let wanted = Found {
+            jvp: part_of(&whole.jvp, &cells, 2 * N),
+            vjp: part_of(&whole.vjp, &sites, N),
+            gradient: part_of(&whole.gradient, &sites, N),
+            parameters: whole.parameters,
+        };
+        assert!(own == wanted, "rank {} of {grid}", comm.rank());
+        if ranks > 2 {
+            let mut context = Rank::new(comm.clone(), gpu.clone())?;
+            every_operator::check(&mut Worker::new(&mut context, grid)?, |_| true)?;
+        }
+    }
+    comm.barrier()?;
+    Ok(())
+}

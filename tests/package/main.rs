@@ -1,0 +1,4 @@
+//! The package: its contents and the order of its modules.
+
+mod contents;
+mod rooms;

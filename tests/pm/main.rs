@@ -1,0 +1,16 @@
+//! Cosmology, meshes and the particle-mesh run.
+
+#[path = "../shared/operators.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod ranks;
+#[path = "../shared/reference_pm.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod reference_pm;
+
+mod cosmology;
+mod gradient;
+mod light_cone;
+mod mass_function;
+mod mesh;
+mod simulation;
+mod simulation_operator;
