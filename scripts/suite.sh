@@ -12,7 +12,7 @@ features='--workspace --features reference,mpi,hdf5'
 # would build all dependencies anew, for four minutes and more. This build has no HDF5 and none of the libraries of bench --reference, and says so.
 without_assertions='--workspace --features mpi --config profile.dev.package.meshloom.debug-assertions=false --config profile.dev.package.meshloom.opt-level=0
     --config profile.dev.package.meshloom-program.debug-assertions=false --config profile.dev.package.meshloom-program.opt-level=0
-    --test cli_features --test cli_sort --test comm_mpi --test exchange_mpi'
+    --test cli --test mpi -- features:: sort:: comm:: exchange::'
 without_assertions=$(tr -s '\n ' ' ' <<<"$without_assertions")
 mpich=''
 if command -v mpicc.mpich mpirun.mpich >/dev/null; then mpich=yes; fi
@@ -40,59 +40,76 @@ of() {
     done
 }
 
-# Programs that start others, which all compile the same kernels at the same time if nobody has left them in the driver's cache.
-starts_others='/(cli|cli_.*|bench|nonlinear|output|power|vendors|hdf5_python|.*_mpi)-'
+# Programs by how long they take, the longest first; those that the list leaves out follow. Programs that start others come last: these all compile the same kernels at
+# the same time if nobody has left them in the driver's cache.
+longest_first='points pm inference operators fft devices exchange'
+starts_others='/(cli|bench|hdf5|unfinished|mpi)-'
 
 lines() {
     # What takes longest begins. The package is built here, which leaves a core free at times.
     echo 'bash scripts/python.sh test'
-    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- shapes_of every_grid fields_of filters_of transforms_in_place
+    of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- fft::shapes_of fft::every_grid fft::fields_of fft::filters_of fft::transforms_in_place
     echo "RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $features --lib --example sph_sum"
     local without_features="$cargo check --no-default-features --lib"
     if "$cargo" clippy --version >/dev/null 2>&1; then without_features="$cargo clippy --no-default-features --lib -- -D warnings"; fi
     echo "$without_features && RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps --no-default-features --lib"
 
-    grep -vE "$starts_others" <<<"$programs"
+    local name
+    for name in $longest_first; do of '' "$name"; done
+    grep -vE "/(${longest_first// /|})-|$starts_others" <<<"$programs"
     grep -E "$starts_others" <<<"$programs"
     # By another MPI library; its ranks wait busily, and few programs are left to disturb.
     [ -z "$mpich" ] || echo "JOBS=1 bash scripts/mpich.sh $without_assertions"
     echo "RUSTC_WORKSPACE_WRAPPER=$here/scripts/rustc.sh $cargo test $features --doc"
 
     # Kernels, primitives and searches in the form that GPUs get.
-    of 'MESHLOOM_PROFILE=gpu' components device linear_operators mesh point_kernels primitives sort
-    of 'MESHLOOM_PROFILE=gpu' neighbors -- facts_of histograms_of nearest_of pairs_by
+    of 'MESHLOOM_PROFILE=gpu' devices -- device:: primitives::
+    of 'MESHLOOM_PROFILE=gpu' operators -- linear_operators::
+    of 'MESHLOOM_PROFILE=gpu' pm -- mesh::
+    of 'MESHLOOM_PROFILE=gpu' points -- components:: point_kernels:: sort:: neighbors::facts_of neighbors::histograms_of neighbors::the_nearest_of neighbors::pairs_by
     of 'MESHLOOM_PROFILE=gpu' bench -- exchanges
 
     # Kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64.
-    of 'MESHLOOM_SANITIZE=compare' exchange ghost_cells linear_operators mesh particles redistribution sort
+    of 'MESHLOOM_SANITIZE=compare' exchange -- exchange:: ghost_cells:: redistribution::
+    of 'MESHLOOM_SANITIZE=compare' operators -- linear_operators::
+    of 'MESHLOOM_SANITIZE=compare' pm -- mesh::
+    of 'MESHLOOM_SANITIZE=compare' points -- particles:: sort::
     for lanes in 32 64; do
-        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" neighbors -- facts_of few_points distances_of
-        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" point_kernels sort
+        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" points -- neighbors::facts_of neighbors::few_points neighbors::distances_of
+        of "MESHLOOM_SANITIZE=$lanes MESHLOOM_PROFILE=gpu" points -- point_kernels:: sort::
     done
-    of 'MESHLOOM_SANITIZE=32 MESHLOOM_PROFILE=gpu' neighbors -- histograms_of
-    of 'MESHLOOM_SANITIZE=64 MESHLOOM_PROFILE=gpu' neighbors -- callbacks_see
+    of 'MESHLOOM_SANITIZE=32 MESHLOOM_PROFILE=gpu' points -- neighbors::histograms_of
+    of 'MESHLOOM_SANITIZE=64 MESHLOOM_PROFILE=gpu' points -- neighbors::callbacks_see
 
     # What drivers are asked for.
     if [ -e "$validation_layer" ]; then
-        echo "JOBS=1 bash scripts/validation.sh $features --test device --test exchange --test ghost_cells --test guest --test soundness"
+        echo "JOBS=1 bash scripts/validation.sh $features --test devices --test exchange -- device:: guest:: soundness:: exchange:: ghost_cells::"
     else say 'the Vulkan validation layer is not here, its tests are skipped'; fi
 
     # Groups, primitives, searches and sorts with subgroups of 4 and 16.
     for width in 128 512; do
-        of "LP_NATIVE_VECTOR_WIDTH=$width" components point_kernels primitives sort
-        of "LP_NATIVE_VECTOR_WIDTH=$width" neighbors -- facts_of
+        of "LP_NATIVE_VECTOR_WIDTH=$width" devices -- primitives::
+        of "LP_NATIVE_VECTOR_WIDTH=$width" points -- components:: point_kernels:: sort:: neighbors::facts_of
     done
 
     # A device without any optional feature.
     if [ -e "$swiftshader" ]; then
-        of "VK_DRIVER_FILES=$here/$swiftshader" components device device_collectives exchange ghost_cells guest inference_models linear_operators mesh operators sort \
-            soundness -- --skip every_operator --skip memory_is_what_was_said --skip derivatives_have_the_same_bits_in_many_windows
-        of "VK_DRIVER_FILES=$here/$swiftshader" simulation -- golden_run every_rank_count
-        of "VK_DRIVER_FILES=$here/$swiftshader" shallow_water -- ranks_or_grids two_mistakes
-        of "VK_DRIVER_FILES=$here/$swiftshader" neighbors -- facts_of
-        of "VK_DRIVER_FILES=$here/$swiftshader" scales -- two_axes
+        local driver="VK_DRIVER_FILES=$here/$swiftshader"
+        local skipped='--skip every_operator --skip memory_is_what_was_said --skip derivatives_have_the_same_bits_in_many_windows'
+        # shellcheck disable=SC2086 # Words of a list.
+        {
+            of "$driver" devices -- device:: guest:: soundness:: $skipped
+            of "$driver" exchange -- collectives:: exchange:: ghost_cells:: $skipped
+            of "$driver" inference -- models:: $skipped
+            of "$driver" operators -- linear_operators:: operators:: $skipped
+            of "$driver" pm -- mesh:: simulation::the_golden_run simulation::every_rank_count $skipped
+            of "$driver" points -- components:: sort:: neighbors::facts_of scales::two_axes $skipped
+        }
+        of "$driver" shallow_water -- ranks_or_grids two_mistakes
         # Windows that are bound together, as GPUs bind them; lavapipe 22 cannot.
-        of "VK_DRIVER_FILES=$here/$swiftshader MESHLOOM_PROFILE=gpu" components device fft primitives redistribution sort -- windows
+        of "$driver MESHLOOM_PROFILE=gpu" devices fft -- windows
+        of "$driver MESHLOOM_PROFILE=gpu" exchange -- redistribution::arrays_may_be_cut_into_windows
+        of "$driver MESHLOOM_PROFILE=gpu" points -- components::windows sort::arrays_in_many_windows
     else say 'SwiftShader is not here, its tests are skipped'; fi
 }
 
