@@ -106,7 +106,7 @@ fn any_number_of_ranks_finds_the_same() {
         let places = clouds::points(Kind::Uniform, 70, domain.dims(), 22);
         let one = told(1, Share::Even, domain, &points, &places, radius);
         assert_eq!((one.nearest.index.len(), one.counts.len()), (8 * n, 70));
-        // One rank is held against brute force in tests/neighbors.rs; this is for the numbers being those of the input.
+        // One rank is held against brute force in tests/points/neighbors.rs; this is for the numbers being those of the input.
         let own = one.nearest.index.chunks(8).enumerate().filter(|(row, near)| near[0] == *row as u64).count();
         assert!(own == n || kind == Kind::Same, "{kind:?}");
         for (ranks, share) in
