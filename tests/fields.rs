@@ -5,14 +5,13 @@ use std::f64::consts::TAU;
 use meshloom::comm::CommError;
 use meshloom::fft::{Filter, TransformError};
 use meshloom::field::{Field, FieldError};
-use meshloom::gpu::Options;
 use meshloom::grid::{LayoutError, Mesh};
 use meshloom::io::{NpyFile, token};
 use meshloom::{Error, Launch, Rank, Result, kernel_params, launch};
 
 /// Runs `body` on so many ranks and returns the results in their order.
 fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<T> + Sync) -> Vec<T> {
-    launch(Launch::Threads(ranks), &Options::from_env().unwrap(), body).unwrap()
+    launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), body).unwrap()
 }
 
 /// Runs `body` on 1, 2, 3 and 5 ranks, and returns what rank 0 found on one rank after it has found the same bits on all.
