@@ -244,16 +244,21 @@ fn double_precision_has_the_same_bits_on_ranks() {
 
 #[test]
 fn ranks_that_run_different_models_are_refused() {
+    let differs = |error: &Option<ShallowWaterError>| {
+        error.as_ref().is_some_and(|error| {
+            error.to_string().contains("differs between ranks") && error.to_string().contains("rank 2 has")
+        })
+    };
     launch(Launch::Threads(3), &options(), |context| {
         let last = context.comm.rank() == 2;
         let usual = config([8, 6], false);
         let other = ShallowWaterConfig { depth: usual.depth.next_up(), ..usual.clone() };
         let error = ShallowWater::<f32>::new(context, if last { other } else { usual.clone() }).err();
-        assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
+        assert!(differs(&error), "{error:?}");
         let water = ShallowWater::<f32>::new(context, usual.clone())?;
         let state = water.state(context)?;
         let error = ShallowWater::<f32>::resume(context, usual.clone(), 4 + u64::from(last), &state).err();
-        assert!(matches!(error, Some(ShallowWaterError::Differ { rank: 2 })), "{error:?}");
+        assert!(differs(&error), "{error:?}");
         ShallowWater::<f32>::resume(context, usual, 4, &state)?;
         Ok::<_, ShallowWaterError>(())
     })

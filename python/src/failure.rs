@@ -146,7 +146,7 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
 fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {
-        E::Cosmology(_) | E::Layout(_) => true,
+        E::Cosmology(_) | E::Layout(_) | E::Comm(CommError::Differ { .. }) => true,
         E::Fft(error) => !matches!(
             error,
             FftError::NoDouble { .. }
@@ -168,14 +168,7 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),
         E::Inference(error) => {
             use InferenceError as I;
-            matches!(
-                error,
-                I::Options { .. }
-                    | I::Invalid { .. }
-                    | I::NoTransformation { .. }
-                    | I::Groups { .. }
-                    | I::Differ { .. }
-            )
+            matches!(error, I::Options { .. } | I::Invalid { .. } | I::NoTransformation { .. } | I::Groups { .. })
         }
         E::Map(error) => matches!(error, MapError::Invalid(_)),
         E::Operators(OperatorError::Failed { error, .. }) => {

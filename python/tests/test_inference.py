@@ -589,10 +589,10 @@ def test_ranks_that_set_up_different_fits_all_learn_of_it():
         return str(error.value)
 
     for groups in (1, 2):
-        assert "rank 1 asks for another fit than rank 0: pairs (n_samples) is 3 there and 2 on rank 0" in fit(groups, n_samples=lambda rank: 2 + rank)
+        assert "fit: `pairs (n_samples) of iteration 0` differs between ranks: rank 0 has 2, rank 1 has 3" in fit(groups, n_samples=lambda rank: 2 + rank)
         assert "sampling (sample_mode)" in fit(groups, sample_mode=lambda rank: ["linear_resample", "nonlinear_resample"][rank])
         assert "seed" in fit(groups, seed=lambda rank: rank)
-    assert "data is fingerprint" in fit(2, data=lambda rank: np.arange(4.0) + 9 * rank)
+    assert "fit: `data` differs between ranks" in fit(2, data=lambda rank: np.arange(4.0) + 9 * rank)
 
 
 def test_a_state_with_other_samples_or_more_iterations_is_refused(tmp_path):

@@ -74,6 +74,7 @@ impl Communicator {
                 ("arguments".into(), count(&reference), count(&other))
             }
         };
+        let [value, reference] = [value, reference].map(shortened);
         Err(CommError::Differ { call: call.into(), argument, rank, value, reference })
     }
 
@@ -166,5 +167,16 @@ impl Communicator {
         }
         let root = first[0] as usize;
         Ok(Some((root, self.text_of(root, fault.unwrap_or_default())?)))
+    }
+}
+
+/// Characters of an argument that a message shows.
+const SHOWN: usize = 200;
+
+/// Returns the beginning of a long text.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
     }
 }

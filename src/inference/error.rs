@@ -63,20 +63,6 @@ pub enum InferenceError {
         /// What is wrong, and what would be right.
         why: String,
     },
-    /// Ranks that have set up different fits, which they would run together.
-    #[error(
-        "rank {rank} asks for another fit than rank 0: {what} is {theirs} there and {first} on rank 0; all ranks of all groups set up the same fit of the same data"
-    )]
-    Differ {
-        /// The first rank that differs.
-        rank: usize,
-        /// The first of what differs.
-        what: String,
-        /// What that rank says.
-        theirs: String,
-        /// What rank 0 says.
-        first: String,
-    },
     /// A fit that takes more memory of a device than it may.
     #[error(
         "an iteration takes {needed} bytes of device memory with the {samples} samples of a group, even where none keeps what its derivatives need; \

@@ -1,11 +1,11 @@
 //! The loop of an inference: samples about a position, then a better position for these samples, repeated.
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::agreement::{self, Asked};
+use super::agreement::{self, FIT};
 use super::convergence::Convergence;
 use super::draw::Drawing;
 use super::error::InferenceError;
@@ -261,7 +261,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
     /// Runs the fit from `start`. Collective over all groups.
     ///
     /// # Errors
-    /// - [`InferenceError::Differ`] on all ranks if they have set up different fits.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks if they have set up different fits.
     /// - [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] before the first iteration.
     /// - [`InferenceError::State`] for a state that cannot be resumed from.
     /// - [`InferenceError::NotFinite`] for energies that are not finite.
@@ -335,41 +335,51 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         Ok(Fit { samples: saved.samples, history: saved.history, end, drawn_in: saved.drawn_in })
     }
 
-    /// Returns the options of this rank that must be the same on all ranks.
-    fn asked(&self) -> Vec<Asked> {
+    /// Checks that all ranks have set up the same fit. Collective.
+    fn agree(&self) -> Result<(), InferenceError> {
+        let likelihood = format!("{}, {} data", self.likelihood.name(), self.likelihood.degrees_of_freedom());
+        let before = self.before.as_ref().map_or(0, |before| before.history.len());
+        let (has_time, has_memory) = (self.budget.is_some(), self.memory.is_some());
         let all: Vec<IterationOptions> = (0..self.iterations).map(|iteration| self.of(iteration)).collect();
-        let each = |name, of: &dyn Fn(&IterationOptions) -> String| Asked { name, said: all.iter().map(of).collect() };
-        let one = |name, said: String| Asked { name, said: vec![said] };
-        vec![
-            one("iterations", self.iterations.to_string()),
-            one("likelihood", format!("{}, {} data", self.likelihood.name(), self.likelihood.degrees_of_freedom())),
-            one("seed", format!("{:?}", self.excitations)),
-            one("state", format!("{:?}", self.state)),
-            one("fit to go on from", self.before.as_ref().map_or(0, |before| before.history.len()).to_string()),
-            one("budget of time", if self.budget.is_some() { "given" } else { "none" }.into()),
-            one("budget of memory", if self.memory.is_some() { "given" } else { "none" }.into()),
-            each("pairs (n_samples)", &|options| options.pairs.to_string()),
-            each("sampling (sample_mode)", &|options| format!("{:?}", options.sampling)),
-            each("linear (draw_linear_kwargs)", &|options| format!("{:?}", options.linear)),
-            each("curve (nonlinearly_update_kwargs)", &|options| format!("{:?}", options.curve)),
-            each("position (kl_kwargs)", &|options| format!("{:?}", options.position)),
-            each("temperature", &|options| options.temperature.to_string()),
-            each("point estimates", &|options| format!("{:?}", options.point_estimates)),
-            each("constants", &|options| format!("{:?}", options.constants)),
-        ]
+        let mut arguments: Vec<(String, &dyn Debug)> = vec![
+            ("iterations".into(), &self.iterations),
+            ("likelihood".into(), &likelihood),
+            ("seed".into(), &self.excitations),
+            ("state".into(), &self.state),
+            ("iterations before".into(), &before),
+            ("has a budget of time".into(), &has_time),
+            ("has a budget of memory".into(), &has_memory),
+        ];
+        for (iteration, options) in all.iter().enumerate() {
+            let fields: [(&str, &dyn Debug); 8] = [
+                ("pairs (n_samples)", &options.pairs),
+                ("sampling (sample_mode)", &options.sampling),
+                ("linear (draw_linear_kwargs)", &options.linear),
+                ("curve (nonlinearly_update_kwargs)", &options.curve),
+                ("position (kl_kwargs)", &options.position),
+                ("temperature", &options.temperature),
+                ("point_estimates", &options.point_estimates),
+                ("constants", &options.constants),
+            ];
+            arguments.extend(fields.map(|(name, value)| (format!("{name} of iteration {iteration}"), value)));
+        }
+        let arguments: Vec<(&str, &dyn Debug)> =
+            arguments.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        Ok(self.groups.all().agree(FIT, &arguments)?)
     }
 
     /// Returns the identity of the likelihood, which must be the same on all ranks of all groups. Collective.
     fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
         let identity = self.likelihood.identity(space)?;
-        let parts = identity.parts().map(|(name, mark)| Asked { name, said: vec![format!("fingerprint {mark:016x}")] });
-        agreement::of_options(self.groups.all(), &parts)?;
+        let parts = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
+        let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
+        self.groups.all().agree(FIT, &arguments)?;
         Ok(identity)
     }
 
     /// Refuses ranks with different fits, and invalid options of any iteration.
     fn check(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
-        agreement::of_options(self.groups.all(), &self.asked())?;
+        self.agree()?;
         let mut most = 0;
         for iteration in 0..self.iterations {
             let options = self.of(iteration);
@@ -410,7 +420,7 @@ impl<'a, S: VectorSpace> OptimizeKl<'a, S> {
         space.white_noise(Stream::new(0, u32::MAX, 0, 1), &mut probe)?;
         let product = space.dot(start, &probe)?;
         let apart = 8.0 * f64::from(f32::EPSILON) * square.sqrt();
-        agreement::of_numbers(self.groups.all(), "start, times random numbers,", product, apart)
+        Ok(agreement::of_numbers(self.groups.all(), "start, times random numbers", product, apart)?)
     }
 
     /// Returns `true` if the time budget is used up, by the clock of rank 0.

@@ -1,6 +1,7 @@
 //! The posterior of data that depend linearly on latent values, with Gaussian noise: in closed form, up to conjugate gradients.
 
-use super::agreement::{self, Asked};
+use std::fmt::Debug;
+
 use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
 use super::convergence::{Convergence, SampleOutcome};
 use super::draw::{Draw, Drawing, Sampling};
@@ -34,7 +35,7 @@ pub struct WienerFilter<S: VectorSpace> {
 /// groups.
 ///
 /// # Errors
-/// - [`InferenceError::Differ`] on all ranks if their options differ.
+/// - [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks if their options differ.
 /// - [`InferenceError::NotPositive`] if the metric is not positive.
 /// - Errors of the likelihood and the ranks.
 pub fn wiener_filter<S: VectorSpace>(
@@ -45,13 +46,9 @@ pub fn wiener_filter<S: VectorSpace>(
     (pairs, excitations): (usize, &Excitations<S>),
     options: &CgOptions,
 ) -> Result<WienerFilter<S>, InferenceError> {
-    let one = |name, said| Asked { name, said: vec![said] };
-    let asked = [
-        one("pairs (n_samples)", pairs.to_string()),
-        one("seed", format!("{excitations:?}")),
-        one("options (draw_linear_kwargs)", format!("{options:?}")),
-    ];
-    agreement::of_options(groups.all(), &asked)?;
+    let arguments: [(&str, &dyn Debug); 3] =
+        [("pairs (n_samples)", &pairs), ("seed", excitations), ("options (draw_linear_kwargs)", options)];
+    groups.all().agree("wiener_filter", &arguments)?;
     let at = likelihood.at(space, position)?;
     let mut gradient = space.like(position)?;
     at.gradient(space, &mut gradient)?;

@@ -1,7 +1,9 @@
 //! Parameters of a simulation, and their ranges.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::comm::{CommError, Communicator};
 use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
 };
@@ -80,6 +82,34 @@ impl Default for Config {
 const MAX_SIDE: u64 = 1 << 14;
 
 impl Config {
+    /// Checks that all ranks run the same simulation, and begin it alike. Collective; see [`Communicator::agree`].
+    pub(super) fn agree(&self, comm: &Communicator, start: &dyn Debug) -> Result<(), CommError> {
+        // By name, so that none is forgotten.
+        let Config { particles, mesh, box_size, cosmology, power_table, seed, noise_by, lpt, a_start, .. } = self;
+        let Config { a_end, steps, scheme, window, gradient, laplacian, snapshots, grid, .. } = self;
+        let arguments: [(&str, &dyn Debug); 18] = [
+            ("particles", particles),
+            ("mesh", mesh),
+            ("box_size", box_size),
+            ("cosmology", cosmology),
+            ("power_table", power_table),
+            ("seed", seed),
+            ("noise_by", noise_by),
+            ("lpt", lpt),
+            ("a_start", a_start),
+            ("a_end", a_end),
+            ("steps", steps),
+            ("scheme", scheme),
+            ("window", window),
+            ("gradient", gradient),
+            ("laplacian", laplacian),
+            ("snapshots", snapshots),
+            ("grid", grid),
+            ("start", start),
+        ];
+        comm.agree("simulation", &arguments)
+    }
+
     /// Sites along each axis.
     pub fn sites(&self) -> [u64; 3] {
         [self.particles; 3]
@@ -179,4 +209,36 @@ impl Config {
 pub(super) fn rows(own: &Box3, n: u64) -> impl Iterator<Item = u64> + use<> {
     let [i, j, _] = own.clone();
     i.flat_map(move |i| j.clone().map(move |j| (i * n + j) * n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+
+    #[test]
+    fn a_parameter_that_differs_is_named_on_all_ranks() {
+        let usual = Config::default;
+        let others: [(&str, Config); 5] = [
+            ("seed", Config { seed: 2, ..usual() }),
+            ("box_size", Config { box_size: 128.0f64.next_up(), ..usual() }),
+            ("snapshots", Config { snapshots: vec![0.5], ..usual() }),
+            ("cosmology", Config { cosmology: Cosmology::planck18_primordial(), ..usual() }),
+            ("grid", Config { grid: Some([3, 1]), ..usual() }),
+        ];
+        let differs = |found: Result<(), CommError>, which: usize, name: &str| match found {
+            Err(CommError::Differ { rank, argument, .. }) => assert_eq!((rank, argument.as_str()), (which, name)),
+            other => panic!("{other:?}"),
+        };
+        for (name, other) in &others {
+            run_threads(3, |comm| {
+                let config = if comm.rank() == 2 { other.clone() } else { usual() };
+                differs(config.agree(&comm, &"noise"), 2, name);
+                usual().agree(&comm, &0)?;
+                differs(usual().agree(&comm, &comm.rank()), 1, "start");
+                Ok::<_, CommError>(())
+            })
+            .unwrap();
+        }
+    }
 }

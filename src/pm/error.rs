@@ -42,14 +42,6 @@ pub enum SimulationError {
         /// Ranks on the device.
         sharing: usize,
     },
-    /// Ranks are about to run different simulations; the same error on all ranks.
-    #[error("rank {rank} has another {what} than rank 0; all ranks must run the same simulation: call them alike")]
-    Differ {
-        /// The first rank that differs from rank 0.
-        rank: usize,
-        /// The first parameter that differs.
-        what: &'static str,
-    },
     /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
     #[error("the {what} hold {value} at index {index}; every value must be finite")]
     NotFinite {

@@ -28,7 +28,6 @@
 //! **The same bits on any number of ranks**: noise is a function of the site, the transform of a line does not depend on
 //! which rank has it, painting adds integers, and sums for spectra are exact.
 
-mod agreement;
 mod config;
 mod discreteness;
 mod error;
@@ -68,7 +67,6 @@ use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Box3, Cost, Grid, extent};
 use crate::mesh::{Bin, Lattice, MeshParticles, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
-use agreement::agree;
 use footprint::PlannedFor;
 use force::Force;
 use start::{LatticeFields, Perturbation, Source};
@@ -140,7 +138,7 @@ impl Simulation {
             Noise::Seed => "noise of the seed",
             Noise::Values(_) | Noise::Device(_) => "noise that was given",
         };
-        agree(&context.comm, &config, &start)?;
+        config.agree(&context.comm, &start)?;
         let mut simulation = Self::plan(context, config, 0)?;
         let (noise, config) = (simulation.noise(context, noise)?, &simulation.config);
         let recorder = &mut context.recorder;
@@ -182,7 +180,7 @@ impl Simulation {
         step: usize,
         state: &[Vec<f32>; 2],
     ) -> Result<Self, SimulationError> {
-        agree(&context.comm, &config, &step)?;
+        config.agree(&context.comm, &step)?;
         let mut simulation = Self::plan(context, config, step)?;
         simulation.upload(context, state)?;
         Ok(simulation)

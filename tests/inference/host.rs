@@ -1,7 +1,7 @@
 //! Inference: minimisers, samples and whole fits against NIFTy.re, closed forms and statistics.
 
 use super::host_models::{Line, Noise, Problem, dot, linear};
-use meshloom::comm::{Communicator, run_threads};
+use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::inference::{
     CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Expansion, Fit, FitEnd,
     Host, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective,
@@ -552,27 +552,30 @@ fn ranks_that_set_up_different_fits_all_learn_of_it() {
             let fit =
                 OptimizeKl::new(&problem, &groups, iterations).options(options).excitations(Excitations::Seed(seed));
             Ok::<_, InferenceError>(match fit.run(&mut Host::default(), &vec![0.1; 6]) {
-                Err(error @ InferenceError::Differ { .. }) => error.to_string(),
+                Err(InferenceError::Comm(error @ CommError::Differ { .. })) => error.to_string(),
                 other => format!("{other:?}"),
             })
         });
         said.unwrap()
     };
     let cases: [(&Differ, &str); 3] = [
-        (&|rank| (2 + rank, 1, 0.0, 2), "pairs (n_samples) of iteration 0 is 3 there and 2 on"),
-        (&|rank| (2, rank as u64, 0.0, 2), "seed is Seed(1) there and Seed(0) on"),
-        (&|rank| (2, 1, 0.0, 2 + rank as u32), "iterations is 3 there and 2 on"),
+        (
+            &|rank| (2 + rank, 1, 0.0, 2),
+            "`pairs (n_samples) of iteration 0` differs between ranks: rank 0 has 2, rank 1 has 3;",
+        ),
+        (&|rank| (2, rank as u64, 0.0, 2), "`seed` differs between ranks: rank 0 has Seed(0), rank 1 has Seed(1);"),
+        (&|rank| (2, 1, 0.0, 2 + rank as u32), "`iterations` differs between ranks: rank 0 has 2, rank 1 has 3;"),
     ];
     for (differ, what) in cases {
         for groups in [1, 2] {
             for said in run(groups, differ) {
-                assert!(said.starts_with("rank 1 asks for another fit") && said.contains(what), "{groups}: {said}");
+                assert!(said.starts_with("fit: ") && said.contains(what), "{groups}: {said}");
             }
         }
     }
     // A difference of 10^-6 of one datum's noise, too.
     for said in run(2, &|rank| (2, 1, 1e-6 * rank as f64, 2)) {
-        assert!(said.contains("rank 1 asks for another fit than rank 0: data is fingerprint"), "{said}");
+        assert!(said.starts_with("fit: `data` differs between ranks: rank 0 has \"fingerprint"), "{said}");
     }
     assert!(run(2, &|_| (2, 1, 0.0, 2)).iter().all(|said| said.starts_with("Ok(Fit")));
 }

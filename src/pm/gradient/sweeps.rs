@@ -14,7 +14,6 @@ use super::vectors::{pack, unpack};
 use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
-use crate::pm::agreement::agree;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::start::{LatticeFields, Perturbation, Source};
 use crate::pm::{Config, Simulation, SimulationError};
@@ -88,7 +87,7 @@ pub struct Sweeps {
 impl Sweeps {
     /// For a run with the parameters of `config`. All ranks call it.
     pub fn new(context: &mut Rank, config: Config) -> Result<Self, SimulationError> {
-        agree(&context.comm, &config, &"derivatives")?;
+        config.agree(&context.comm, &"derivatives")?;
         check_particles(&config)?;
         let run = Simulation::plan(context, config, 0)?;
         let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut context.recorder);

@@ -24,14 +24,6 @@ pub enum ShallowWaterError {
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// Ranks are about to run different models; the same error on all ranks.
-    #[error(
-        "rank {rank} has another configuration, precision or step than rank 0; all ranks must run the same model: call them alike"
-    )]
-    Differ {
-        /// The first rank that differs from rank 0.
-        rank: usize,
-    },
     /// Double precision on a device without it.
     #[error("double precision is not what `{device}` has in kernels; use f32, or another device")]
     NoDouble {

@@ -34,7 +34,6 @@ pub use plan::StepCost;
 pub use real::Real;
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kernels::Kernels;
 use meshloom::exchange::GridComms;
@@ -98,14 +97,8 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
 /// Fails on all ranks if they are about to run different models, from the start or from a step on. One all-gather of 8 bytes a rank. All ranks
 /// call it.
 fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
-    let all = format!("{config:?} {from:?} {}", size_of::<T>());
-    // The same on all ranks: this hasher has no key.
-    let mut digest = DefaultHasher::new();
-    all.hash(&mut digest);
-    match context.comm.first_to_differ(digest.finish())? {
-        Some(rank) => Err(ShallowWaterError::Differ { rank }),
-        None => Ok(()),
-    }
+    let bits = 8 * size_of::<T>();
+    Ok(context.comm.agree("ShallowWater", &[("config", config), ("step", &from), ("bits", &bits)])?)
 }
 
 impl<T: Real> ShallowWater<T> {
