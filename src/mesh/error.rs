@@ -5,6 +5,7 @@ use crate::exchange::ExchangeError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
+use crate::points::sort::SortError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
 #[derive(Clone, PartialEq, thiserror::Error)]
@@ -101,5 +102,15 @@ impl From<HostMemoryError> for MeshError {
 impl From<ExchangeError> for MeshError {
     fn from(error: ExchangeError) -> Self {
         error.flatten()
+    }
+}
+
+impl From<SortError> for MeshError {
+    fn from(error: SortError) -> Self {
+        match error {
+            SortError::Device(error) => MeshError::Device(error),
+            SortError::Comm(error) => MeshError::Comm(error),
+            error => DeviceError::Misuse { what: "points".into(), why: error.to_string() }.into(),
+        }
     }
 }

@@ -55,6 +55,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     particles
         .chain(position_adjoint::kernels())
         .chain(force_tangent::kernels())
+        .chain(points_in_cells::kernels())
         .chain(axpby::kernels())
         .chain(mode_binner::kernels())
         .collect()

@@ -9,7 +9,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Record
 use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::{chained, iota};
-use crate::points::sort::{CurveOrder, Route, Shares, SortError, Summary, by_rank, probe};
+use crate::points::sort::{CurveOrder, Route, Shares, SortError, Summary, probe, route_to};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
 use crate::points::{Bounds, Cloud, Curve, CurveKeys, Extent, Frame};
@@ -238,7 +238,7 @@ impl Decomposition {
     /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
     /// several.
     pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
-        let (gpu, recorder, ranks) = (context.gpu.clone(), &mut context.recorder, self.comm.size() as u32);
+        let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
         CurveKeys::new().record(recorder, Curve::Hilbert, cloud.positions(), &self.frame, &high, &low)?;
@@ -246,14 +246,7 @@ impl Decomposition {
         let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
         let first_keys = probe::upload(recorder, &first_keys)?;
         let owners = probe::at_most(recorder, first_keys.each_ref(), [&high, &low])?;
-        let order = by_rank(recorder, &owners, ranks)?;
-        let sorted = gpu.array("decomposition::owners", order.len())?;
-        self.permute.gather(recorder, &owners, &order, &sorted, 1, Count::All)?;
-        let ends = probe::count(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
-        let starts = [0].into_iter().chain(ends.iter().copied());
-        let sends: Vec<u64> = ends.iter().zip(starts).map(|(end, start)| end - start).collect();
-        let receives = self.comm.all_to_all(&sends)?;
-        Ok(Route::new(&self.comm, order, sends, receives, None)?)
+        route_to(context, &owners)
     }
 
     /// Fetches copies of the points of other ranks that the points of `asking` reach, without attributes; without `asking` this rank's own
@@ -315,9 +308,4 @@ impl Decomposition {
         let points = LocalPoints { cloud, ids: Some(ids), tree };
         Ok(JointPoints { points, places: Places::Between { before, own } })
     }
-}
-
-/// A number of which `owner` in both words is no less, and no other owner in the high one.
-fn last_key(owner: u32) -> u64 {
-    u64::from(owner) << 32 | u64::from(u32::MAX)
 }

@@ -3,6 +3,9 @@
 use super::clouds::{self, Kind, points};
 use super::molecular_dynamics;
 use super::sph_sum;
+use meshloom::exchange::GridComms;
+use meshloom::grid::{Grid, volume};
+use meshloom::mesh::{MeshPart, Painter, PointsInCells, Window};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Launch, Rank, launch};
 
@@ -487,4 +490,80 @@ fn molecular_dynamics_keep_energy_and_have_the_same_bits() {
     };
     let one = runs(1);
     assert!(runs(3) == one, "3 ranks");
+}
+
+/// Densities of all cells, painted from the device or from the host.
+fn painted(ranks: usize, domain: &Domain, points: &[f32], window: Window, is_on_device: bool) -> Vec<f32> {
+    let (shape, size) = ([12, 9, 10], [4.0, 3.0, 7.0]);
+    let parts = on(ranks, |rank| {
+        let grid = Grid::auto(shape, rank.comm.size());
+        let mut comms = GridComms::new(&rank.comm, grid)?;
+        let ghosts = PointsInCells::ghost_widths(window, false);
+        let mesh = MeshPart::new(shape, size, grid, rank.comm.rank(), ghosts);
+        let (own, cells) = (mesh.layout.own.clone(), volume(&mesh.layout.own));
+        let x = part(rank, points, 3);
+        let placed = match is_on_device {
+            true => {
+                let p = Particles::from_host(rank, domain, x)?;
+                PointsInCells::from_cloud(rank, grid, mesh, p.cloud())?
+            }
+            false => {
+                let x: Vec<[f64; 3]> = x.chunks(3).map(|x| [0, 1, 2].map(|axis| f64::from(x[axis]))).collect();
+                PointsInCells::distribute(&mut rank.recorder, &rank.comm, grid, mesh, size, &x)?
+            }
+        };
+        assert_eq!(placed.total(), points.len() as u64 / 3);
+        let density = rank.gpu.array::<f32>("density", cells)?;
+        placed.density(&mut rank.recorder, &mut comms, &Painter::new(window), 0.0, &density)?;
+        Ok(vec![(own, rank.recorder.download(&density, 0, cells)?)])
+    });
+    let mut all = vec![f32::NAN; 12 * 9 * 10];
+    for (own, values) in parts {
+        let mut values = values.into_iter();
+        for i in own[0].clone() {
+            for j in own[1].clone() {
+                own[2].clone().for_each(|k| all[((i * 9 + j) * 10 + k) as usize] = values.next().unwrap());
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn particles_are_painted_without_passing_the_host() {
+    let domain = Domain::new(&[4.0, 3.0, 7.0]).unwrap();
+    let mut points = points(Kind::Uniform, 2000, 3, 16);
+    points.chunks_mut(3).for_each(|x| (0..3).for_each(|axis| x[axis] *= [4.0, 3.0, 7.0][axis]));
+    // On nodes, at the edges of the box and as near to them as f32 is.
+    points[..12].copy_from_slice(&[
+        0.0,
+        0.0,
+        0.0,
+        4.0f32.next_down(),
+        3.0f32.next_down(),
+        7.0f32.next_down(),
+        1.0,
+        1.0,
+        0.7,
+        4.0,
+        -1e-9,
+        1e-9,
+    ]);
+    for window in Window::ALL {
+        let host = painted(1, &domain, &points, window, false);
+        let one = painted(1, &domain, &points, window, true);
+        // Offsets are rounded once; a mass of 1 has 2000 / 1080 particles, each with a weight below 1 and a slope below 1 along three axes.
+        let most = one.iter().zip(&host).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(most < 64.0 * f32::EPSILON, "{window}: {most:e}");
+        for ranks in [2, 3] {
+            assert!(bits(&painted(ranks, &domain, &points, window, true)) == bits(&one), "{window} on {ranks} ranks");
+        }
+    }
+    let refused = on(2, |rank| {
+        let grid = Grid::auto([8; 3], 2);
+        let mesh = MeshPart::new([8; 3], [1.0; 3], grid, rank.comm.rank(), [[2; 2]; 3]);
+        let p = Particles::from_host(rank, &Domain::new(&[1.0, 0.0, 1.0])?, &[0.5; 3])?;
+        Ok(vec![PointsInCells::from_cloud(rank, grid, mesh, p.cloud()).err()])
+    });
+    assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
 }

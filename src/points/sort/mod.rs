@@ -32,7 +32,7 @@ pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
 pub use route::Route;
-pub(crate) use shares::{Shares, Summary, by_rank};
+pub(crate) use shares::{Shares, Summary, route_to};
 
 use crate::gpu::KernelSource;
 

@@ -3,6 +3,7 @@
 use super::error::SortError;
 use super::order::{keys, order_of};
 use super::probe;
+use super::route::Route;
 use super::splitters::{Splitters, Ties};
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
@@ -177,12 +178,30 @@ impl Shares {
 }
 
 /// The rows in the order of their ranks, those of one rank ascending. Recorded only.
-pub(crate) fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<Array<u32>, DeviceError> {
+fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<Array<u32>, DeviceError> {
     let gpu = recorder.gpu().clone();
     let order = gpu.array("sort::order", rank_of.len())?;
     let bits = u32::BITS - (ranks - 1).leading_zeros();
     Sort::new(&gpu).order(recorder, Keys::U32(rank_of).bits(bits), &order, Count::All)?;
     Ok(order)
+}
+
+/// Plans the way of rows to the ranks in `owners`, one per row; rows arrive in the order of ranks, those of one rank in its order. Blocks for a
+/// word per rank. Collective.
+pub(crate) fn route_to(context: &mut Rank, owners: &Array<u32>) -> Result<Route, SortError> {
+    let (comm, ranks, recorder) = (context.comm.clone(), context.comm.size() as u32, &mut context.recorder);
+    let order = by_rank(recorder, owners, ranks)?;
+    let sorted = gathered(recorder, owners, &order, 1, MemoryKind::Device)?;
+    let ends = probe::count(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
+    let starts = [0].into_iter().chain(ends.iter().copied());
+    let sends: Vec<u64> = ends.iter().zip(starts).map(|(end, start)| end - start).collect();
+    let receives = comm.all_to_all(&sends)?;
+    Ok(Route::new(&comm, order, sends, receives, None)?)
+}
+
+/// A number of which `owner` in both words is no less, and no other owner in the high one.
+fn last_key(owner: u32) -> u64 {
+    u64::from(owner) << 32 | u64::from(u32::MAX)
 }
 
 /// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of all ranks before each boundary.
