@@ -3,14 +3,12 @@
 //! ```text
 //! MESHLOOM_RANKS=3 cargo run --release --example molecular_dynamics --features hdf5
 //!
-//! rank 0: 576 atoms; energy per atom -3.965, after 100 steps -3.965
-//! rank 1: 576 atoms; energy per atom -3.965, after 100 steps -3.965
-//! rank 2: 576 atoms; energy per atom -3.965, after 100 steps -3.965
+//! rank 0: energy per atom -3.965, after 100 steps -3.965
 //! ```
 
 use meshloom::comm::Op;
 use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
-use meshloom::{Error, Rank};
+use meshloom::{Error, Rank, grid::split};
 
 /// Force on an atom and, in the fourth component, its potential energy: 4 (r^-12 - r^-6), 0 at 2.5, half of it for each of a pair.
 const LENNARD_JONES: &str = "
@@ -25,20 +23,13 @@ const LENNARD_JONES: &str = "
 
 meshloom::kernel_params! { struct Step { kick: f32, drift: f32 } }
 
-const SIDE: usize = 12;
-const SPACING: f32 = 1.1;
-
-/// Returns this rank's atoms of a cubic lattice, with velocities that differ.
+/// Returns this rank's atoms of a cubic lattice of 12^3, with velocities that differ.
 pub fn lattice(rank: &mut Rank) -> Result<Particles, Error> {
-    let (ranks, at, count) = (rank.comm.size(), rank.comm.rank(), SIDE.pow(3));
-    let id: Vec<u32> = (count * at / ranks..count * (at + 1) / ranks).map(|i| i as u32).collect();
-    let x: Vec<f32> = id
-        .iter()
-        .flat_map(|&i| [1, SIDE, SIDE * SIDE].map(|stride| SPACING * (i as usize / stride % SIDE) as f32))
-        .collect();
+    let id: Vec<u32> = split(1728, rank.comm.size() as u64, rank.comm.rank() as u64).map(|i| i as u32).collect();
+    let x: Vec<f32> = id.iter().flat_map(|&i| [i, i / 12, i / 144].map(|n| 1.1 * (n % 12) as f32)).collect();
     let v: Vec<f32> = id.iter().flat_map(|&i| [1, 2, 3].map(|axis| ((i * axis) as f32).sin())).collect();
-    let domain = Domain::new(&[f64::from(SPACING) * SIDE as f64; 3])?;
-    let mut atoms = Particles::from_host(rank, &domain, &x)?.with(rank, "v", &v, 3)?.with(rank, "id", &id, 1)?;
+    let mut atoms =
+        Particles::from_host(rank, &Domain::new(&[13.2; 3])?, &x)?.with(rank, "v", &v, 3)?.with(rank, "id", &id, 1)?;
     force(rank, &mut atoms)?;
     Ok(atoms)
 }
@@ -47,8 +38,7 @@ fn force(rank: &mut Rank, atoms: &mut Particles) -> Result<(), Error> {
     rank.distribute(atoms)?;
     let search = rank.search(atoms)?;
     let visit = Visit::new(LENNARD_JONES).write("f", 4).ordered();
-    atoms.put(rank.query(&search, Targets::Own, Predicate::within(2.5).exclude_self(), visit)?)?;
-    Ok(())
+    Ok(atoms.put(rank.query(&search, Targets::Own, Predicate::within(2.5).exclude_self(), visit)?)?)
 }
 
 /// Moves atoms by a time `dt`: kick, drift, kick.
@@ -65,18 +55,19 @@ pub fn energy(rank: &mut Rank, atoms: &Particles) -> Result<f64, Error> {
     let kinetic: f64 = v.iter().map(|v| 0.5 * f64::from(*v).powi(2)).sum();
     let mut sum = [kinetic + f.iter().skip(3).step_by(4).map(|&energy| f64::from(energy)).sum::<f64>()];
     rank.comm.all_reduce(&mut sum, Op::Sum)?;
-    Ok(sum[0] / SIDE.pow(3) as f64)
+    Ok(sum[0] / 1728.0)
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Runs the example.
+pub fn main() -> meshloom::Result<()> {
     meshloom::run(|rank| {
         let mut atoms = lattice(rank)?;
         let before = energy(rank, &atoms)?;
         for _ in 0..100 {
             step(rank, &mut atoms, 0.002)?;
         }
-        let (at, after) = (rank.comm.rank(), energy(rank, &atoms)?);
-        println!("rank {at}: {} atoms; energy per atom {before:.3}, after 100 steps {after:.3}", atoms.len());
+        let after = energy(rank, &atoms)?;
+        println!("rank {}: energy per atom {before:.3}, after 100 steps {after:.3}", rank.comm.rank());
         #[cfg(feature = "hdf5")]
         atoms.by(rank, "id")?.write_hdf5(rank, "atoms.hdf5", &["x", "v", "id"])?;
         Ok(())

@@ -9,6 +9,12 @@ use meshloom::io::token;
 #[allow(dead_code)]
 #[path = "../examples/filtered_field.rs"]
 mod filtered_field;
+#[allow(dead_code)]
+#[path = "../examples/molecular_dynamics.rs"]
+mod molecular_dynamics;
+#[allow(dead_code)]
+#[path = "../examples/sph_sum.rs"]
+mod sph_sum;
 #[cfg(feature = "image")]
 #[allow(dead_code)]
 #[path = "../examples/wave.rs"]
@@ -65,4 +71,15 @@ fn filtered_fields() {
 #[test]
 fn waves() {
     check("waves", include_str!("../examples/wave.rs"), &["wave.png"], wave::main);
+}
+
+#[test]
+fn sums_over_neighbors() {
+    check("sums_over_neighbors", include_str!("../examples/sph_sum.rs"), &[], sph_sum::main);
+}
+
+#[test]
+fn dynamics_of_molecules() {
+    let files: &[&str] = if cfg!(feature = "hdf5") { &["atoms.hdf5"] } else { &[] };
+    check("dynamics_of_molecules", include_str!("../examples/molecular_dynamics.rs"), files, molecular_dynamics::main);
 }

@@ -79,7 +79,7 @@ crate::gpu::kernel_params! {
 }
 
 impl LocateParams {
-    fn new(mesh: &Mesh, per_length: [f64; 3], columns: u32) -> Self {
+    fn new(mesh: &MeshPart, per_length: [f64; 3], columns: u32) -> Self {
         let layout = &mesh.layout;
         let four = |of: &dyn Fn(usize) -> u64| [of(0) as u32, of(1) as u32, of(2) as u32, 0];
         let high = per_length.map(|x| x as f32);
@@ -264,7 +264,7 @@ impl PointsInCells {
     /// # Errors
     /// - [`MeshError::Size`] if the box has an open axis or two axes, on all ranks.
     /// - [`MeshError::Device`] if device memory is short.
-    pub fn from_cloud(rank: &mut Rank, grid: Grid, mesh: Mesh, cloud: &Cloud) -> Result<Self, MeshError> {
+    pub fn from_cloud(rank: &mut Rank, grid: Grid, mesh: MeshPart, cloud: &Cloud) -> Result<Self, MeshError> {
         let domain = cloud.domain();
         let period = |axis: usize| (axis < domain.dims()).then(|| domain.period(axis)).flatten();
         if let Some(axis) = (0..3).find(|&axis| period(axis).is_none()) {
