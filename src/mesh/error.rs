@@ -2,6 +2,7 @@
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
+use crate::field::FieldError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
@@ -69,6 +70,18 @@ pub enum MeshError {
         /// Its length.
         size: f64,
     },
+    /// Particles in a box with other sides than a mesh, or with an open axis.
+    #[error(
+        "side {axis} of the box of the particles is {found}: expected {mesh}, that of the periodic mesh; make both with the same sides"
+    )]
+    Sides {
+        /// The first axis that differs.
+        axis: usize,
+        /// Side of the mesh.
+        mesh: f64,
+        /// Side of the particles' box; 0 if it is open or there is no such axis.
+        found: f64,
+    },
     /// A spectrum of more bins than wavenumbers are told apart in.
     #[error(
         "the spectrum would have {bins} bins, each as wide as the fundamental mode of the longest side, and {most} are the most; \
@@ -111,6 +124,17 @@ impl From<SortError> for MeshError {
             SortError::Device(error) => MeshError::Device(error),
             SortError::Comm(error) => MeshError::Comm(error),
             error => DeviceError::Misuse { what: "points".into(), why: error.to_string() }.into(),
+        }
+    }
+}
+
+impl From<FieldError> for MeshError {
+    fn from(error: FieldError) -> Self {
+        match error {
+            FieldError::Comm(error) => MeshError::Comm(error),
+            FieldError::Device(error) => MeshError::Device(error),
+            FieldError::Layout(error) => MeshError::Layout(error),
+            error => DeviceError::Misuse { what: "field".into(), why: error.to_string() }.into(),
         }
     }
 }

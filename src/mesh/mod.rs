@@ -15,6 +15,7 @@ mod force_tangent;
 mod kick_drift;
 mod mode_binner;
 mod mode_bins;
+mod paint;
 mod painter;
 mod particles;
 mod points_in_cells;

@@ -559,6 +559,22 @@ fn particles_are_painted_without_passing_the_host() {
             assert!(bits(&painted(ranks, &domain, &points, window, true)) == bits(&one), "{window} on {ranks} ranks");
         }
     }
+    // Fields on slabs, with ghost cells and without.
+    for (ranks, ghosts) in [(1, 0), (3, 2)] {
+        let cells = on(ranks, |rank| {
+            let mesh = rank.mesh([12, 9, 10]).periodic([4.0, 3.0, 7.0]).ghosts(ghosts).build()?;
+            let p = Particles::from_host(rank, &domain, part(rank, &points, 3))?;
+            let density = rank.paint(&p, &mesh, Window::Tsc)?;
+            Ok(rank.gather(&density, 0)?.unwrap_or_default())
+        });
+        assert!(bits(&cells) == bits(&painted(1, &domain, &points, Window::Tsc, true)), "{ranks} ranks");
+    }
+    let refused = on(2, |rank| {
+        let mesh = rank.mesh([8, 8, 8]).periodic([4.0, 3.0, 6.0]).build()?;
+        let p = Particles::from_host(rank, &domain, &[0.5; 3])?;
+        Ok(vec![rank.paint(&p, &mesh, Window::Cic).err()])
+    });
+    assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 2"))));
     let refused = on(2, |rank| {
         let grid = Grid::auto([8; 3], 2);
         let mesh = MeshPart::new([8; 3], [1.0; 3], grid, rank.comm.rank(), [[2; 2]; 3]);
