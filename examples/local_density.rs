@@ -11,7 +11,7 @@ use std::path::Path;
 
 use meshloom::gpu::{Callback, Gpu, Options, Recorder};
 use meshloom::io::density_png;
-use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, Targets};
+use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, QueryPoints};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame};
 
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let middle = |i: usize| (i as f32 + 0.5) / PIXELS as f32;
     let places: Vec<f32> = (0..PIXELS * PIXELS).flat_map(|i| [middle(i % PIXELS), middle(i / PIXELS)]).collect();
     let places = Cloud::from_host(&mut recorder, &domain, &places)?;
-    let targets = Targets::new(&mut recorder, &builder, &places, &tree)?;
+    let targets = QueryPoints::new(&mut recorder, &builder, &places, &tree)?;
 
     // `reach` is the distance of the last neighbour, `query` the number of the pixel.
     let density = gpu.array::<f32>("density", places.len())?;

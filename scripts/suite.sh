@@ -66,7 +66,7 @@ lines() {
     of 'MESHLOOM_PROFILE=gpu' devices -- device:: primitives::
     of 'MESHLOOM_PROFILE=gpu' operators -- linear_operators::
     of 'MESHLOOM_PROFILE=gpu' pm -- mesh::
-    of 'MESHLOOM_PROFILE=gpu' points -- components:: point_kernels:: sort:: neighbors::facts_of neighbors::histograms_of neighbors::the_nearest_of neighbors::pairs_by
+    of 'MESHLOOM_PROFILE=gpu' points -- components:: point_kernels:: sort:: neighbors::facts_of neighbors::histograms_of neighbors::the_nearest_of neighbors::pairs_by particles_api::other_targets
     of 'MESHLOOM_PROFILE=gpu' bench -- exchanges
 
     # Kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64.

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::clouds::{self, Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
-    Bins, GroupShape, KnnQuery, Lanes, Lists, Nearest, NeighborError, NeighborLists, PairFilter, Queries, Radius,
-    RadiusQuery, Targets, join_u64,
+    Bins, GroupShape, KnnQuery, Lanes, Nearest, NearestLists, NeighborError, NeighborLists, PairFilter, Queries,
+    QueryPoints, Radius, RadiusQuery, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -46,7 +46,7 @@ impl Bench {
         (cloud, tree)
     }
 
-    fn lists(&mut self, lists: &Lists) -> Found {
+    fn lists(&mut self, lists: &NearestLists) -> Found {
         let index = self.recorder.download(&lists.index, 0, lists.index.len()).unwrap();
         let distance = self.recorder.download(&lists.distance, 0, lists.distance.len()).unwrap();
         if lists.k == 0 {
@@ -180,7 +180,7 @@ fn queries_elsewhere() {
         let places: Vec<f32> = points(Kind::Uniform, 300, 3, 6).iter().map(|x| 4.0 * x - 1.5).collect();
         let cloud = Cloud::from_host(&mut bench.recorder, &domain, &places).unwrap();
         let places = bench.recorder.download(cloud.positions(), 0, places.len() as u64).unwrap();
-        let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &tree).unwrap();
+        let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &cloud, &tree).unwrap();
         let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(8));
         let want = brute_nearest(&domain, &sources, &places, 8, f32::INFINITY, false);
         same(&have, &want, &format!("{:?}", domain.sides()));
@@ -206,7 +206,7 @@ fn few_points_none_and_many_in_one_place() {
     assert!(bench.nearest(&empty, Queries::Own, &KnnQuery::nearest(3)).is_empty());
     assert!(bench.within(&empty, Queries::Own, &RadiusQuery::radius(1.0)).is_empty());
     let cloud = Cloud::from_host(&mut bench.recorder, &domain, &[1.0, 2.0, 3.0]).unwrap();
-    let targets = Targets::new(&mut bench.recorder, &bench.builder, &cloud, &empty).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &cloud, &empty).unwrap();
     assert_eq!(bench.nearest(&empty, Queries::At(&targets), &KnnQuery::nearest(2)), [[missing, missing]]);
     assert_eq!(bench.within(&empty, Queries::At(&targets), &RadiusQuery::radius(1.0)), [[]]);
     let (tree, _) = own(&domain, &vec![0.25; 3000], &mut bench);
@@ -360,7 +360,7 @@ fn words_that_are_full_go_to_the_result() {
     let (sources, queries): (Vec<f32>, Vec<f32>) = (lattice(22_000), lattice(64));
     let (tree, _) = own(&domain, &sources, &mut bench);
     let places = Cloud::from_host(&mut bench.recorder, &domain, &queries).unwrap();
-    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
     for edges in [&[0.0, 0.3, 0.7, 2.0][..], &[0.1, 0.4]] {
         let bins = Bins::new(edges).unwrap();
         let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
@@ -414,7 +414,7 @@ fn distances_of_a_lattice_are_told_from_edges() {
     let line: Vec<f32> = (1..200).flat_map(|i| [i as f32 * 0.1, 0.0, 0.0]).collect();
     let (tree, _) = own(&domain, &line, &mut bench);
     let origin = Cloud::from_host(&mut bench.recorder, &domain, &[0.0; 3]).unwrap();
-    let targets = Targets::new(&mut bench.recorder, &bench.builder, &origin, &tree).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &origin, &tree).unwrap();
     let edges: Vec<f64> = line.chunks(3).map(|at| f64::from(at[0])).chain([20.0]).collect();
     let counts = bench.recorder.gpu().array::<u32>("counts", 398).unwrap();
     bench.recorder.clear(&counts);
@@ -483,7 +483,7 @@ fn every_query_is_searched_for_once() {
     let builder = Builder::new(&gpu);
     let tree = builder.build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core())).unwrap();
     let queries = Cloud::from_host(&mut recorder, &domain, &vec![0.5; 2 * QUERIES]).unwrap();
-    let targets = Targets::new(&mut recorder, &builder, &queries, &tree).unwrap();
+    let targets = QueryPoints::new(&mut recorder, &builder, &queries, &tree).unwrap();
     let radius = Radius::with(&gpu, form);
     let counts = radius.counts(&mut recorder, &tree, Queries::At(&targets), &RadiusQuery::radius(0.2)).unwrap();
     let counts = recorder.download(&counts, 0, QUERIES as u64).unwrap();
@@ -589,13 +589,13 @@ fn a_walk_through_more_than_a_driver_allows_at_once() {
     let n = 80_000;
     let (tree, _) = own(&domain, &points(Kind::Uniform, n, 2, 17), &mut bench);
     let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.5, 0.5, -3.0, 2.0]).unwrap();
-    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
     let within = RadiusQuery::radius(10.0);
     let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::At(&targets), &within).unwrap();
     assert_eq!(bench.recorder.download(&counts, 0, 2).unwrap(), [n as u32; 2]);
     // As many points at one distance, of which the first are wanted.
     let (tree, _) = own(&domain, &vec![0.25; 2 * n], &mut bench);
-    let targets = Targets::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
     let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(3));
     assert!(have.iter().all(|row| row.iter().map(|entry| entry.0).eq(0..3)), "{have:?}");
 }
@@ -708,7 +708,7 @@ fn bad_asks_are_refused() {
     let two = Cloud::from_host(&mut bench.recorder, &Domain::new(&[1.0; 3]).unwrap(), &[0.0; 2]).err().unwrap();
     assert_eq!(two.to_string(), "`positions`: expected a multiple of 3 values, one for each axis, got 2");
     let other = Cloud::from_host(&mut bench.recorder, &Domain::new(&[1.0; 3]).unwrap(), &[0.0; 3]).unwrap();
-    let refused = Targets::new(&mut bench.recorder, &bench.builder, &other, &tree).err();
+    let refused = QueryPoints::new(&mut bench.recorder, &bench.builder, &other, &tree).err();
     assert!(matches!(refused, Some(NeighborError::Domain { .. })));
     let refused = bench.nearest.visit(
         &mut bench.recorder,

@@ -1,5 +1,4 @@
 //! Points of all kinds, and brute force over them in `f64`.
-#![allow(dead_code)]
 
 use meshloom::points::Domain;
 

@@ -1,5 +1,4 @@
 //! Results of searches over ranks, on the host.
-#![allow(dead_code)]
 
 use meshloom::Rank;
 use meshloom::points::neighbors::{

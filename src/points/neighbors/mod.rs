@@ -6,7 +6,7 @@
 //! | [`Nearest`] | the k nearest sources of each query, as lists or to a [`Callback`] |
 //! | [`Radius`] | all sources within a radius: counts, lists, pair histograms, or to a [`Callback`] |
 //! | [`Components`] | connected components of the points, by links within a radius |
-//! | [`Targets`], [`Queries`] | the queries: the tree's own points, or others |
+//! | [`QueryPoints`], [`Queries`] | the queries: the tree's own points, or others |
 //! | [`Search`], [`Rank::query`](crate::Rank::query) | the same among the points of all ranks |
 //!
 //! # How a search runs
@@ -93,14 +93,14 @@ pub use components::Components;
 pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use local::{nearest, within};
-pub use nearest::{Lists, Nearest};
+pub use nearest::{Nearest, NearestLists};
 pub use neighbor_lists::NeighborLists;
 pub use pairs::{Bins, join_u64};
 pub use query::{KnnQuery, MAX_K, OverdensityQuery, PairFilter, Predicate, RadiusQuery};
 pub use radius::Radius;
 pub use result_routing::{Fixed, KnnResult, RadiusResult, Ragged};
 pub use search::Search;
-pub use targets::{Queries, Targets};
+pub use targets::{Queries, QueryPoints};
 pub use weighted_pairs::{PairWeights, WeightedPairs};
 
 #[cfg(doc)]

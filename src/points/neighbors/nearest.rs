@@ -23,7 +23,7 @@ const SCRATCH: u64 = 64 << 20;
 /// Lists of neighbours, `k` entries per row: nearest first, equal squares of distances by index. Where there are fewer, index
 /// `u32::MAX` and distance infinity.
 #[derive(Clone)]
-pub struct Lists {
+pub struct NearestLists {
     /// Entries per row.
     pub k: u32,
     /// Indices of sources in their cloud.
@@ -58,7 +58,7 @@ struct ListSearch<'a> {
     queries: Queries<'a>,
     knn: KnnQuery,
     rows: RowOrder,
-    lists: Lists,
+    lists: NearestLists,
     part: Range<u64>,
 }
 
@@ -134,7 +134,7 @@ impl Nearest {
         tree: &Tree,
         queries: Queries<'_>,
         knn: &KnnQuery,
-    ) -> Result<Lists, NeighborError> {
+    ) -> Result<NearestLists, NeighborError> {
         knn.check()?;
         let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), knn.k)?;
         let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..queries.len(tree) };
@@ -154,7 +154,7 @@ impl Nearest {
         queries: Queries<'_>,
         knn: &KnnQuery,
         part: Range<u64>,
-    ) -> Result<Lists, NeighborError> {
+    ) -> Result<NearestLists, NeighborError> {
         knn.check()?;
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
@@ -278,7 +278,7 @@ impl Nearest {
         let coarsest = queries.units(tree, knn.within, f32::INFINITY);
         let mut all: Vec<Units> = std::iter::successors(Some(coarsest), |units| units.finer(&extent)).collect();
         // The finest first: each takes from the one before it what is too near for its own unit.
-        let mut finer: Option<Lists> = None;
+        let mut finer: Option<NearestLists> = None;
         while let Some(units) = all.pop() {
             let last = all.is_empty();
             if last && finer.is_none() {
@@ -361,12 +361,12 @@ impl ListSearch<'_> {
 }
 
 /// Lists of `k` entries for so many rows.
-pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Lists, NeighborError> {
+pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<NearestLists, NeighborError> {
     let entries = rows * u64::from(k);
     if entries > u64::from(u32::MAX) {
         return Err(NeighborError::TooLong { rows, each: k.into() });
     }
-    Ok(Lists {
+    Ok(NearestLists {
         k,
         index: gpu.array("neighbors::index", entries)?,
         distance: gpu.array("neighbors::distance", entries)?,

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 
 use super::error::NeighborError;
-use super::nearest::{Lists, Nearest};
+use super::nearest::{Nearest, NearestLists};
 use super::neighbor_lists::NeighborLists;
 use super::pairs::{Bins, join_u64};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
 use super::radius::Radius;
 use super::result_routing::{Fixed, Ragged};
-use super::targets::{Queries, Targets, in_one_domain};
+use super::targets::{Queries, QueryPoints, in_one_domain};
 use crate::comm::Op;
 use crate::exchange::ExchangeError;
 use crate::gpu::primitives::Count;
@@ -41,7 +41,7 @@ pub(super) fn last_distance() -> KernelSource {
 /// The queries that this rank searches for.
 pub(super) struct RankQueries {
     /// Arranged along the curve; `None`: the rank's own points, which are.
-    pub targets: Option<Targets>,
+    pub targets: Option<QueryPoints>,
     /// From the rows of the input to those of `targets`; `None` on one rank, where they are the same.
     pub route: Option<Route>,
     /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
@@ -51,7 +51,7 @@ pub(super) struct RankQueries {
 }
 
 /// Own points and ghosts, and the queries among them.
-pub(super) type JointQueries = (JointPoints, Targets);
+pub(super) type JointQueries = (JointPoints, QueryPoints);
 
 /// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
 /// size, and fetches copies of the points of others that its queries reach.
@@ -278,7 +278,7 @@ impl Search {
             return Ok(RankQueries { targets: None, route: None, region: None, positions: None });
         };
         if self.points.comm.size() == 1 {
-            let targets = Targets::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
+            let targets = QueryPoints::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
             let positions = Some(cloud.positions().clone());
             return Ok(RankQueries { targets: Some(targets), route: None, region: None, positions });
         }
@@ -288,7 +288,7 @@ impl Search {
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
-        let targets = Targets::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
+        let targets = QueryPoints::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
         let boxes =
             self.points.builder.boxes(recorder, cloud.domain().dims(), (targets.positions(), targets.order()))?;
         let region = Region::around(recorder, cloud.domain(), targets.positions(), &boxes)?;
@@ -329,7 +329,7 @@ impl Search {
         context: &mut Rank,
         local: &RankQueries,
         knn: &KnnQuery,
-    ) -> Result<(Lists, Option<WithGhosts>), NeighborError> {
+    ) -> Result<(NearestLists, Option<WithGhosts>), NeighborError> {
         let queries = queries_at(local.targets.as_ref());
         let lists = self.nearest.lists(&mut context.recorder, &self.points.own.tree, queries, knn);
         let mut lists = self.no_longer_than_any(lists)?;
@@ -378,10 +378,10 @@ impl Search {
         local: &RankQueries,
         joint: &JointPoints,
         queries: Option<&Array<u32>>,
-    ) -> Result<Targets, NeighborError> {
+    ) -> Result<QueryPoints, NeighborError> {
         let (gpu, own, dims) = (recorder.gpu().clone(), &self.points.own, self.points.frame.dims as u64);
         let permute = &self.points.permute;
-        let mut positions = local.targets.as_ref().map_or(own.tree.positions(), Targets::positions).clone();
+        let mut positions = local.targets.as_ref().map_or(own.tree.positions(), QueryPoints::positions).clone();
         let mut numbers = self.numbers(local).clone();
         if let Some(queries) = queries {
             let all = (positions, numbers);
@@ -396,8 +396,8 @@ impl Search {
             numbers = gpu.array("neighbors::selected", rows.len())?;
             permute.gather(recorder, joint.own_places(), &rows, &numbers, 1, Count::All)?;
         }
-        let extent = local.targets.as_ref().map_or(own.tree.extent(), Targets::extent);
-        Ok(Targets::arranged(&joint.points.tree, positions, numbers, extent))
+        let extent = local.targets.as_ref().map_or(own.tree.extent(), QueryPoints::extent);
+        Ok(QueryPoints::arranged(&joint.points.tree, positions, numbers, extent))
     }
 
     /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
@@ -438,7 +438,7 @@ impl Search {
     }
 }
 
-fn queries_at(targets: Option<&Targets>) -> Queries<'_> {
+fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
     targets.map_or(Queries::Own, Queries::At)
 }
 

@@ -26,7 +26,7 @@ const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 
 /// Query points other than the points of the tree, in the order of a curve, so that neighbouring ones traverse the tree together.
 #[derive(Clone)]
-pub struct Targets {
+pub struct QueryPoints {
     domain: Domain,
     positions: Array<f32>,
     numbers: Array<u32>,
@@ -49,7 +49,7 @@ pub(super) fn in_one_domain(queries: &Domain, points: &Domain) -> Result<(), Nei
     Err(NeighborError::Domain { queries: sides(queries), points: sides(points) })
 }
 
-impl Targets {
+impl QueryPoints {
     /// Arranges the points of `cloud` for searches in `tree`. Recorded only.
     ///
     /// # Errors
@@ -58,17 +58,17 @@ impl Targets {
         in_one_domain(cloud.domain(), tree.domain())?;
         let frame = Frame::over(cloud.domain(), cloud.core());
         let (positions, numbers) = builder.arranged(recorder, cloud, &frame)?;
-        Ok(Targets { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
+        Ok(QueryPoints { domain: *cloud.domain(), positions, numbers, extent: Extent::of(cloud) })
     }
 
     /// Points that are arranged already, for searches in `tree`.
     pub(crate) fn arranged(tree: &Tree, positions: Array<f32>, numbers: Array<u32>, extent: Extent) -> Self {
-        Targets { domain: *tree.domain(), positions, numbers, extent }
+        QueryPoints { domain: *tree.domain(), positions, numbers, extent }
     }
 
     /// The same as part of points of this extent: all ranks give the same, so that they choose the same units.
     pub(crate) fn with_extent(self, extent: Extent) -> Self {
-        Targets { extent, ..self }
+        QueryPoints { extent, ..self }
     }
 
     /// How large and how small coordinates are.
@@ -103,7 +103,7 @@ pub enum Queries<'a> {
     /// Those of the tree's own points.
     Own,
     /// Those of other points.
-    At(&'a Targets),
+    At(&'a QueryPoints),
 }
 
 impl<'a> Queries<'a> {
@@ -129,7 +129,7 @@ impl<'a> Queries<'a> {
         recorder: &mut Recorder,
         tree: &'a Tree,
         part: Range<u64>,
-    ) -> Result<Targets, NeighborError> {
+    ) -> Result<QueryPoints, NeighborError> {
         let (all, extent) = match self {
             Queries::Own => (tree.positions(), tree.extent()),
             Queries::At(targets) => (&targets.positions, targets.extent),
@@ -139,7 +139,7 @@ impl<'a> Queries<'a> {
         recorder.copy(all, dims * part.start, &positions, 0, dims * count)?;
         let numbers = gpu.array("neighbors::targets", count)?;
         recorder.copy(self.numbers(tree), part.start, &numbers, 0, count)?;
-        Ok(Targets { domain: *tree.domain(), positions, numbers, extent })
+        Ok(QueryPoints { domain: *tree.domain(), positions, numbers, extent })
     }
 
     /// Coordinates of queries along the curve; `None` if they are the tree's own points.

@@ -5,7 +5,7 @@ use super::error::NeighborError;
 use super::fold::{FoldedLists, FoldedPoints};
 use super::query::{KnnQuery, PairFilter, RadiusQuery, check_radius};
 use super::search::{RankQueries, Search, refuse_self_filter};
-use super::targets::{Queries, Targets};
+use super::targets::{Queries, QueryPoints};
 use crate::gpu::{Array, Callback, Element, KernelParams};
 use crate::hash::{START, fnv1a};
 use crate::points::cloud::{AnyArray, DeviceValue};
@@ -250,7 +250,7 @@ impl Search {
         let targets = match (&found, &local.targets) {
             (Some((_, targets)), _) => targets.clone(),
             (None, Some(targets)) => targets.clone(),
-            (None, None) => Targets::arranged(own, own.positions().clone(), own.order().clone(), own.extent()),
+            (None, None) => QueryPoints::arranged(own, own.positions().clone(), own.order().clone(), own.extent()),
         };
         let callback = (&bound.callback, visit.is_ordered);
         self.radius.visit_once(&mut rank.recorder, &points.tree, Queries::At(&targets), within, callback)?;
