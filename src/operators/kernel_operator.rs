@@ -1,0 +1,218 @@
+//! Operators from a caller's WGSL: a function for the value and one for each derivative.
+
+use std::rc::Rc;
+
+use super::cost::{CallCost, OperatorCost};
+use super::error::OperatorError;
+use super::fingerprint::Fingerprint;
+use super::leaf::Support;
+use super::operator::{Differentiable, Linearised};
+use super::space::Space;
+use super::vector::Vector;
+use super::worker::Worker;
+use crate::fft::Values;
+use crate::gpu::{Array, Callback, Kernel, KernelSource, RawArray};
+
+crate::gpu::kernel_params! {
+    struct KernelOperatorParams {
+        /// Numbers of the result.
+        operator_count: u32,
+        /// Numbers of the domain.
+        operator_domain: u32,
+        /// Numbers of the target.
+        operator_target: u32,
+    }
+}
+
+/// An operator between two real leaves, from three functions in WGSL. [`PointwiseOperator`](super::PointwiseOperator)
+/// derives its derivatives itself; use this one where a number of the result depends on several numbers.
+///
+/// The text defines
+///
+/// | function | computes |
+/// |---|---|
+/// | `fn value(i: u32) -> f32` | number `i` of `y = f(x)` |
+/// | `fn jvp(i: u32) -> f32` | number `i` of `dy = f'(x) dx` |
+/// | `fn vjp(i: u32) -> f32` | number `i` of `dx = f'(x)^T dy` |
+///
+/// with `x(i)` in all of them, `dx(i)` in `jvp` and `dy(i)` in `vjp`. Numbers beyond the first or the last are 0. Each
+/// rank sees its own numbers: for leaves that are cut over ranks, compose with [`Ghosts`](super::Ghosts).
+/// [`check_derivative`](super::check_derivative) and [`check_adjoint`](super::check_adjoint) find mistakes in the
+/// derivatives.
+///
+/// ```
+/// use meshloom::grid::Grid;
+/// use meshloom::operators::{KernelOperator, Leaf, Model, Space, Vector, Worker, check_adjoint, random_field};
+///
+/// meshloom::run(|rank| {
+///     let mut worker = Worker::new(rank, Grid::new([1, 1], 1)?)?;
+///     let (domain, target) = (Space::of("x", Leaf::vector(8))?, Space::of("y", Leaf::vector(7))?);
+///     let products = Model::new(KernelOperator::new(
+///         "products",
+///         &domain,
+///         &target,
+///         "fn value(i: u32) -> f32 { return x(i) * x(i + 1u); }
+///          fn jvp(i: u32) -> f32 { return dx(i) * x(i + 1u) + x(i) * dx(i + 1u); }
+///          fn vjp(i: u32) -> f32 { return dy(i) * x(i + 1u) + dy(i - 1u) * x(i - 1u); }",
+///     )?);
+///     let point = random_field(&mut worker, &domain, 1)?;
+///     check_adjoint(&mut worker, &products, &point)?;
+///     Ok(())
+/// })?;
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+pub struct KernelOperator {
+    name: String,
+    domain: Space,
+    target: Space,
+    text: String,
+    value: Kernel,
+    jvp: Kernel,
+    vjp: Kernel,
+}
+
+/// The kernel that evaluates `function`, which reads the arrays `read` beside the result.
+fn source(name: &str, text: &Callback, function: &str, read: &[&str]) -> KernelSource {
+    let accessor = |array: &str, count: &str| {
+        let load = match read.contains(&array) {
+            true => format!("select(0.0, load_operator_{array}(min(i, params.{count} - 1u)), i < params.{count})"),
+            false => "0.0".into(),
+        };
+        format!("fn {array}(i: u32) -> f32 {{ return {load}; }}\n")
+    };
+    let declared: String =
+        read.iter().map(|array| format!("var<storage, read> operator_{array}: array<f32>;\n")).collect();
+    let accessors = [("x", "operator_domain"), ("dx", "operator_domain"), ("dy", "operator_target")];
+    let accessors: String = accessors.iter().map(|(array, count)| accessor(array, count)).collect();
+    let body = format!(
+        "var<uniform> params: Params;\n{declared}var<storage, read_write> operator_result: array<f32>;\n{accessors}\
+         #import operators::functions\n\
+         fn each(i: u32) {{ store_operator_result(i, {function}(i)); }}\n#each params.operator_count\n"
+    );
+    let source = KernelSource::new(format!("operators::{name} ({function})"), body).params::<KernelOperatorParams>();
+    text.bind(source, "operators::functions")
+}
+
+impl KernelOperator {
+    /// Creates the operator from the only leaf of `domain` to the only leaf of `target`. Kernels are compiled when
+    /// they first run, with run-time checks.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Invalid`] if a space is not one real leaf on the device, or the text lacks a function.
+    pub fn new(name: &str, domain: &Space, target: &Space, text: &str) -> Result<Self, OperatorError> {
+        for (which, space) in [("domain", domain), ("target", target)] {
+            let fits = space.only().is_some_and(|(_, leaf)| {
+                leaf.values == Values::Real && !matches!(leaf.support, Support::Parameters { .. })
+            });
+            if !fits {
+                let why = format!("the {which} is {space}: expected one real leaf on the device");
+                return Err(OperatorError::invalid(name, why));
+            }
+        }
+        let callback = Callback::new(text);
+        callback
+            .check("KernelOperator", &["fn value", "fn jvp", "fn vjp"])
+            .map_err(|error| OperatorError::invalid(name, error.to_string()))?;
+        let kernel = |function: &str, read: &[&str]| Kernel::new(source(name, &callback, function, read));
+        Ok(KernelOperator {
+            name: name.into(),
+            domain: domain.clone(),
+            target: target.clone(),
+            text: text.into(),
+            value: kernel("value", &["x"]),
+            jvp: kernel("jvp", &["x", "dx"]),
+            vjp: kernel("vjp", &["x", "dy"]),
+        })
+    }
+
+    fn run(
+        &self,
+        worker: &mut Worker<'_>,
+        kernel: &Kernel,
+        inputs: &[&Vector],
+        output: &Vector,
+    ) -> Result<(), OperatorError> {
+        let arrays: Vec<&Array<f32>> =
+            inputs.iter().chain([&output]).map(|vector| vector.single()).collect::<Result<_, _>>()?;
+        let raw: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
+        let count = output.single()?.len();
+        let params = KernelOperatorParams {
+            operator_count: count as u32,
+            operator_domain: own(&self.domain) as u32,
+            operator_target: own(&self.target) as u32,
+        };
+        Ok(worker.context.recorder.each(kernel, &raw, &params, count)?)
+    }
+}
+
+/// The numbers of a space on this rank.
+fn own(space: &Space) -> u64 {
+    space.only().map_or(0, |(_, leaf)| leaf.len())
+}
+
+impl Differentiable for KernelOperator {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn domain(&self) -> &Space {
+        &self.domain
+    }
+
+    fn target(&self) -> &Space {
+        &self.target
+    }
+
+    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.fits(x, y)?;
+        self.run(worker, &self.value, &[x], y)
+    }
+
+    fn linearise(
+        self: Rc<Self>,
+        worker: &mut Worker<'_>,
+        x: &Vector,
+        y: &mut Vector,
+    ) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.apply(worker, x, y)?;
+        self.derivative(worker, x)
+    }
+
+    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+        self.domain.admits(x.space(), &self.name)?;
+        Ok(Box::new(At { operator: self, x: x.clone() }))
+    }
+
+    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&self.text);
+        Ok(())
+    }
+
+    fn cost(&self) -> OperatorCost {
+        // Each number is counted once; a function that reads several finds them in caches.
+        let (domain, target) = (own(&self.domain), own(&self.target));
+        OperatorCost {
+            apply: CallCost::passes(1, 4 * (domain + target)),
+            jvp: CallCost::passes(1, 4 * (2 * domain + target)),
+            vjp: CallCost::passes(1, 4 * (2 * domain + target)),
+        }
+    }
+}
+
+/// The derivative at `x`.
+struct At {
+    operator: Rc<KernelOperator>,
+    x: Vector,
+}
+
+impl Linearised for At {
+    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
+        self.operator.run(worker, &self.operator.jvp, &[&self.x, dx], dy)
+    }
+
+    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.operator.fits(dx, dy)?;
+        self.operator.run(worker, &self.operator.vjp, &[&self.x, dy], dx)
+    }
+}
