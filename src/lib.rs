@@ -1,66 +1,90 @@
 //! Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
 //!
-//! meshloom gives distributed Fourier transforms, exchange of ghost cells, deterministic particle-mesh kernels and a
-//! cosmological simulation built on them. Kernels are WGSL through [`wgpu`] (Vulkan, Metal, DX12, software renderers); ranks are
-//! threads of one process or MPI processes (feature `mpi`).
+//! meshloom has distributed Fourier transforms, stencils with ghost cells, particles with neighbor
+//! searches, the particle-mesh method, differentiable operators and inference. Kernels are WGSL and run
+//! through [`wgpu`] on Vulkan, Metal, DX12 and software renderers. There is no CUDA.
 //!
-//! A program is written once, from the view of one rank, and [`launch`] runs it alone, on threads or under MPI. A rank works
-//! with its [`Rank`]: a communicator, a device, a recorder of work and an exchange of device data.
+//! A program is written once, from the view of one rank. [`run`] runs it alone, as threads
+//! (`MESHLOOM_RANKS=4`) or as the processes of `mpirun` (feature `mpi`). It meets four types:
+//!
+//! - [`Rank`]: one rank with its communicator and device, and the methods of all modules.
+//! - [`Mesh`]: a grid of cells in a box, cut over ranks.
+//! - [`Field`]: an array on a device that knows its mesh.
+//! - [`Particles`](points::Particles): points with attributes.
 //!
 //! ```
-//! use meshloom::{Error, Launch, exchange::GridComms, fft::Transform, gpu::Options, grid::Grid, launch};
+//! meshloom::run(|rank| {
+//!     let mesh = rank.mesh([16, 12, 20]).periodic([1.0; 3]).build()?;
+//!     let field = rank.fill(&mesh, |[x, _, _]| (std::f64::consts::TAU * x).sin())?;
 //!
-//! let shape = [8, 6, 10];
-//! let sums = launch(Launch::detect(2), &Options::from_env()?, |context| {
-//!     let grid = Grid::auto(shape, context.comm.size());
-//!     let mut comms = GridComms::new(&context.comm, grid)?;
-//!     let transform = Transform::new(&context.gpu, shape, grid, context.comm.rank())?;
-//!     let recorder = &mut context.recorder;
+//!     // A Gaussian filter: a forward transform, a factor for each mode, an inverse transform.
+//!     let smooth = rank.filter(&field, |k| (-0.005 * k.squared()).exp())?;
+//!     let power = rank.dot(&smooth, &smooth)? / rank.dot(&field, &field)?;
+//!     assert!((power - (-0.01 * 39.478_f64).exp()).abs() < 1e-5);
 //!
-//!     let layout = transform.field_layout(); // this rank's cells
-//!     let field = context.gpu.array::<f32>("field", layout.len())?;
-//!     recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
-//!
-//!     let spectrum = transform.spectrum(&context.gpu)?; // this rank's modes
-//!     transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
-//!     transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
-//!     Ok::<_, Error>(recorder.download(&field, 0, layout.len())?.iter().sum::<f32>())
+//!     // All cells on rank 0, in C order.
+//!     if let Some(cells) = rank.gather(&smooth, 0)? {
+//!         assert_eq!(cells.len(), 16 * 12 * 20);
+//!     }
+//!     Ok(())
 //! })?;
-//! assert!((sums.iter().sum::<f32>() - 480.0).abs() < 1e-3);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), meshloom::Error>(())
 //! ```
 //!
-//! # Rooms
-//! Each imports only what stands below it (`ARCHITECTURE.md` shows the way of a run through them).
+//! # Where to begin
 //!
-//! | room | what it is |
+//! | task | start at | example program |
+//! |---|---|---|
+//! | transforms and filters | [`Rank::fft`], [`Rank::filter`] | `filtered_field` |
+//! | stencils with ghost cells | [`Rank::stencil`] | `wave`, `own_stencil` |
+//! | neighbors, sums over neighbors, moving particles | [`Particles`](points::Particles) | `sph_sum`, `molecular_dynamics` |
+//! | halos and groups | [`points::fof`] | `groups`, `halos` |
+//! | a cosmological simulation and its gradient | [`pm`] | `simulation`, `initial_conditions` |
+//! | models with derivatives, posteriors | [`operators`], [`inference`] | `own_kernel_posterior`, `posterior` |
+//! | kernels of your own | [`low_level`] | |
+//!
+//! # Modules
+//! Each imports only what stands below it.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`inference`] | what data say about the latent values of a model, and how sure that is |
-//! | [`pm`] | a cosmological particle-mesh run |
-//! | [`map`](mod@map) | functions of many items over ranks and chunks, in order or reduced to the same bits; Jacobians |
-//! | [`operators`] | functions of fields with their derivatives; pointwise functions in WGSL, transforms, filters, sums |
-//! | [`mesh`] | paint, readout, power spectra |
-//! | [`points`] | clouds of points in periodic or open boxes: curves, [`sort`](points::sort) over all ranks, [`tree`](points::tree)s, [`ghosts`](points::ghosts), [`neighbors`](points::neighbors), friends-of-friends groups ([`fof`](points::fof)) |
+//! | [`inference`] | posteriors of the latent values of a model: variational fits, samples, evidence |
+//! | [`pm`] | the cosmological particle-mesh run and its adjoint |
+//! | [`map`](mod@map) | functions of many items over ranks, in order or reduced to the same bits; Jacobians |
+//! | [`operators`] | differentiable functions of fields: pointwise functions in WGSL, transforms, filters, sums |
+//! | [`mesh`] | painting, readout, power spectra |
+//! | [`points`] | particles: sorts, trees, ghosts, neighbor searches, friends-of-friends groups |
 //! | [`fft`] | distributed transforms of real and complex fields |
-//! | [`exchange`] | staged, chunked movement of device data between ranks; [`ghost_cells`](exchange::ghost_cells) and their adjoint |
-//! | [`io`] | NumPy files, snapshots in HDF5, tables and pictures that many ranks write together ([`collective`](io::collective)) |
-//! | [`gpu`] | adapters, arrays in windows, kernels, recording; [`primitives`](gpu::primitives): scan, reduction, permutation, radix sort |
-//! | [`comm`] | [`Communicator`](comm::Communicator): one rank, threads or MPI; bytes, no device code |
-//! | [`cosmology`] | background, growth, linear power, schedules, mass functions (host, f64) |
-//! | [`grid`] | boxes, process grids, ghost regions, redistributions: pure data |
+//! | [`field`] | fields: creation, files, ghost cells, sums, stencils |
+//! | [`rank`] | the rank: communicator, device, cached plans |
+//! | [`exchange`] | movement of device data between ranks; [`ghost_cells`](exchange::ghost_cells), [`collectives`](exchange::collectives) |
+//! | [`io`] | NumPy and HDF5 files, tables and pictures that many ranks write together |
+//! | [`gpu`] | adapters, arrays, kernels, recording; [`primitives`](gpu::primitives): scan, reduction, sort |
+//! | [`comm`] | communicators: one rank, threads or MPI |
+//! | [`cosmology`] | background, growth, linear power, mass functions (host, f64) |
+//! | [`grid`] | meshes, process grids, ghost regions, redistributions: plain data |
 //! | [`host_memory`] | allocations of host memory that fail with an error |
 //!
-//! # What is promised
-//! - **Floor.** Every kernel runs within WebGPU's default limits, without optional features.
-//! - **Same bits on any number of ranks**, decomposition, chunk size and window size, on one driver. Different drivers
-//!   agree to rounding.
-//! - **Errors are typed** ([`Error`]) and say what to do; a rank that fails ends all ranks.
+//! # Terms
+//! - A *collective* method must be called by every rank, in the same order and with agreeing arguments;
+//!   otherwise it fails on all ranks.
+//! - A method *blocks* if it waits for the device or for another rank.
+//! - A method *records* if it appends commands to the recorder; nothing runs before the next submission.
+//! - *Same bits*: the result does not depend on the number of ranks, the decomposition, chunks or windows,
+//!   on one driver. Different drivers agree to rounding.
 //!
-//! # As a guest
-//! The library takes a caller's communicator ([`Communicator::from_mpi`](comm::Communicator), feature `mpi`), a caller's
-//! [`wgpu::Device`], whose handlers it leaves alone ([`Gpu::from_wgpu`](gpu::Gpu::from_wgpu)), and their buffers
-//! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives the buffers of its arrays ([`Array::bindings`](gpu::Array::bindings)) and puts
-//! its work into a caller's encoder ([`Recorder::encode_into`](gpu::Recorder::encode_into)).
+//! # Guarantees
+//! - Every kernel runs within WebGPU's default limits, without optional features.
+//! - Results that claim it have the same bits on any number of ranks.
+//! - Errors are typed ([`Error`]) and say what to do; a rank that fails ends all ranks.
+//!
+//! # Interoperating with wgpu and MPI
+//! The library uses a caller's communicator ([`Communicator::from_mpi`](comm::Communicator), feature
+//! `mpi`), a caller's [`wgpu::Device`], whose handlers it leaves alone
+//! ([`Gpu::from_wgpu`](gpu::Gpu::from_wgpu)), and their buffers
+//! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives out the buffers of its arrays
+//! ([`Array::bindings`](gpu::Array::bindings)) and puts its work into a caller's encoder
+//! ([`Recorder::encode_into`](gpu::Recorder::encode_into)).
 
 // On docs.rs every item shows the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -82,6 +106,7 @@ pub mod inference;
 pub mod io;
 mod kernels;
 mod launch;
+pub mod low_level;
 pub mod map;
 pub mod mesh;
 pub mod operators;

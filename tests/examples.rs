@@ -13,6 +13,9 @@ mod filtered_field;
 #[path = "../examples/molecular_dynamics.rs"]
 mod molecular_dynamics;
 #[allow(dead_code)]
+#[path = "../examples/own_kernel_posterior.rs"]
+mod own_kernel_posterior;
+#[allow(dead_code)]
 #[path = "../examples/sph_sum.rs"]
 mod sph_sum;
 #[cfg(feature = "image")]
@@ -76,6 +79,12 @@ fn waves() {
 #[test]
 fn sums_over_neighbors() {
     check("sums_over_neighbors", include_str!("../examples/sph_sum.rs"), &[], sph_sum::main);
+}
+
+#[test]
+fn posteriors_of_own_operators() {
+    let source = include_str!("../examples/own_kernel_posterior.rs");
+    check("posteriors_of_own_operators", source, &[], own_kernel_posterior::main);
 }
 
 #[test]

@@ -191,6 +191,14 @@ impl Rank {
         Ok(transform.forward(recorder, comms, field.array(), field.mesh().layout(), &spectrum.array)?)
     }
 
+    /// Returns the modes of this rank, component by component, each in the order of [`SpectrumLayout::modes`]. Blocks.
+    ///
+    /// # Errors
+    /// [`TransformError::Fft`] if the device fails or host memory is missing.
+    pub fn download_modes<T: Value>(&mut self, spectrum: &Spectrum<T>) -> Result<Vec<T::Mode>, TransformError> {
+        Ok(self.recorder.download(&spectrum.array, 0, spectrum.array.len())?)
+    }
+
     /// Computes the inverse Fourier transform of `spectrum`, divided by the number of cells, so that it
     /// undoes [`fft`](Self::fft). Ghost cells of the field are 0.
     ///

@@ -3,7 +3,7 @@
 use super::error::FftError;
 use super::precision::Precision;
 use crate::gpu::{DeviceElement, LONGEST};
-use crate::grid::{Box3, volume};
+use crate::grid::{Box3, extent, volume};
 
 /// What the cells of a field hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -265,6 +265,7 @@ impl Spec {
 /// assert_eq!([0, 1, 2, 3].map(|i| layout.mode(0, i)), [0, 1, -2, -1]);
 /// assert_eq!([0, 1, 2].map(|j| layout.mode(1, j)), [-3, -2, -1]);
 /// assert_eq!([0, 4].map(|k| layout.mode(2, k)), [0, 4]); // the half axis ends with +n/2
+/// assert_eq!(layout.modes().nth(5), Some([0, -2, 0]));
 /// assert_eq!(layout.frequencies(1, 12.0), [-0.25, -1.0 / 6.0, -1.0 / 12.0]); // cycles per unit of length
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -294,6 +295,15 @@ impl SpectrumLayout {
         let (n, index) = (self.shape[axis], self.part[axis].start + i);
         let half = axis == 2 && self.values == Values::Real;
         if half || 2 * index < n { index as i64 } else { index as i64 - n as i64 }
+    }
+
+    /// Returns the mode numbers along each axis of this rank's modes, in the order of their array; see [`mode`](Self::mode).
+    pub fn modes(&self) -> impl Iterator<Item = [i64; 3]> {
+        let [_, rows, columns] = extent(&self.part);
+        (0..self.len()).map(move |n| {
+            let at = [n / (rows * columns), n / columns % rows, n % columns];
+            [0, 1, 2].map(|axis| self.mode(axis, at[axis]))
+        })
     }
 
     /// Frequencies of this rank's modes along `axis` in cycles per unit of length, for a mesh of this `length`: what

@@ -25,6 +25,17 @@ pub struct AdjointCheck {
     pub tolerance: f64,
 }
 
+impl fmt::Display for AdjointCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdjointCheck { forward, reverse, tolerance } = self;
+        let difference = (forward - reverse).abs();
+        write!(
+            f,
+            "<J dx, dy> {forward:.6e}, <dx, J^T dy> {reverse:.6e}, difference {difference:.1e} of {tolerance:.1e}"
+        )
+    }
+}
+
 /// Rounding of `f32`.
 const ROUNDING: f64 = f32::EPSILON as f64;
 

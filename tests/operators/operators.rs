@@ -13,9 +13,9 @@ use meshloom::grid::Grid;
 use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, Leaf, Linearisation,
-    Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator, Readout,
-    RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, Worker, check_adjoint, check_derivative,
+    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, KernelOperator, Leaf,
+    Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
+    Readout, RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, Worker, check_adjoint, check_derivative,
     check_finite, random_field,
 };
 
@@ -901,4 +901,28 @@ fn random_fields_are_the_same_on_all_grids() {
 fn places([x, y, z]: &[std::ops::Range<u64>; 3]) -> Vec<(u64, u64, u64)> {
     let row = |i: u64, j: u64| z.clone().map(move |k| (i, j, k));
     x.clone().flat_map(|i| y.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn kernels_of_a_caller_see_zeros_beyond_their_vectors_and_mistakes_are_explained() {
+    on_grid([1, 1], &Options::from_env().unwrap(), |worker| {
+        let spaces = [6, 5].map(|len| Space::of("x", Leaf::vector(len)).unwrap());
+        let operator = |text: &str| KernelOperator::new("sums", &spaces[0], &spaces[1], text);
+        let text = "
+            fn value(i: u32) -> f32 { return x(i - 1u) + 10.0 * x(i) + 100.0 * x(i + 2u); }
+            fn jvp(i: u32) -> f32 { return dx(i - 1u) + 10.0 * dx(i) + 100.0 * dx(i + 2u); }
+            fn vjp(i: u32) -> f32 { return dy(i + 1u) + 10.0 * dy(i) + 100.0 * dy(i - 2u); }";
+        let sums = Model::new(operator(text)?);
+        let mut x = Vector::new(worker.gpu(), &spaces[0])?;
+        x.set(&mut worker.context.recorder, "x", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+        let value = sums.value(worker, &x)?.get(&mut worker.context.recorder, "x")?;
+        assert_eq!(value, [310.0, 421.0, 532.0, 643.0, 54.0]);
+        check_adjoint(worker, &sums, &x)?;
+        let error = operator("fn value(i: u32) -> f32 { return x(i); }").err().unwrap().to_string();
+        assert!(error.contains("fn jvp"), "{error}");
+        let host = Space::of("p", Leaf::parameters(3))?;
+        let error = KernelOperator::new("sums", &host, &spaces[1], text).err().unwrap().to_string();
+        assert!(error.contains("expected one real leaf on the device"), "{error}");
+        Ok(())
+    });
 }

@@ -7,9 +7,10 @@ use meshloom::inference::{
 };
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, Leaf,
-    LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Replicate, Select,
-    Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
+    Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
+    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Replicate,
+    Select, Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, Worker, check_adjoint, check_derivative,
+    random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
 
@@ -65,6 +66,7 @@ pub const CASES: &[Case] = &[
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Adjoint", |worker| one(Adjoint(Hartley::new(worker, &pairs(worker)?)?))),
     curved("PointwiseOperator", pointwise),
+    curved("KernelOperator", products),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
     curved("OnHost", priors),
@@ -134,6 +136,21 @@ fn own_points(worker: &Worker<'_>) -> Result<Space, OperatorError> {
 fn grown(worker: &Worker<'_>, result: &str) -> Result<Model, OperatorError> {
     let text = "fn f(x: f32) -> f32 { return x * exp(0.5 * x); }";
     Ok(Model::new(PointwiseOperator::wgsl(text, "f", &cells(worker)?, result)?))
+}
+
+/// Products of neighbors: vectors, and points of which each rank sees its own.
+fn products(worker: &mut Worker<'_>) -> Models {
+    let text = "
+        fn value(i: u32) -> f32 { return x(i) * x(i + 1u); }
+        fn jvp(i: u32) -> f32 { return dx(i) * x(i + 1u) + x(i) * dx(i + 1u); }
+        fn vjp(i: u32) -> f32 { return dy(i) * x(i + 1u) + dy(i - 1u) * x(i - 1u); }";
+    let vectors = [9, 8].map(|len| Space::of("x", Leaf::vector(len)));
+    let [domain, target] = vectors;
+    let points = own_points(worker)?;
+    Ok(vec![
+        Model::new(KernelOperator::new("products", &domain?, &target?, text)?),
+        Model::new(KernelOperator::new("products", &points, &points, text)?),
+    ])
 }
 
 fn smoothed(worker: &mut Worker<'_>) -> Result<Model, OperatorError> {
