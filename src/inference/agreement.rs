@@ -11,7 +11,8 @@ pub(super) fn of_numbers(comm: &Communicator, argument: &str, own: f64, toleranc
     let all = comm.all_gather(&[own, tolerance])?;
     let (first, tolerance) = (all[0], all[1]);
     let numbers = all.chunks(2).map(|one| one[0]);
-    match numbers.enumerate().find(|(_, number)| *number != first && !((number - first).abs() <= tolerance)) {
+    let is_alike = |number: f64| number == first || (number - first).abs() <= tolerance;
+    match numbers.enumerate().find(|(_, number)| !is_alike(*number)) {
         None => Ok(()),
         Some((rank, number)) => Err(CommError::Differ {
             call: FIT.into(),
