@@ -6,10 +6,10 @@
 //! ```
 
 use meshloom::comm::Op;
-use meshloom::cosmology::white_noise;
 use meshloom::gpu::Options;
 use meshloom::io::density_png;
 use meshloom::pm::{Config, Gradient, Noise, Simulation};
+use meshloom::random::white_noise;
 use meshloom::{Error, Launch, launch};
 
 /// Standard deviation of the data's noise in a cell, whose mean density is 1.

@@ -8,7 +8,6 @@
 use std::ops::ControlFlow;
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::philox4x32;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
@@ -16,6 +15,7 @@ use meshloom::inference::{
     NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector, Worker};
+use meshloom::random::philox4x32;
 use meshloom::{Error, Rank};
 
 /// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a power law.

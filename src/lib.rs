@@ -62,6 +62,7 @@
 //! | [`gpu`] | adapters, arrays, kernels, recording; [`primitives`](gpu::primitives): scan, reduction, sort |
 //! | [`comm`] | communicators: one rank, threads or MPI |
 //! | [`cosmology`] | background, growth, linear power, mass functions (host, f64) |
+//! | [`random`] | counter-based random numbers and white noise |
 //! | [`grid`] | meshes, process grids, ghost regions, redistributions: plain data |
 //! | [`host_memory`] | allocations of host memory that fail with an error |
 //!
@@ -113,6 +114,7 @@ pub mod operators;
 pub mod pm;
 pub mod points;
 mod printable;
+pub mod random;
 pub mod rank;
 
 /// The result of an operation that fails with [`Error`].

@@ -125,6 +125,16 @@ impl Gpu {
     }
 
     fn with(open: OpenDevice, options: &Options, cache: Option<PipelineCache>) -> Gpu {
+        let (info, capabilities) = (&open.info, &open.capabilities);
+        tracing::debug!(
+            adapter = info.name,
+            backend = %info.backend,
+            profile = ?capabilities.profile,
+            bindings = capabilities.bindings,
+            window_bytes = capabilities.window_bytes,
+            subgroup = capabilities.subgroup_most,
+            "device opened"
+        );
         let pipelines = Pipelines::new(options, cache);
         Self::alone(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
     }

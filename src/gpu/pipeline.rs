@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
@@ -163,7 +164,7 @@ impl Pipelines {
             }
         };
         let observed = self.observer.as_ref().map(|observer| observer.kernel(text)).transpose().map_err(refused)?;
-        let (device, label) = (&open.device, Some(source.label.as_str()));
+        let (device, label, start) = (&open.device, Some(source.label.as_str()), Instant::now());
         let checked = trust == Trust::Nobody || self.checked;
         // A driver that fails on a text fails as an internal error.
         let made = open.attempt(|| {
@@ -193,6 +194,7 @@ impl Pipelines {
             error => refused(error.to_string()),
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
+        tracing::debug!(kernel = source.label, ?trust, seconds = start.elapsed().as_secs_f64(), "kernel compiled");
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
         Ok(Pipeline { pipeline, layout, params_layout, label, params, observed, used })
     }

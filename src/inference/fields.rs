@@ -2,7 +2,6 @@
 
 use super::error::InferenceError;
 use super::vector_space::{Reduction, Share, Staged, Stream, VectorSpace, no_part};
-use crate::cosmology::fill_white_noise;
 use crate::gpu::{Array, Recorder};
 use crate::grid::volume;
 use crate::host_memory;
@@ -11,6 +10,7 @@ use crate::operators::{
     Contents, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector, Worker,
 };
 use crate::pm::{device_point_noise, device_white_noise};
+use crate::random::fill_white_noise;
 
 impl VectorSpace for Worker<'_> {
     type Vector = Vector;
@@ -94,8 +94,7 @@ impl VectorSpace for Worker<'_> {
                 }
                 Contents::Host(values) => {
                     let places = leaf.places();
-                    let noise =
-                        streams.flat_map(|seed| (0..places).map(move |i| crate::cosmology::white_noise(seed, i)));
+                    let noise = streams.flat_map(|seed| (0..places).map(move |i| crate::random::white_noise(seed, i)));
                     contents.push(Contents::Host(noise.take(values.len()).collect()));
                 }
             }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::error::InferenceError;
-use crate::cosmology::{philox4x32, white_noise};
 use crate::grid::{Box3, volume};
+use crate::random::{philox4x32, white_noise};
 
 /// A number that is made of whole vectors.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cosmology::philox4x32;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::hash::{START, fnv1a};
 use crate::host_memory::{self, HostMemoryError};
+use crate::random::philox4x32;
 
 /// Which of all points a rank's are: what their noise goes by.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 
 use std::f64::consts::SQRT_2;
 
-use crate::cosmology::{mode_noise, white_noise};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, RawArray, Recorder};
 use crate::grid::{Box3, extent, volume};
 use crate::host_memory;
+use crate::random::{mode_noise, white_noise};
 
 /// What the modes or the sites of a lattice get their white noise from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), Dev
 }
 
 /// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this shape: the values of
-/// [`fill_white_noise`](crate::cosmology::fill_white_noise) for this host by the site's number in the lattice, to the last bit. The device computes them but for some 15 in a
+/// [`fill_white_noise`](crate::random::fill_white_noise) for this host by the site's number in the lattice, to the last bit. The device computes them but for some 15 in a
 /// million, which it cannot decide and the host does. Waits for the device once.
 ///
 /// # Errors

@@ -4,11 +4,11 @@ use super::every_operator;
 use super::{Case, Inner, Outcome};
 
 use meshloom::comm::Communicator;
-use meshloom::cosmology::white_noise;
 use meshloom::gpu::{Array, Gpu};
 use meshloom::grid::{Box3, Grid};
 use meshloom::operators::{Model, Vector, Worker};
 use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
+use meshloom::random::white_noise;
 use meshloom::{Error, Rank};
 
 pub const CASE: Case = Case {

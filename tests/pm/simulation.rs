@@ -2,9 +2,7 @@
 
 use super::reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 use meshloom::comm::Communicator;
-use meshloom::cosmology::{
-    Cosmology, LinearPower, LptOrder, Scheme, TransferKind, fill_white_noise, mode_noise, schedule,
-};
+use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::fft::Speeds;
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::volume;
@@ -12,6 +10,7 @@ use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
     Config, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
 };
+use meshloom::random::{fill_white_noise, mode_noise};
 use meshloom::{Error, Launch, Rank, launch};
 use rustfft::num_complex::Complex;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cli::{Call, Ranks, Scratch, files, has_mpi, signal};
-use meshloom::cosmology::white_noise;
 use meshloom::io::{NpyFile, NpyWriter, token};
+use meshloom::random::white_noise;
 use serde_json::Value;
 
 fn write(scratch: &Scratch, name: &str, shape: &[u64], values: &[f32]) -> String {

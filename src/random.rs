@@ -1,7 +1,8 @@
-//! White noise from counter-based random numbers: the same for any number of ranks.
+//! Counter-based random numbers and white noise: the same for any number of ranks.
 //!
-//! Noise of modes is the same for any number of sites, too: doubling them refines the same field. Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid: any rank computes any
-//! part of the field, in any order, and the field is the same.
+//! Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid. Any rank computes any part of
+//! a field, in any order, and the field is the same. Noise of modes is also the same for any number of sites: doubling them
+//! refines the same field.
 
 use std::f64::consts::PI;
 
@@ -9,7 +10,7 @@ use std::f64::consts::PI;
 ///
 /// ```
 /// // The published answer for zeros.
-/// let zeros = meshloom::cosmology::philox4x32([0; 4], [0; 2]);
+/// let zeros = meshloom::random::philox4x32([0; 4], [0; 2]);
 /// assert_eq!(zeros, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
 /// ```
 pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
@@ -38,7 +39,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// are those of the platform's `ln` and `cos`, which may differ in the last place between operating systems.
 ///
 /// ```
-/// use meshloom::cosmology::white_noise;
+/// use meshloom::random::white_noise;
 ///
 /// assert_eq!(white_noise(1, 7), white_noise(1, 7));
 /// assert_ne!(white_noise(1, 7), white_noise(2, 7));
@@ -56,7 +57,7 @@ pub fn white_noise(seed: u64, index: u64) -> f64 {
 /// The counters are (m0, m1, m2, 1) and (m0, m1, m2, 2), in two's complement: no element of [`white_noise`] has them.
 ///
 /// ```
-/// use meshloom::cosmology::mode_noise;
+/// use meshloom::random::mode_noise;
 ///
 /// assert_eq!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, -2, 5]));
 /// assert_ne!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, 2, 5]));
