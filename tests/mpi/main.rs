@@ -29,6 +29,7 @@ use std::error::Error;
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -120,6 +121,10 @@ fn name(case: &Case, ranks: usize) -> String {
 
 /// Runs a case under the launcher; says what is wrong with what came.
 fn launch(case: &Case, ranks: usize) -> Result<(), String> {
+    // Ranks with devices keep all processors busy: one such case at a time.
+    static DEVICES: Mutex<()> = Mutex::new(());
+    let has_device = matches!(case.inner, Inner::Device(_));
+    let _alone = has_device.then(|| DEVICES.lock().unwrap_or_else(PoisonError::into_inner));
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut launcher = launcher()
         .args(["-n", &ranks.to_string()])
