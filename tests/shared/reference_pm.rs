@@ -4,9 +4,6 @@
 //! an n^3 grid is row `(i*n + j)*n + k`. Units are those of `meshloom::cosmology`. Transforms are unnormalised forward
 //! and carry 1/N backward.
 
-// Every test file that includes this uses a part of it.
-#![allow(dead_code)]
-
 use std::f64::consts::PI;
 
 use meshloom::cosmology::{GrowthFactors, LinearPower, LptOrder, StepOp, lpt_factors};

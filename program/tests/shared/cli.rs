@@ -1,5 +1,4 @@
 //! Running the program as a subprocess, and what must come of it.
-#![allow(dead_code, reason = "not every test uses all of it")]
 
 #[path = "../../../tests/shared/launcher.rs"]
 mod launcher;
