@@ -1,7 +1,6 @@
 //! Distributed transforms.
 
 #[path = "../shared/fourier.rs"]
-#[allow(dead_code, reason = "not every module uses all of it")]
 mod fourier;
 
 mod boxes;

@@ -4,7 +4,6 @@
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod ranks;
 #[path = "../shared/reference_pm.rs"]
-#[allow(dead_code, reason = "not every module uses all of it")]
 mod reference_pm;
 
 mod cosmology;

@@ -1,4 +1,5 @@
 //! What tests of transforms share: fields, transforms in f64, and runs over process grids of threads.
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::fmt::Debug;
 use std::sync::OnceLock;

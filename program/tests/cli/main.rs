@@ -1,10 +1,8 @@
 //! The program, command by command.
 
 #[path = "../shared/cli.rs"]
-#[allow(dead_code, reason = "not every module uses all of it")]
 mod cli;
 #[path = "../../../tests/shared/reference_pm.rs"]
-#[allow(dead_code, reason = "not every module uses all of it")]
 mod reference_pm;
 
 mod features;

@@ -1,4 +1,5 @@
 //! Running the program as a subprocess, and what must come of it.
+#![allow(dead_code, reason = "not every test uses all of it")]
 
 #[path = "../../../tests/shared/launcher.rs"]
 mod launcher;
