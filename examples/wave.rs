@@ -20,8 +20,8 @@ pub fn main() -> meshloom::Result<()> {
     let exact = |t: f64| move |[_, y, x]: [f64; 3]| (TAU * y).sin() * (TAU * x / 3.0).sin() * (frequency * t).cos();
     meshloom::run(|rank| {
         let mesh = rank.mesh([200, 300]).periodic([2.0, 3.0]).ghosts(1).build()?;
-        let (mut old, mut now) = (rank.fill(&mesh, exact(-step))?, rank.fill(&mesh, exact(0.0))?);
-        let mut next = rank.zeros(&mesh)?;
+        let (mut old, mut now, mut next) =
+            (rank.fill(&mesh, exact(-step))?, rank.fill(&mesh, exact(0.0))?, rank.zeros(&mesh)?);
         let wave = rank.stencil(
             &mesh,
             "fn cell(c: Cell) -> f32 {

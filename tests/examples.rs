@@ -10,6 +10,9 @@ use meshloom::io::token;
 #[path = "../examples/filtered_field.rs"]
 mod filtered_field;
 #[allow(dead_code)]
+#[path = "../examples/guest.rs"]
+mod guest;
+#[allow(dead_code)]
 #[path = "../examples/molecular_dynamics.rs"]
 mod molecular_dynamics;
 #[allow(dead_code)]
@@ -79,6 +82,13 @@ fn waves() {
 #[test]
 fn sums_over_neighbors() {
     check("sums_over_neighbors", include_str!("../examples/sph_sum.rs"), &[], sph_sum::main);
+}
+
+#[test]
+fn guests_on_a_device_of_the_caller() {
+    // The example has an error type of its own, as programs with other libraries do.
+    let main = || guest::main().map_err(|error| panic!("{error}"));
+    check("guests_on_a_device_of_the_caller", include_str!("../examples/guest.rs"), &[], main);
 }
 
 #[test]

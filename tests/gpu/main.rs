@@ -9,6 +9,8 @@ mod devices;
 mod exchange;
 #[path = "../fft/main.rs"]
 mod fft;
+#[path = "../fields.rs"]
+mod fields;
 #[path = "../inference/main.rs"]
 mod inference;
 #[path = "../operators/main.rs"]

@@ -1001,7 +1001,7 @@ fn groups_start_at_one_place() {
     };
     let differ: [fn(&mut Vec<f64>); 2] = [|start| start.swap(0, 5), |start| start[2] += 1e-4];
     for said in differ.into_iter().flat_map(run) {
-        assert!(said.unwrap().contains("start, times random numbers, is"));
+        assert!(said.unwrap().contains("`start, times random numbers` differs between ranks"));
     }
     assert_eq!(run(|start| start[2] *= 1.0 + 1e-8), [None, None]);
 }

@@ -284,9 +284,10 @@ fn imports_of_every_form_are_found() {
     assert_eq!(climbs(&graph, &[&["d"], &["c", "b"], &["a"]]), [import("b", "c"), import("c", "b")]);
 }
 
-/// The names that a room's `mod.rs` gives out: its own public items and what it re-exports.
+/// The names that a module gives out: its own public items and what it re-exports.
 fn given_out(root: &Path, room: &str) -> Vec<String> {
-    let code = code(&root.join(room).join("mod.rs"));
+    let folder = root.join(room);
+    let code = code(&if folder.is_dir() { folder.join("mod.rs") } else { folder.with_extension("rs") });
     let mut names: Vec<String> =
         paths(&code, &[room.to_string()], &["pub use "]).into_iter().filter_map(|path| path.last().cloned()).collect();
     for word in ["pub fn ", "pub struct ", "pub enum ", "pub trait ", "pub type ", "pub const "] {
@@ -302,6 +303,8 @@ fn no_two_rooms_give_out_the_same_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let library = fs::read_to_string(root.join("lib.rs")).unwrap();
     let rooms = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    // Names of other modules once more.
+    let rooms = rooms.filter(|room| *room != "low_level");
     let mut from: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for room in rooms {
         for name in given_out(&root, room) {

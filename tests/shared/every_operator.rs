@@ -138,7 +138,7 @@ fn grown(worker: &Worker<'_>, result: &str) -> Result<Model, OperatorError> {
     Ok(Model::new(PointwiseOperator::wgsl(text, "f", &cells(worker)?, result)?))
 }
 
-/// Products of neighbors: vectors, and points of which each rank sees its own.
+/// Products of neighbors: of vectors, and of cells, of which each rank sees its own.
 fn products(worker: &mut Worker<'_>) -> Models {
     let text = "
         fn value(i: u32) -> f32 { return x(i) * x(i + 1u); }
@@ -146,10 +146,10 @@ fn products(worker: &mut Worker<'_>) -> Models {
         fn vjp(i: u32) -> f32 { return dy(i) * x(i + 1u) + dy(i - 1u) * x(i - 1u); }";
     let vectors = [9, 8].map(|len| Space::of("x", Leaf::vector(len)));
     let [domain, target] = vectors;
-    let points = own_points(worker)?;
+    let cells = cells(worker)?;
     Ok(vec![
         Model::new(KernelOperator::new("products", &domain?, &target?, text)?),
-        Model::new(KernelOperator::new("products", &points, &points, text)?),
+        Model::new(KernelOperator::new("products", &cells, &cells, text)?),
     ])
 }
 
