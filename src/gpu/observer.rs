@@ -35,7 +35,7 @@ use std::fmt;
 ///
 /// let options = Options { observer: Some(Arc::new(NoNan)), ..Options::from_env()? };
 /// let gpu = Gpu::open(&options, 0)?;
-/// let text = "var<storage, read_write> x: array<f32>; fn each(i: u32) { store_x(i, 0.0); }\n#each 4u";
+/// let text = "var<storage, read_write> x: array<f32>;\nfn each(i: u32) { store_x(i, 0.0); }\n#each 4u";
 /// let mut recorder = Recorder::new(&gpu)?;
 /// let x = gpu.array::<f32>("x", 4)?;
 /// recorder.upload(&x, 0, &[1.0, f32::NAN, 2.0, 3.0])?;
