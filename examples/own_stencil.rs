@@ -17,7 +17,7 @@ const STEP: &str = "
         return uv + vec2<f32>(0.16, 0.08) * laplacian + vec2<f32>(0.035 * (1.0 - uv.x) - reaction, reaction - 0.1 * uv.y);
     }";
 
-// u = 1 and v = 0, but for a square in the middle.
+// u = 1 and v = 0 everywhere except in a square in the middle.
 const START: &str = "
     fn cell(c: Cell) -> vec2<f32> {
         let inside = c.index.y >= 28u && c.index.y < 36u && c.index.z >= 56u && c.index.z < 72u;

@@ -1,4 +1,5 @@
-//! What the stages of a line access in workgroup memory, replayed, for the machine model of `meshloom-sanitizer` to price. Pure.
+//! Replays the accesses of a line's stages to workgroup memory, so that the machine model of
+//! `meshloom-sanitizer` can count their cost. Needs no device.
 
 use super::line::{LineKernel, LineWorkgroup};
 

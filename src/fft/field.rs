@@ -298,8 +298,8 @@ impl<T: Value> Filter<T> {
     /// f64. [Collective](Rank) when the process grid of `mesh` is used for the first time.
     ///
     /// - A factor at `k = 0` that is not finite counts as 0, so that `-1 / k.squared()` solves Poisson's equation.
-    /// - An even axis has one mode for the wavenumbers `+pi n / L` and `-pi n / L`; its factor is the mean
-    ///   of both, which is 0 for odd functions such as `[0.0, k[0]]`.
+    /// - An even axis has one mode for the wavenumbers `+pi n / L` and `-pi n / L`. Its factor is the mean
+    ///   of the factors for both signs: 0 for odd functions such as `[0.0, k[0]]`.
     /// - For real fields `factor(-k)` must be the complex conjugate of `factor(k)`.
     ///
     /// # Errors

@@ -117,7 +117,11 @@ impl Rank {
     pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<(), FieldError> {
         let expected = field.mesh.own_cells() * field.components;
         if values.len() as u64 != expected {
-            return Err(FieldError::Length { what: "Rank::upload", expected, found: values.len() as u64 });
+            return Err(FieldError::Length {
+                what: "Rank::upload: number of values",
+                expected,
+                found: values.len() as u64,
+            });
         }
         if !field.mesh.has_ghosts() {
             return Ok(self.recorder.upload(&field.array, 0, values)?);
@@ -145,7 +149,7 @@ impl Rank {
         on_mesh("Rank::copy", &from.mesh, &to.mesh)?;
         if from.components != to.components {
             let (expected, found) = (from.components, to.components);
-            return Err(FieldError::Length { what: "Rank::copy, components", expected, found });
+            return Err(FieldError::Length { what: "Rank::copy: number of components", expected, found });
         }
         Ok(self.recorder.copy(&from.array, 0, &to.array, 0, from.array.len())?)
     }

@@ -23,20 +23,20 @@ pub enum FieldError {
     /// A mesh, or fields on different meshes.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A slice of the wrong length.
-    #[error("{what}: expected {expected} values, got {found}")]
+    /// A slice of the wrong length, or a wrong number of components.
+    #[error("{what}: expected {expected}, got {found}")]
     Length {
         /// The operation and the argument.
         what: &'static str,
-        /// The number of values that is needed.
+        /// The number that is needed.
         expected: u64,
-        /// The number of values passed.
+        /// The number that was passed.
         found: u64,
     },
     /// A stencil whose text and fields do not match.
     #[error("stencil: {why}")]
     Stencil {
-        /// What is wrong, and what to do.
+        /// The fault and its remedy.
         why: String,
     },
 }

@@ -125,7 +125,11 @@ impl Rank {
         let [front, rows, columns] = field.mesh().shape();
         if front * field.components() != 1 {
             let found = front * field.components();
-            return Err(FieldError::Length { what: "Rank::write_png, planes and components", expected: 1, found });
+            return Err(FieldError::Length {
+                what: "Rank::write_png: number of planes and components",
+                expected: 1,
+                found,
+            });
         }
         let all = self.gather(field, 0)?;
         let (path, comm) = (path.as_ref(), self.comm.clone());

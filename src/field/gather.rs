@@ -75,7 +75,11 @@ impl Rank {
             }
             let (expected, values) = (mesh.total_cells(), values.unwrap_or_default());
             if values.len() as u64 != expected {
-                return Err(FieldError::Length { what: "Rank::scatter", expected, found: values.len() as u64 });
+                return Err(FieldError::Length {
+                    what: "Rank::scatter: number of values",
+                    expected,
+                    found: values.len() as u64,
+                });
             }
             let mut packed = host_memory::zeros("cells of all ranks", values.len())?;
             let mut rest = packed.as_mut_slice();

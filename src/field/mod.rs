@@ -50,8 +50,8 @@ pub use stencil::{Stencil, StencilInput};
 /// A distributed array on a mesh: each rank holds its own cells and its ghost cells, on its device.
 ///
 /// Elements are `f32`, `f64` (on devices that have it), `u32`, `i32`, or complex numbers `[f32; 2]`,
-/// `[f64; 2]`. A field of several components has the values of the first component, then those of the
-/// next.
+/// `[f64; 2]`. A field of several components stores all values of the first component, then all values
+/// of the next.
 pub struct Field<T: DeviceElement = f32> {
     mesh: Mesh,
     array: Array<T>,
@@ -72,11 +72,18 @@ impl<T: DeviceElement> Field<T> {
     /// Creates a field that uses the memory of `array`.
     ///
     /// # Errors
-    /// [`FieldError::Length`] if `array` does not have [`Mesh::array_len`] elements for each component.
+    /// [`FieldError::Length`] if `components` is 0, or `array` does not have [`Mesh::array_len`] elements for each component.
     pub fn from_array(mesh: &Mesh, array: Array<T>, components: u64) -> Result<Self, FieldError> {
+        if components == 0 {
+            return Err(FieldError::Length { what: "components of a field", expected: 1, found: 0 });
+        }
         let expected = mesh.array_len().saturating_mul(components);
-        if array.len() != expected || components == 0 {
-            return Err(FieldError::Length { what: "Field::from_array", expected, found: array.len() });
+        if array.len() != expected {
+            return Err(FieldError::Length {
+                what: "Field::from_array: number of elements",
+                expected,
+                found: array.len(),
+            });
         }
         Ok(Field { mesh: mesh.clone(), array, components })
     }

@@ -53,7 +53,7 @@ impl Rank {
         a.same_mesh("Rank::dot", b)?;
         if a.components() != b.components() {
             let (expected, found) = (a.components(), b.components());
-            return Err(FieldError::Length { what: "Rank::dot, components", expected, found });
+            return Err(FieldError::Length { what: "Rank::dot: number of components", expected, found });
         }
         let own = [self.own_cells(a)?, self.own_cells(b)?];
         self.exact_sum(&own[0], Some(&own[1]), a)

@@ -156,6 +156,18 @@ impl Slot {
     }
 }
 
+/// Checks that nothing follows a declaration of the kernel's own in its line, which is replaced as a whole.
+fn is_alone(line: &str) -> Result<(), String> {
+    let line = line.trim();
+    let declares = ["var<storage", "var<uniform> params:"].iter().any(|start| line.starts_with(start));
+    match line.split_once(';').map(|(_, rest)| rest.trim_start()) {
+        Some(rest) if declares && !rest.is_empty() && !rest.starts_with("//") => {
+            Err(format!("expected a declaration on a line of its own, got `{line}`; begin a new line after `;`"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Where a kernel finds its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamsSpace {
@@ -391,6 +403,7 @@ impl KernelSource {
         let refused = |why| DeviceError::Shader { kernel: self.label.clone(), why };
         let parts = Parts { modules: &self.modules, flags: &self.flags, marks: &self.marks };
         let Text { text, mut origins, is_elementwise, .. } = assemble(&self.body, parts).map_err(refused)?;
+        text.lines().try_for_each(is_alone).map_err(refused)?;
         let slots = text.lines().filter_map(|line| Slot::declared(line, &self.elements));
         let slots = slots.collect::<Result<_, _>>().map_err(refused)?;
         let mut constants = self.constants.clone();

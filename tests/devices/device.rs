@@ -208,6 +208,14 @@ fn mistakes_in_a_kernel_are_explained() {
     assert!(raw.contains("expected 0 arrays, got 1") && raw.contains("without @group and @binding"), "{raw}");
     let element = refused("var<storage, read> x: array<vec3<f32>>;\n#each 1u", &arrays);
     assert!(element.contains("`x`: unsupported element type vec3<f32>; expected one of f32, u32"), "{element}");
+    // What follows a declaration in its line would be lost.
+    for text in [
+        "var<storage, read> x: array<f32>; fn each(i: u32) {}\n#each 1u",
+        "var<uniform> params: Params; fn f() {}\n#each 1u",
+    ] {
+        let joined = refused(text, &arrays);
+        assert!(joined.contains("begin a new line after `;`"), "{joined}");
+    }
     let indexed = refused(&each("y[i] = 2.0;"), &arrays);
     assert!(indexed.contains("read its elements with `load_y(i)`, write them with `store_y(i, value)`"), "{indexed}");
     // The place is that of the author's text, not of the generated one.

@@ -25,8 +25,8 @@
 //! for an H100 as [`machine`] describes it.
 //!
 //! NVIDIA's compute-sanitizer does the same for CUDA (racecheck, memcheck, initcheck, synccheck). A finding holds for the data
-//! of that dispatch; a race is found if the two accesses happen in it, in whatever order. No finding does not prove that there
-//! is none with other data.
+//! of that dispatch. A race is found if both accesses happen in it, in any order. A run without findings says nothing about
+//! other data.
 
 mod accesses;
 mod arithmetic;

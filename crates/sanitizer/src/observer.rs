@@ -14,7 +14,7 @@ const STEPS_CHECKED: u64 = 1 << 28;
 /// Steps of invocations that it runs in the device's place: some minutes.
 const STEPS_RUN: u64 = 1 << 34;
 
-/// What the interpreter does with the dispatches of a device. It is thousands of times slower than a device.
+/// The way the interpreter treats the dispatches of a device. It is thousands of times slower than a device.
 ///
 /// A finding is [`DeviceError::Observer`] of the call that submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +26,8 @@ pub enum Sanitizer {
     /// nearer of two neighbors at one distance) may differ where a device rounds otherwise, as it may: such a finding is no
     /// error.
     Compare,
-    /// It runs each dispatch in the device's place: kernels are those of a device with subgroups of so many lanes. Dispatches
-    /// of too many steps are errors.
+    /// The interpreter runs each dispatch, and the device runs none. Kernels have the form for a device with subgroups of
+    /// `subgroup` lanes. A dispatch that takes too many steps is an error.
     Run {
         /// Lanes of a subgroup, a power of two from 4 to 64.
         subgroup: u32,
