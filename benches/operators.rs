@@ -11,7 +11,7 @@ use meshloom::grid::Grid;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Convolution, Diagonal, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid,
-    Space, StencilOperator, Tap, Vector, Wavenumbers, Worker, random_field,
+    Space, StencilOperator, Tap, Vector, Wavenumbers, random_field,
 };
 use meshloom::{Error, Rank};
 
@@ -58,17 +58,13 @@ fn by_hand(derivative: bool) -> KernelSource {
 }
 
 /// Least nanoseconds per cell of some runs, after one that compiles.
-fn least(
-    worker: &mut Worker<'_>,
-    cells: u64,
-    mut work: impl FnMut(&mut Worker<'_>) -> Result<(), Error>,
-) -> Result<f64, Error> {
+fn least(rank: &mut Rank, cells: u64, mut work: impl FnMut(&mut Rank) -> Result<(), Error>) -> Result<f64, Error> {
     let mut least = f64::INFINITY;
     for run in 0..12 {
-        worker.context.recorder.wait()?;
+        rank.recorder.wait()?;
         let start = Instant::now();
-        work(worker)?;
-        worker.context.recorder.wait()?;
+        work(rank)?;
+        rank.recorder.wait()?;
         if run > 0 {
             least = least.min(start.elapsed().as_secs_f64());
         }
@@ -77,17 +73,17 @@ fn least(
 }
 
 /// A call that can be recorded any number of times.
-type Call<'a> = Box<dyn Fn(&mut Worker<'_>) -> Result<(), Error> + 'a>;
+type Call<'a> = Box<dyn Fn(&mut Rank) -> Result<(), Error> + 'a>;
 
 /// The least nanoseconds per cell of each of two calls, taken in turn, `together` of them in a submission.
-fn race(worker: &mut Worker<'_>, cells: u64, together: u64, calls: [&Call<'_>; 2]) -> Result<[f64; 2], Error> {
+fn race(rank: &mut Rank, cells: u64, together: u64, calls: [&Call<'_>; 2]) -> Result<[f64; 2], Error> {
     let mut best = [f64::INFINITY; 2];
     for run in 0..24 {
         for (best, call) in best.iter_mut().zip(calls) {
-            worker.context.recorder.wait()?;
+            rank.recorder.wait()?;
             let start = Instant::now();
-            (0..together).try_for_each(|_| call(worker))?;
-            worker.context.recorder.wait()?;
+            (0..together).try_for_each(|_| call(rank))?;
+            rank.recorder.wait()?;
             if run > 0 {
                 *best = best.min(start.elapsed().as_secs_f64() * 1e9 / (cells * together) as f64);
             }
@@ -97,28 +93,27 @@ fn race(worker: &mut Worker<'_>, cells: u64, together: u64, calls: [&Call<'_>; 2
 }
 
 /// The chain as one kernel beside the kernel that was written by hand.
-fn fused(worker: &mut Worker<'_>, chain: &Model, space: &Space, cells: u64) -> Result<(), Error> {
-    let (x, dx) = (random_field(worker, space, 1)?, random_field(worker, space, 2)?);
-    let (at, out) = (chain.at(worker, &x)?, Vector::new(worker.gpu(), space)?);
+fn fused(rank: &mut Rank, chain: &Model, space: &Space, cells: u64) -> Result<(), Error> {
+    let (x, dx) = (random_field(rank, space, 1)?, random_field(rank, space, 2)?);
+    let (at, out) = (chain.at(rank, &x)?, Vector::new(&rank.gpu, space)?);
     // SAFETY: its loop ends, and it reads and writes below the count, which is that of its arrays.
     let [value, slope] = [false, true].map(|derivative| unsafe { Kernel::new_unchecked(by_hand(derivative)) });
     let params = ByHand { count: cells as u32 };
     let [a, b, c] = [&x, &dx, &out].map(|field| field.array("x").cloned());
     let (a, b, c) = (a?, b?, c?);
-    let by_hand_value: Call =
-        Box::new(|worker| Ok(worker.context.recorder.each(&value, &[a.raw(), c.raw()], &params, cells)?));
+    let by_hand_value: Call = Box::new(|rank| Ok(rank.recorder.each(&value, &[a.raw(), c.raw()], &params, cells)?));
     let by_hand_slope: Call =
-        Box::new(|worker| Ok(worker.context.recorder.each(&slope, &[a.raw(), b.raw(), c.raw()], &params, cells)?));
+        Box::new(|rank| Ok(rank.recorder.each(&slope, &[a.raw(), b.raw(), c.raw()], &params, cells)?));
     let calls: [(&str, Call, &Call); 3] = [
-        ("value", Box::new(|worker| Ok(chain.apply(worker, &x, &mut out.clone())?)), &by_hand_value),
-        ("jvp", Box::new(|worker| Ok(at.jvp(worker, &dx, &mut out.clone())?)), &by_hand_slope),
-        ("vjp", Box::new(|worker| Ok(at.vjp(worker, &dx, &mut out.clone())?)), &by_hand_slope),
+        ("value", Box::new(|rank| Ok(chain.apply(rank, &x, &mut out.clone())?)), &by_hand_value),
+        ("jvp", Box::new(|rank| Ok(at.jvp(rank, &dx, &mut out.clone())?)), &by_hand_slope),
+        ("vjp", Box::new(|rank| Ok(at.vjp(rank, &dx, &mut out.clone())?)), &by_hand_slope),
     ];
     // What a submission holds at most.
     let many = ((1 << 24) / cells).clamp(1, 200);
     for (what, composed, own) in &calls {
         for together in [1, many] {
-            let [composed, own] = race(worker, cells, together, [composed, own])?;
+            let [composed, own] = race(rank, cells, together, [composed, own])?;
             let ratio = composed / own;
             println!(
                 "{cells:>9} cells, {what:<5} {together:>3} calls at once: composed {composed:7.3}, by hand {own:7.3} ns per cell, ratio {ratio:.2}"
@@ -128,15 +123,15 @@ fn fused(worker: &mut Worker<'_>, chain: &Model, space: &Space, cells: u64) -> R
     Ok(())
 }
 
-fn bench(worker: &mut Worker<'_>, cells: u64) -> Result<(), Error> {
-    let regular = RegularGrid { shape: [1, 1, cells], size: [1.0; 3], grid: worker.comms.grid(), rank: 0 };
+fn bench(rank: &mut Rank, cells: u64) -> Result<(), Error> {
+    let regular = RegularGrid { shape: [1, 1, cells], size: [1.0; 3], grid: Grid::auto([1; 3], 1), rank: 0 };
     let space = Space::of("x", Leaf::cells(&regular))?;
     let step = Model::new(PointwiseOperator::wgsl(STEP, "step", &space, "x")?);
     let chain = (1..LINKS).try_fold(step.clone(), |chain, _| chain.then(&step))?;
-    fused(worker, &chain, &space, cells)?;
-    let x = random_field(worker, &space, 1)?;
-    let apart = least(worker, cells, |worker| {
-        (0..LINKS).try_fold(x.clone(), |here, _| step.value(worker, &here)).map_err(Error::from)?;
+    fused(rank, &chain, &space, cells)?;
+    let x = random_field(rank, &space, 1)?;
+    let apart = least(rank, cells, |rank| {
+        (0..LINKS).try_fold(x.clone(), |here, _| step.value(rank, &here)).map_err(Error::from)?;
         Ok(())
     })?;
     println!("{cells:>9} cells, value one by one {apart:7.3} ns per cell");
@@ -144,11 +139,11 @@ fn bench(worker: &mut Worker<'_>, cells: u64) -> Result<(), Error> {
 }
 
 /// What linear operators cost by count, in passes and bytes per cell.
-fn costs(worker: &mut Worker<'_>) -> Result<(), Error> {
+fn costs(rank: &mut Rank) -> Result<(), Error> {
     let shape = [64u64; 3];
-    let regular = RegularGrid { shape, size: [1.0; 3], grid: worker.comms.grid(), rank: 0 };
+    let regular = RegularGrid { shape, size: [1.0; 3], grid: Grid::auto([1; 3], 1), rank: 0 };
     let (cells, modes) = (Space::of("x", Leaf::cells(&regular))?, Space::of("x", Leaf::modes(&regular))?);
-    let field = random_field(worker, &cells, 1)?;
+    let field = random_field(rank, &cells, 1)?;
     let smooth = Operator { constant: [1.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
     let taps: Vec<Tap> = (0..3)
         .flat_map(|a| [-1, 1].map(|by| ([0, 1, 2].map(|b| if a == b { by } else { 0 }), 1.0)))
@@ -158,21 +153,21 @@ fn costs(worker: &mut Worker<'_>) -> Result<(), Error> {
         (0..shape[0].pow(3)).map(|n| [n / 4096, n / 64 % 64, n % 64].map(|i| (i as f64 + 0.5) / 64.0)).collect();
     let models = [
         Model::new(Diagonal::new(&cells, &field)?),
-        Model::new(StencilOperator::new(worker, &cells, &taps)?),
-        Model::new(Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?),
-        Model::new(Fourier::new(worker, &cells, Norm::Backward)?),
-        Model::new(Hartley::new(worker, &cells)?),
-        Model::new(FourierFilter::new(worker, &cells, &smooth)?),
-        Model::new(Convolution::new(worker, &cells, &field)?),
-        Model::new(Readout::new(worker, &cells, Window::Cic, &spread)?),
+        Model::new(StencilOperator::new(rank, &cells, &taps)?),
+        Model::new(Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?),
+        Model::new(Fourier::new(rank, &cells, Norm::Backward)?),
+        Model::new(Hartley::new(rank, &cells)?),
+        Model::new(FourierFilter::new(rank, &cells, &smooth)?),
+        Model::new(Convolution::new(rank, &cells, &field)?),
+        Model::new(Readout::new(rank, &cells, Window::Cic, &spread)?),
     ];
     let count = shape.iter().product::<u64>();
     for model in models {
-        let (x, dy) = (random_field(worker, model.domain(), 1)?, random_field(worker, model.target(), 2)?);
-        let (at, mut dx) = (model.at(worker, &x)?, Vector::new(worker.gpu(), model.domain())?);
-        let mut y = Vector::new(worker.gpu(), model.target())?;
-        let there = least(worker, count, |worker| Ok(at.jvp(worker, &x, &mut y)?))?;
-        let back = least(worker, count, |worker| Ok(at.vjp(worker, &dy, &mut dx)?))?;
+        let (x, dy) = (random_field(rank, model.domain(), 1)?, random_field(rank, model.target(), 2)?);
+        let (at, mut dx) = (model.at(rank, &x)?, Vector::new(&rank.gpu, model.domain())?);
+        let mut y = Vector::new(&rank.gpu, model.target())?;
+        let there = least(rank, count, |rank| Ok(at.jvp(rank, &x, &mut y)?))?;
+        let back = least(rank, count, |rank| Ok(at.vjp(rank, &dy, &mut dx)?))?;
         let cost = model.cost();
         let per = |bytes: u64| bytes as f64 / count as f64;
         println!(
@@ -196,11 +191,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let gpu = Gpu::open(&Options::from_env()?, 0)?;
     println!("{}", gpu.info().name);
-    let mut context = Rank::new(Communicator::solo(), gpu).map_err(Error::from)?;
-    let mut worker = Worker::new(&mut context, Grid::new([1, 1], 1)?).map_err(Error::from)?;
+    let mut rank = Rank::new(Communicator::solo(), gpu).map_err(Error::from)?;
     for cells in sizes {
-        bench(&mut worker, cells)?;
+        bench(&mut rank, cells)?;
     }
-    costs(&mut worker)?;
+    costs(&mut rank)?;
     Ok(())
 }

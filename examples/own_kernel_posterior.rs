@@ -8,11 +8,10 @@
 //! truth within 0.2 posterior standard deviations (rms), 0.12 wide
 //! ```
 
-use meshloom::grid::Grid;
+use meshloom::Rank;
 use meshloom::inference::{Data, Likelihood, NoiseLevel, OptimizeKl, SampleGroups};
 use meshloom::operators::{
-    KernelOperator, Leaf, Model, PointwiseOperator, Space, Vector, Worker, check_adjoint, check_derivative,
-    random_field,
+    KernelOperator, Leaf, Model, PointwiseOperator, Space, Vector, check_adjoint, check_derivative, random_field,
 };
 
 const PRODUCTS: &str = "
@@ -25,7 +24,6 @@ pub fn main() -> meshloom::Result<()> {
     meshloom::run(|rank| {
         let (groups, own) = SampleGroups::split(&rank.comm, rank.size())?;
         let mut rank = meshloom::Rank::new(own, rank.gpu.clone())?;
-        let mut worker = Worker::new(&mut rank, Grid::new([1, 1], 1)?)?;
 
         // Standard normal numbers -> positive numbers -> products of neighbors.
         let latent = Space::of("xi", Leaf::vector(40))?;
@@ -35,22 +33,22 @@ pub fn main() -> meshloom::Result<()> {
         let model = sky.then(&Model::new(KernelOperator::new("products", sky.target(), &target, PRODUCTS)?))?;
 
         // The derivatives are right, and data of a truth with noise of 0.02.
-        let [truth, direction] = [random_field(&mut worker, &latent, 1)?, random_field(&mut worker, &latent, 2)?];
-        check_adjoint(&mut worker, &model, &truth)?;
-        check_derivative(&mut worker, &model, &truth, &direction)?;
-        let noise = random_field(&mut worker, &target, 3)?;
-        let mut data = model.value(&mut worker, &truth)?;
-        worker.axpby(0.02, &noise, 1.0, &mut data)?;
-        let values = data.get(&mut worker.context.recorder, "products")?;
+        let [truth, direction] = [random_field(&mut rank, &latent, 1)?, random_field(&mut rank, &latent, 2)?];
+        check_adjoint(&mut rank, &model, &truth)?;
+        check_derivative(&mut rank, &model, &truth, &direction)?;
+        let noise = random_field(&mut rank, &target, 3)?;
+        let mut data = model.value(&mut rank, &truth)?;
+        rank.vector_axpby(0.02, &noise, 1.0, &mut data)?;
+        let values = data.get(&mut rank.recorder, "products")?;
         let data = Data { name: "products", leaf: &Leaf::vector(39), values: &values, mask: None };
-        let likelihood = Likelihood::gaussian(&mut worker, &data, NoiseLevel::Uniform(0.02))?.amend(&model)?;
+        let likelihood = Likelihood::gaussian(&mut rank, &data, NoiseLevel::Uniform(0.02))?.amend(&model)?;
 
-        let start = Vector::zeros(&mut worker.context.recorder, &latent)?;
-        let fit = OptimizeKl::new(&likelihood, &groups, 8).run(&mut worker, &start)?;
-        let truth = sky.value(&mut worker, &truth)?;
-        let mut value = |worker: &mut Worker<'_>, x: &Vector| Ok(sky.value(worker, x)?);
-        let (mean, std) = fit.samples.mean_and_std(&mut worker, &groups, &truth, &mut value)?;
-        let [truth, mean, std] = [truth, mean, std].map(|vector| vector.get(&mut worker.context.recorder, "sky"));
+        let start = Vector::zeros(&mut rank.recorder, &latent)?;
+        let fit = OptimizeKl::new(&likelihood, &groups, 8).run(&mut rank, &start)?;
+        let truth = sky.value(&mut rank, &truth)?;
+        let mut value = |rank: &mut Rank, x: &Vector| Ok(sky.value(rank, x)?);
+        let (mean, std) = fit.samples.mean_and_std(&mut rank, &groups, &truth, &mut value)?;
+        let [truth, mean, std] = [truth, mean, std].map(|vector| vector.get(&mut rank.recorder, "sky"));
         let (truth, mean, std) = (truth?, mean?, std?);
         let rms = |values: Vec<f64>| (values.iter().map(|x| x * x).sum::<f64>() / values.len() as f64).sqrt();
         let apart = (0..40).map(|i| (truth[i] - mean[i]) / std[i]).collect();

@@ -7,11 +7,12 @@
 //! mpirun -n 4 target/release/examples/own_operator      # four MPI ranks (built with --features mpi)
 //! ```
 
+use meshloom::Rank;
 use meshloom::gpu::Options;
 use meshloom::grid::Grid;
 use meshloom::operators::{
     Adjoint, Diagonal, Hartley, Leaf, Linear, Model, PointwiseOperator, RegularGrid, Select, Space, Vector,
-    Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
+    Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 use meshloom::{Error, Launch, launch};
 
@@ -22,59 +23,58 @@ const RESPONSE: &str = "
     }";
 
 /// Excitations of all modes to what the detector counts at every third cell.
-fn model(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> {
+fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let (modes, cells) = (Space::of("xi", Leaf::modes(regular))?, Space::of("s", Leaf::cells(regular))?);
     // A power law of the wavenumber, as one amplitude for each mode: its normalisation gives the field a variance of about 1.
     let wavenumbers = Wavenumbers::unique(regular)?;
-    let spectrum = wavenumbers.amplitudes(worker, &modes)?;
+    let spectrum = wavenumbers.amplitudes(rank, &modes)?;
     let power: Vec<f64> = wavenumbers.values().iter().map(|k| 0.2 / (1.0 + (k / 4.0).powi(2))).collect();
-    let mut amplitudes = Vector::new(worker.gpu(), Linear::domain(&spectrum))?;
-    amplitudes.set(&mut worker.context.recorder, "amplitudes", &power)?;
-    let amplitudes = Model::new(spectrum).value(worker, &amplitudes)?;
+    let mut amplitudes = Vector::new(&rank.gpu, Linear::domain(&spectrum))?;
+    amplitudes.set(&mut rank.recorder, "amplitudes", &power)?;
+    let amplitudes = Model::new(spectrum).value(rank, &amplitudes)?;
 
     let correlate = Model::new(Diagonal::new(&modes, &amplitudes)?);
-    let transform = Model::new(Adjoint(Hartley::new(worker, &cells)?));
+    let transform = Model::new(Adjoint(Hartley::new(rank, &cells)?));
     let response = Model::new(PointwiseOperator::wgsl(RESPONSE, "response", transform.target(), "counts")?);
     let [_, n1, n2] = regular.shape;
     let seen: Vec<[u64; 3]> = (0..n1 * n2).step_by(3).map(|cell| [0, cell / n2, cell % n2]).collect();
-    let select = Model::new(Select::cells(worker, response.target(), &seen)?);
+    let select = Model::new(Select::cells(rank, response.target(), &seen)?);
     Ok(correlate.then(&transform)?.then(&response)?.then(&select)?)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let shape = [1, 48, 64];
-    let losses = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
-        // Of an image the rows are cut: the second axis.
-        let grid = Grid::new([1, context.comm.size()], context.comm.size())?;
-        let regular = RegularGrid { shape, size: [1.0, 4.8, 6.4], grid, rank: context.comm.rank() };
-        let mut worker = Worker::new(context, grid)?;
-        let model = model(&mut worker, &regular)?;
+    let losses = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
+        // Ranks share the rows of an image: the second axis.
+        let grid = Grid::new([1, rank.size()], rank.size())?;
+        let regular = RegularGrid { shape, size: [1.0, 4.8, 6.4], grid, rank: rank.index() };
+        let model = model(rank, &regular)?;
 
-        let truth = random_field(&mut worker, model.domain(), 1)?;
-        let data = model.value(&mut worker, &truth)?;
-        check_adjoint(&mut worker, &model, &truth)?;
-        let direction = random_field(&mut worker, model.domain(), 2)?;
-        let taylor = check_derivative(&mut worker, &model, &truth, &direction)?;
+        let truth = random_field(rank, model.domain(), 1)?;
+        let data = model.value(rank, &truth)?;
+        check_adjoint(rank, &model, &truth)?;
+        let direction = random_field(rank, model.domain(), 2)?;
+        let taylor = check_derivative(rank, &model, &truth, &direction)?;
 
         // Half the squared difference, downhill.
-        let mut x = Vector::zeros(&mut worker.context.recorder, model.domain())?;
-        let mut velocity = Vector::zeros(&mut worker.context.recorder, model.domain())?;
-        let mut gradient = Vector::new(worker.gpu(), model.domain())?;
+        let mut x = Vector::zeros(&mut rank.recorder, model.domain())?;
+        let mut velocity = Vector::zeros(&mut rank.recorder, model.domain())?;
+        let mut gradient = Vector::new(&rank.gpu, model.domain())?;
         let mut losses = Vec::new();
         for step in 0..60 {
-            let mut at = model.at(&mut worker, &x)?;
-            worker.axpby(-1.0, &data, 1.0, &mut at.value)?;
+            let mut at = model.at(rank, &x)?;
+            rank.vector_axpby(-1.0, &data, 1.0, &mut at.value)?;
             let difference = at.value.clone();
             if step % 20 == 0 || step == 59 {
-                losses.push(0.5 * worker.dot(&difference, &difference)?);
+                losses.push(0.5 * rank.vector_dot(&difference, &difference)?);
             }
-            at.vjp(&mut worker, &difference, &mut gradient)?;
+            at.vjp(rank, &difference, &mut gradient)?;
             drop(at);
-            worker.axpby(-0.02, &gradient, 0.8, &mut velocity)?;
-            worker.axpby(1.0, &velocity, 1.0, &mut x)?;
+            rank.vector_axpby(-0.02, &gradient, 0.8, &mut velocity)?;
+            rank.vector_axpby(1.0, &velocity, 1.0, &mut x)?;
         }
-        Ok::<_, Error>((context.comm.rank(), taylor.to_string(), model.cost().to_string(), losses))
+        Ok::<_, Error>((rank.index(), taylor.to_string(), model.cost().to_string(), losses))
     })?;
     for (_, taylor, cost, losses) in losses.into_iter().filter(|(rank, ..)| *rank == 0) {
         println!("{taylor}\n{cost}\nloss {losses:.4?}");

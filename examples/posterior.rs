@@ -14,7 +14,7 @@ use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, Excitations, FieldPrior, IterationOptions, Likelihood,
     NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector, Worker};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::random::philox4x32;
 use meshloom::{Error, Rank};
 
@@ -44,8 +44,8 @@ fn poisson(mean: f64, uniform: f64) -> f64 {
 }
 
 /// The only leaf of what a model says of latent values.
-fn values(worker: &mut Worker<'_>, model: &Model, latent: &Vector) -> Result<Vec<f64>, Error> {
-    Ok(model.value(worker, latent)?.get(&mut worker.context.recorder, "field")?)
+fn values(rank: &mut Rank, model: &Model, latent: &Vector) -> Result<Vec<f64>, Error> {
+    Ok(model.value(rank, latent)?.get(&mut rank.recorder, "field")?)
 }
 
 /// The sum of squares of distances.
@@ -66,15 +66,10 @@ fn options(iteration: u32, last: u32) -> IterationOptions {
 
 /// How far the truth is from the mean of the samples, beside how far the samples are, in squares over the whole field. If the posterior is right the truth
 /// is one more sample, and its distance one of those that the samples have.
-fn compare<'w>(
-    worker: &mut Worker<'w>,
-    field: &Model,
-    samples: &Samples<Worker<'w>>,
-    truth: &[f64],
-) -> Result<(f64, f64, f64), Error> {
+fn compare(rank: &mut Rank, field: &Model, samples: &Samples<Rank>, truth: &[f64]) -> Result<(f64, f64, f64), Error> {
     let all = samples.own().map(|sample| {
-        let place = samples.at(worker, sample)?;
-        values(worker, field, &place)
+        let place = samples.at(rank, sample)?;
+        values(rank, field, &place)
     });
     let all: Vec<Vec<f64>> = all.collect::<Result<_, _>>()?;
     let count = all.len() as f64;
@@ -88,28 +83,27 @@ fn compare<'w>(
 fn main() -> Result<(), Error> {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (n, iterations) = (words.next().unwrap_or(32), words.next().unwrap_or(6) as u32);
-    let mut context = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
-    let mut worker = Worker::new(&mut context, Grid::new([1, 1], 1)?)?;
-    let regular = RegularGrid { shape: [1, n, n], size: [1.0; 3], grid: worker.comms.grid(), rank: 0 };
-    let field = CorrelatedField::new(&mut worker, &regular, &prior())?.model()?;
+    let mut rank = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
+    let regular = RegularGrid { shape: [1, n, n], size: [1.0; 3], grid: Grid::new([1, 1], 1)?, rank: 0 };
+    let field = CorrelatedField::new(&mut rank, &regular, &prior())?.model()?;
     let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
     let rate = field.then(&Model::new(exp))?;
 
     // A truth of the prior, and its counts.
-    let mut latent = Vector::new(worker.gpu(), rate.domain())?;
-    worker.white_noise(Stream(1), &mut latent)?;
-    let truth = values(&mut worker, &field, &latent)?;
+    let mut latent = Vector::new(&rank.gpu, rate.domain())?;
+    rank.white_noise(Stream(1), &mut latent)?;
+    let truth = values(&mut rank, &field, &latent)?;
     let uniform = |cell: usize| (0.5 + f64::from(philox4x32([cell as u32, 0, 0, 7], [1, 2])[0])) / 4294967296.0;
     let counts: Vec<f64> = truth.iter().enumerate().map(|(cell, &s)| poisson(s.exp(), uniform(cell))).collect();
     let leaf = Leaf::cells(&regular);
     let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
-    let likelihood = Likelihood::poisson(&mut worker, &data, None)?.amend(&rate)?;
+    let likelihood = Likelihood::poisson(&mut rank, &data, None)?.amend(&rate)?;
 
     // From near the mean of the prior.
-    let mut noise = Vector::new(worker.gpu(), rate.domain())?;
-    worker.white_noise(Stream(2), &mut noise)?;
-    let mut start = worker.zeros(&noise)?;
-    VectorSpace::axpby(&mut worker, 0.1, &noise, 0.0, &mut start)?;
+    let mut noise = Vector::new(&rank.gpu, rate.domain())?;
+    rank.white_noise(Stream(2), &mut noise)?;
+    let mut start = VectorSpace::zeros(&mut rank, &noise)?;
+    VectorSpace::axpby(&mut rank, 0.1, &noise, 0.0, &mut start)?;
     let groups = SampleGroups::one(&Communicator::solo());
     let fit = OptimizeKl::new(&likelihood, &groups, iterations)
         .excitations(Excitations::Seed(42))
@@ -118,10 +112,10 @@ fn main() -> Result<(), Error> {
             println!("{report}");
             Ok(ControlFlow::Continue(()))
         })
-        .run(&mut worker, &start)?;
+        .run(&mut rank, &start)?;
 
     // How well, and how sure.
-    let (error, spread, std) = compare(&mut worker, &field, &fit.samples, &truth)?;
+    let (error, spread, std) = compare(&mut rank, &field, &fit.samples, &truth)?;
     println!("logarithm of the rate: standard deviation {std:.3}, truth at {:.2} of it", error.sqrt());
     // Five times the spread of the samples' own distances, and a tenth for what ten pairs do not know.
     assert!(

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{LeafShape, field, given};
+use crate::fields::{LeafShape, field, given, process_grid};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, told};
@@ -57,14 +57,14 @@ pub fn correlated_field(
     offset: (f64, [f64; 2]),
     axes: Vec<AxesTuple>,
 ) -> PyResult<(NativeModel, NativeCorrelatedField)> {
-    let (session, cut) = (&comm.get().session, Some(shape[0] == 1));
+    let session = &comm.get().session;
     let group =
         |(name, axes, kind, hyper): AxesTuple| Ok(AxesPrior { name, axes, amplitude: amplitude(&kind, &hyper)? });
     let axes = axes.into_iter().map(group).collect::<Result<Vec<_>, Failure>>()?;
     let prior = FieldPrior { name, offset_mean: offset.0, offset_std: offset.1, axes };
-    let (field, ()) = Handle::make(comm.py(), session, cut, move |worker| {
-        let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
-        Ok((CorrelatedField::new(worker, &regular, &prior)?, ()))
+    let (field, ()) = Handle::make(comm.py(), session, move |rank| {
+        let regular = RegularGrid { shape, size, grid: process_grid(shape, rank.size())?, rank: rank.index() };
+        Ok((CorrelatedField::new(rank, &regular, &prior)?, ()))
     })?;
     let model: NativeModel = field.derive(comm.py(), |_, field| Ok(told(field.model()?)))?.into();
     let domain = model.domain.clone();
@@ -87,9 +87,9 @@ impl NativeCorrelatedField {
         group: usize,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
         let x = given(&self.handle.session, x)?;
-        let (wavenumbers, amplitude) = self.handle.with(py, move |worker, own| {
+        let (wavenumbers, amplitude) = self.handle.with(py, move |rank, own| {
             let x = field(Differentiable::domain(own), x)?;
-            Ok((own.wavenumbers(group).to_vec(), own.amplitude(worker, &x, group)?))
+            Ok((own.wavenumbers(group).to_vec(), own.amplitude(rank, &x, group)?))
         })?;
         Ok((to_numpy(py, wavenumbers), to_numpy(py, amplitude)))
     }

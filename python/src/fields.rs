@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use meshloom::Rank;
 use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Vector, Worker};
+use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Vector};
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use pyo3::prelude::*;
 use crate::comm::Comm;
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
-use crate::session::{Session, Work};
+use crate::session::Session;
 
 /// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or "parameters"), cells along three axes (of points: 1, this rank's and
 /// those of all; of numbers in a row: 1, 1 and how many), sides of the box, whether values are complex, components, and of points which they are.
@@ -25,41 +26,22 @@ pub struct NativePoints(PointOrder);
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
 
-/// How the grids of a model are cut: whether they are flat, with one cell along the first axis. Ranks cut the first axis of others and the second one of these, so
-/// that cells and modes of either are cut. Without a grid it does not matter, and is not known.
-pub type Cut = Option<bool>;
-
-/// How the grids among some leaves are cut.
-pub fn cut_of(leaves: &[LeafTuple]) -> Cut {
-    let mut grids = leaves.iter().filter(|leaf| ["cells", "modes", "half_spectrum"].contains(&leaf.1.as_str()));
-    grids.next().map(|(_, _, shape, ..)| shape[0] == 1)
-}
-
-/// Runs `body` with what operators work with on grids that are cut so.
-pub fn working<R>(
-    work: &mut Work,
-    cut: Cut,
-    body: impl FnOnce(&mut Worker<'_>) -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    let grid = process_grid(cut, work.context.comm.size())?;
-    body(&mut Worker::new(&mut work.context, grid)?)
-}
-
-/// The process grid of so many ranks on which grids are cut so.
-fn process_grid(cut: Cut, ranks: usize) -> Result<Grid, Failure> {
-    let parts = if cut == Some(true) { [1, ranks] } else { [ranks, 1] };
+/// Returns the process grid of a leaf: ranks cut the second axis of a flat grid, whose first axis has
+/// one cell, and the first axis of others.
+pub fn process_grid(shape: [u64; 3], ranks: usize) -> Result<Grid, Failure> {
+    let parts = if shape[0] == 1 { [1, ranks] } else { [ranks, 1] };
     Ok(Grid::new(parts, ranks)?)
 }
 
-/// The leaf that a tuple says, on the rank of a worker.
-pub fn leaf(worker: &Worker<'_>, tuple: &LeafTuple) -> Result<Leaf, Failure> {
-    leaf_on(worker.comms.grid(), worker.comm().rank(), tuple)
+/// The leaf that a tuple says, on this rank.
+pub fn leaf(rank: &Rank, tuple: &LeafTuple) -> Result<Leaf, Failure> {
+    leaf_on(rank.size(), rank.index(), tuple)
 }
 
-/// The leaf that a tuple says, on one rank of a process grid.
-fn leaf_on(grid: Grid, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
+/// The leaf that a tuple says, on one of `ranks` ranks.
+fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
     let (_, kind, shape, size, complex, components, points) = tuple;
-    let regular = RegularGrid { shape: *shape, size: *size, grid, rank };
+    let regular = RegularGrid { shape: *shape, size: *size, grid: process_grid(*shape, ranks)?, rank };
     let leaf = match kind.as_str() {
         "cells" => Leaf::cells(&regular),
         "modes" => Leaf::modes(&regular),
@@ -77,8 +59,8 @@ fn leaf_on(grid: Grid, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> 
 }
 
 /// The space of these leaves on one rank.
-pub fn space(worker: &Worker<'_>, leaves: &[LeafTuple]) -> Result<Space, Failure> {
-    let named = leaves.iter().map(|tuple| Ok((tuple.0.clone(), leaf(worker, tuple)?)));
+pub fn space(rank: &Rank, leaves: &[LeafTuple]) -> Result<Space, Failure> {
+    let named = leaves.iter().map(|tuple| Ok((tuple.0.clone(), leaf(rank, tuple)?)));
     Ok(Space::new(named.collect::<Result<Vec<_>, Failure>>()?)?)
 }
 
@@ -111,8 +93,7 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
 #[pyfunction]
 pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>> {
     let session = &comm.get().session;
-    let grid = process_grid(cut_of(std::slice::from_ref(&leaf)), session.size())?;
-    let space = Space::of(&leaf.0, leaf_on(grid, session.rank(), &leaf)?).map_err(Failure::from)?;
+    let space = Space::of(&leaf.0, leaf_on(session.size(), session.rank(), &leaf)?).map_err(Failure::from)?;
     Ok(described(&space).remove(0).1)
 }
 

@@ -4,12 +4,11 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use meshloom::operators::Worker;
+use meshloom::Rank;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::failure::Failure;
-use crate::fields::{Cut, working};
 use crate::session::{Session, Work};
 
 /// The number of something that a session's thread keeps: what jobs find it by.
@@ -39,10 +38,9 @@ impl<T: 'static> Key<T> {
     }
 }
 
-/// Something on the thread of a session, kept there as long as this is here, with how its grids are cut.
+/// Something on the thread of a session, kept there as long as this is here.
 pub struct Handle<T> {
     pub session: Arc<Session>,
-    pub cut: Cut,
     pub key: Key<T>,
 }
 
@@ -57,14 +55,13 @@ impl<T: 'static> Handle<T> {
     pub fn make<A: Send + 'static>(
         py: Python<'_>,
         session: &Arc<Session>,
-        cut: Cut,
-        make: impl FnOnce(&mut Worker<'_>) -> Result<(T, A), Failure> + Send + 'static,
+        make: impl FnOnce(&mut Rank) -> Result<(T, A), Failure> + Send + 'static,
     ) -> PyResult<(Self, A)> {
         let (key, about) = session.run(py, move |work| {
-            let (thing, about) = working(work, cut, make)?;
+            let (thing, about) = make(&mut work.context)?;
             Ok((Key::keep(work, thing), about))
         })?;
-        Ok((Handle { session: session.clone(), cut, key }, about))
+        Ok((Handle { session: session.clone(), key }, about))
     }
 
     /// Makes something of this, with what is told of that, and hands the work to the device.
@@ -80,13 +77,10 @@ impl<T: 'static> Handle<T> {
             work.context.recorder.submit()?;
             Ok((Key::keep(work, thing), about))
         })?;
-        Ok((Handle { session: self.session.clone(), cut: self.cut, key }, about))
+        Ok((Handle { session: self.session.clone(), key }, about))
     }
 
     /// Makes something of this and another thing.
-    ///
-    /// # Errors
-    /// `ValueError` on several ranks for grids that these cut along different axes: neither process grid is that of both.
     pub fn join<U: 'static, R: 'static, A: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -94,26 +88,19 @@ impl<T: 'static> Handle<T> {
         join: impl FnOnce(&T, &U) -> Result<(R, A), Failure> + Send + 'static,
     ) -> PyResult<(Handle<R>, A)> {
         let key = self.with_the_ranks_of(other)?;
-        if self.session.size() > 1 && matches!((self.cut, other.cut), (Some(own), Some(other)) if own != other) {
-            return Err(PyValueError::new_err(
-                "a grid of three axes and one of fewer are put together, which several ranks cut along different axes; make both of three axes, or use one rank",
-            ));
-        }
-        let (mut joined, about) = self.derive(py, move |work, own| join(own, &*key.get(work)?))?;
-        joined.cut = self.cut.or(other.cut);
-        Ok((joined, about))
+        self.derive(py, move |work, own| join(own, &*key.get(work)?))
     }
 
     /// Works with it, and hands the work to the device.
     pub fn with<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        body: impl FnOnce(&mut Worker<'_>, &T) -> Result<R, Failure> + Send + 'static,
+        body: impl FnOnce(&mut Rank, &T) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
-        let (key, cut) = (self.key, self.cut);
+        let key = self.key;
         self.session.run(py, move |work| {
             let own = key.get(work)?;
-            let found = working(work, cut, |worker| body(worker, &own));
+            let found = body(&mut work.context, &own);
             work.context.recorder.submit()?;
             found
         })

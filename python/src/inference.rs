@@ -5,24 +5,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use meshloom::Rank;
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Fit, FitEnd, InferenceError,
     IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups,
     SampleOutcome, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
 };
-use meshloom::operators::{Vector, Worker};
+use meshloom::operators::Vector;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::Failure;
-use crate::fields::{LeafShape, Values, chosen, field, given, taken, working};
+use crate::fields::{LeafShape, Values, chosen, field, given, taken};
 use crate::handle::Handle;
 use crate::likelihood::NativeLikelihood;
 use crate::operators::NativeModel;
 use crate::session::Session;
 
-/// A fit between its iterations, without what a worker lends it.
+/// A fit between its iterations, without what a rank lends it.
 #[derive(Clone)]
 struct KeptFit {
     position: Vector,
@@ -42,7 +43,7 @@ struct KeptFit {
 }
 
 impl KeptFit {
-    fn of(samples: &Samples<Worker<'_>>, sampling: Convergence, doubts: Vec<String>) -> Self {
+    fn of(samples: &Samples<Rank>, sampling: Convergence, doubts: Vec<String>) -> Self {
         let outcomes = samples.own().filter_map(|sample| samples.outcome(sample)).collect();
         let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
         let (position, count) = (samples.position.clone(), samples.count());
@@ -227,17 +228,16 @@ impl NativeFit {
         py: Python<'_>,
         likelihood: &NativeLikelihood,
         before: Option<&NativeFit>,
-        make: impl FnOnce(&mut Worker<'_>, &Likelihood, &SampleGroups, Option<KeptFit>) -> Result<KeptFit, Failure>
+        make: impl FnOnce(&mut Rank, &Likelihood, &SampleGroups, Option<KeptFit>) -> Result<KeptFit, Failure>
         + Send
         + 'static,
     ) -> PyResult<Self> {
-        let cut = likelihood.handle.cut;
         let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
         let (handle, (count, sampling, doubts, unsettled, history, end)) =
             likelihood.handle.derive(py, move |work, likelihood| {
                 let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
                 let groups = work.groups.clone();
-                let fit = working(work, cut, |worker| make(worker, likelihood, &groups, before))?;
+                let fit = make(&mut work.context, likelihood, &groups, before)?;
                 let about = (
                     fit.count,
                     fit.sampling,
@@ -256,14 +256,15 @@ impl NativeFit {
         &self,
         py: Python<'_>,
         other: &Handle<T>,
-        body: impl for<'w> FnOnce(&mut Worker<'w>, &SampleGroups, &Samples<Worker<'w>>, &T) -> Result<R, Failure>
-        + Send
-        + 'static,
+        body: impl FnOnce(&mut Rank, &SampleGroups, &Samples<Rank>, &T) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
-        let (own, other, cut) = (self.handle.key, self.handle.with_the_ranks_of(other)?, self.handle.cut);
+        let (own, other) = (self.handle.key, self.handle.with_the_ranks_of(other)?);
         self.session().run(py, move |work| {
             let (own, other, groups) = (own.get(work)?, other.get(work)?, work.groups.clone());
-            let found = working(work, cut, |worker| body(worker, &groups, &own.samples(&groups)?, &other));
+            let found = own
+                .samples(&groups)
+                .map_err(Failure::from)
+                .and_then(|samples| body(&mut work.context, &groups, &samples, &other));
             work.context.recorder.submit()?;
             found
         })
@@ -304,10 +305,10 @@ impl NativeFit {
         let (seed, settles, state, told, memory, budget) = manner;
         let budget = budget.map(Duration::try_from_secs_f64).transpose();
         let budget = budget.map_err(|error| PyValueError::new_err(format!("budget: {error}")))?;
-        Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |worker, likelihood, groups, before| {
+        Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |rank, likelihood, groups, before| {
             let teller = Teller { told, failed: RefCell::new(None) };
             let start = field(likelihood.domain(), start)?;
-            let schedule = Schedule::new(worker, likelihood, &start);
+            let schedule = Schedule::new(rank, likelihood, &start);
             let scheduled = |iteration| {
                 let mut scheduled = schedule.options(iteration);
                 if !settles {
@@ -338,7 +339,7 @@ impl NativeFit {
                 Some((directory, _)) => fit.save(directory),
                 None => fit,
             };
-            let found = fit.run(worker, &start)?;
+            let found = fit.run(rank, &start)?;
             if let Some(error) = teller.failed.into_inner() {
                 return Err(error.into());
             }
@@ -362,9 +363,9 @@ impl NativeFit {
         cg: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let (position, cg) = (given(&likelihood.handle.session, position)?, cg_options(cg)?);
-        Self::make(py, likelihood, None, move |worker, likelihood, groups, _| {
+        Self::make(py, likelihood, None, move |rank, likelihood, groups, _| {
             let (position, seed) = (field(likelihood.domain(), position)?, Excitations::Seed(seed));
-            let found = wiener_filter(worker, likelihood, groups, &position, (pairs, &seed), &cg)?;
+            let found = wiener_filter(rank, likelihood, groups, &position, (pairs, &seed), &cg)?;
             let doubt = format!(
                 "the model is not linear between the position and the mean, or its noise not Gaussian (the gradient differs by {:.1e} of itself): this is \
                  not the posterior; take optimize_kl",
@@ -418,8 +419,8 @@ impl NativeFit {
 
     /// A sample: the position and its residual. All ranks of all groups call it.
     fn sample(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
-        let found = self.with(py, &self.handle, move |worker, groups, samples, _| {
-            Ok(samples.everywhere(worker, groups, number)?.contents().to_vec())
+        let found = self.with(py, &self.handle, move |rank, groups, samples, _| {
+            Ok(samples.everywhere(rank, groups, number)?.contents().to_vec())
         })?;
         taken(py, self.session(), &self.domain, found)
     }
@@ -431,15 +432,15 @@ impl NativeFit {
         model: &NativeModel,
         ddof: usize,
     ) -> PyResult<(Vec<Py<PyAny>>, Vec<Py<PyAny>>)> {
-        let (mean, std): (Values, Values) = self.with(py, &model.handle, move |worker, groups, samples, model| {
-            let like = Vector::new(worker.gpu(), model.target())?;
+        let (mean, std): (Values, Values) = self.with(py, &model.handle, move |rank, groups, samples, model| {
+            let like = Vector::new(&rank.gpu, model.target())?;
             // Whether it has what the model takes is known before.
             chosen(&samples.position, model.domain())?;
-            let mut value = |worker: &mut Worker<'_>, x: &Vector| {
+            let mut value = |rank: &mut Rank, x: &Vector| {
                 let x = chosen(x, model.domain()).unwrap_or_else(|_| x.clone());
-                Ok(model.value(worker, &x)?)
+                Ok(model.value(rank, &x)?)
             };
-            let (mean, std) = samples.mean_and_std_with_ddof(worker, groups, &like, &mut value, ddof)?;
+            let (mean, std) = samples.mean_and_std_with_ddof(rank, groups, &like, &mut value, ddof)?;
             Ok((mean.contents().to_vec(), std.contents().to_vec()))
         })?;
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))
@@ -457,8 +458,8 @@ impl NativeFit {
         seed: u64,
     ) -> PyResult<(f64, f64, f64, [f64; 2], u64, Option<String>)> {
         let options = EvidenceOptions { directions, probes, steps, seed };
-        self.with(py, &likelihood.handle, move |worker, groups, samples, likelihood| {
-            let found = evidence(worker, likelihood, groups, samples, &options)?;
+        self.with(py, &likelihood.handle, move |rank, groups, samples, likelihood| {
+            let found = evidence(rank, likelihood, groups, samples, &options)?;
             let Evidence { lower, upper, error, log_determinant, products } = found;
             Ok((lower, upper, error, log_determinant, products, found.doubt()))
         })

@@ -1,8 +1,9 @@
 //! Likelihoods, which live on the thread of their session as models do.
 
+use meshloom::Rank;
 use meshloom::host_memory;
 use meshloom::inference::{Data, Likelihood, MetricCheck, NoiseLevel, Prior, check_metric};
-use meshloom::operators::{Leaf, Vector, Worker};
+use meshloom::operators::{Leaf, Vector};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{LeafShape, LeafTuple, Values, cut_of, described, field, given, leaf, space, taken};
+use crate::fields::{LeafShape, LeafTuple, Values, described, field, given, leaf, space, taken};
 use crate::handle::Handle;
 use crate::operators::NativeModel;
 
@@ -30,17 +31,17 @@ struct Observed {
 
 impl Observed {
     /// The likelihood of this kind.
-    fn likelihood(&self, worker: &mut Worker<'_>, kind: &str) -> Result<Likelihood, Failure> {
-        let leaf: Leaf = leaf(worker, &self.leaf)?;
+    fn likelihood(&self, rank: &mut Rank, kind: &str) -> Result<Likelihood, Failure> {
+        let leaf: Leaf = leaf(rank, &self.leaf)?;
         let data = Data { name: &self.name, leaf: &leaf, values: &self.values, mask: self.mask.as_deref() };
         let noise = self.each.as_deref().map_or(NoiseLevel::Uniform(self.noise), NoiseLevel::Each);
         Ok(match kind {
-            "gaussian" => Likelihood::gaussian(worker, &data, noise)?,
-            "poisson" => Likelihood::poisson(worker, &data, self.each.as_deref())?,
-            "student_t" => Likelihood::student_t(worker, &data, noise, self.number)?,
-            "gaussian_inferred" => Likelihood::gaussian_inferred(worker, &data)?,
-            "student_t_inferred" => Likelihood::student_t_inferred(worker, &data, self.number)?,
-            "categorical" => Likelihood::categorical(worker, &data, self.number as u32)?,
+            "gaussian" => Likelihood::gaussian(rank, &data, noise)?,
+            "poisson" => Likelihood::poisson(rank, &data, self.each.as_deref())?,
+            "student_t" => Likelihood::student_t(rank, &data, noise, self.number)?,
+            "gaussian_inferred" => Likelihood::gaussian_inferred(rank, &data)?,
+            "student_t_inferred" => Likelihood::student_t_inferred(rank, &data, self.number)?,
+            "categorical" => Likelihood::categorical(rank, &data, self.number as u32)?,
             _ => return Err(Failure::Value(format!("there is no likelihood `{kind}`"))),
         })
     }
@@ -79,12 +80,12 @@ impl NativeLikelihood {
         &self,
         py: Python<'_>,
         x: Vec<Bound<'_, PyAny>>,
-        body: impl FnOnce(&mut Worker<'_>, &Likelihood, &Vector) -> Result<R, Failure> + Send + 'static,
+        body: impl FnOnce(&mut Rank, &Likelihood, &Vector) -> Result<R, Failure> + Send + 'static,
     ) -> PyResult<R> {
         let x = given(&self.handle.session, x)?;
-        self.handle.with(py, move |worker, likelihood| {
+        self.handle.with(py, move |rank, likelihood| {
             let x = field(likelihood.domain(), x)?;
-            body(worker, likelihood, &x)
+            body(rank, likelihood, &x)
         })
     }
 }
@@ -129,9 +130,8 @@ impl NativeLikelihood {
                 name => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
             }
         }
-        let cut = cut_of(std::slice::from_ref(&observed.leaf));
         let session = &comm.get().session;
-        Ok(Handle::make(comm.py(), session, cut, move |worker| Ok(told(observed.likelihood(worker, &kind)?)))?.into())
+        Ok(Handle::make(comm.py(), session, move |rank| Ok(told(observed.likelihood(rank, &kind)?)))?.into())
     }
 
     /// The likelihood of what a model says.
@@ -151,16 +151,16 @@ impl NativeLikelihood {
 
     /// `-ln p(data | x)`, up to a constant.
     fn energy(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<f64> {
-        self.at(py, x, |worker, likelihood, x| Ok(likelihood.energy(worker, x)?))
+        self.at(py, x, |rank, likelihood, x| Ok(likelihood.energy(rank, x)?))
     }
 
     /// The energy and its gradient.
     fn gradient(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(f64, Vec<Py<PyAny>>)> {
-        let (energy, gradient) = self.at(py, x, |worker, likelihood, x| {
-            let at = likelihood.at(worker, x)?;
-            let mut gradient = Vector::new(worker.gpu(), likelihood.domain())?;
-            at.gradient(worker, &mut gradient)?;
-            Ok((at.energy(worker)?, gradient.contents().to_vec()))
+        let (energy, gradient) = self.at(py, x, |rank, likelihood, x| {
+            let at = likelihood.at(rank, x)?;
+            let mut gradient = Vector::new(&rank.gpu, likelihood.domain())?;
+            at.gradient(rank, &mut gradient)?;
+            Ok((at.energy(rank)?, gradient.contents().to_vec()))
         })?;
         Ok((energy, taken(py, &self.handle.session, &self.domain, gradient)?))
     }
@@ -168,10 +168,10 @@ impl NativeLikelihood {
     /// The Fisher metric at `x`, times `v`.
     fn metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, v: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let v = given(&self.handle.session, v)?;
-        let found: Values = self.at(py, x, move |worker, likelihood, x| {
-            let at = likelihood.at(worker, x)?;
-            let (v, mut out) = (field(likelihood.domain(), v)?, Vector::new(worker.gpu(), likelihood.domain())?);
-            at.metric(worker, &v, &mut out)?;
+        let found: Values = self.at(py, x, move |rank, likelihood, x| {
+            let at = likelihood.at(rank, x)?;
+            let (v, mut out) = (field(likelihood.domain(), v)?, Vector::new(&rank.gpu, likelihood.domain())?);
+            at.metric(rank, &v, &mut out)?;
             Ok(out.contents().to_vec())
         })?;
         taken(py, &self.handle.session, &self.domain, found)
@@ -179,17 +179,17 @@ impl NativeLikelihood {
 
     /// Compares the derivatives at `x` with each other, along random directions of `seed`.
     fn check_metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, seed: u64) -> PyResult<Check> {
-        self.at(py, x, move |worker, likelihood, x| {
+        self.at(py, x, move |rank, likelihood, x| {
             let MetricCheck { symmetric, square, transposed, slope, coordinates } =
-                check_metric(worker, likelihood, x, seed)?;
+                check_metric(rank, likelihood, x, seed)?;
             Ok((symmetric.into(), square.into(), transposed.into(), slope.into(), coordinates))
         })
     }
 
     /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual, data that count.
     fn report(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<(String, f64, f64, u64)>> {
-        self.at(py, x, |worker, likelihood, x| {
-            let reports = likelihood.report(worker, x)?.into_iter();
+        self.at(py, x, |rank, likelihood, x| {
+            let reports = likelihood.report(rank, x)?.into_iter();
             Ok(reports.map(|one| (one.name, one.reduced_chi_squared, one.mean, one.count)).collect())
         })
     }
@@ -213,9 +213,9 @@ pub fn prior(
         "inverse_gamma" => Prior::InverseGamma { shape: a, scale: b },
         _ => return Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
     };
-    let (session, cut) = (&comm.get().session, cut_of(&leaves));
-    let made = Handle::make(comm.py(), session, cut, move |worker| {
-        let prior = prior.operator(&space(worker, &leaves)?, &result)?;
+    let session = &comm.get().session;
+    let made = Handle::make(comm.py(), session, move |rank| {
+        let prior = prior.operator(&space(rank, &leaves)?, &result)?;
         Ok(crate::operators::told(prior))
     });
     Ok(made?.into())

@@ -1,14 +1,15 @@
 //! The operators that models are made of.
 
+use meshloom::Rank;
 use meshloom::fft::Norm;
 use meshloom::gpu::Array;
 use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Linear, LinesOfSight, Model, PointwiseOperator,
-    Readout, Select, Space, StencilOperator, Vector, Wavenumbers, Worker,
+    Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
 };
-use meshloom::pm::{Observable, SimulationOperator};
+use meshloom::pm::{Config, Observable, SimulationOperator};
 use numpy::{PyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,7 +17,7 @@ use pyo3::types::PyDict;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{Cut, LeafTuple, cut_of, field, given, space, working};
+use crate::fields::{LeafTuple, field, given, process_grid, space};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, told};
@@ -31,21 +32,11 @@ fn turned(operator: impl Linear + 'static, adjoint: bool) -> Model {
 fn made(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
-    make: impl FnOnce(&mut Worker<'_>, &Space) -> Result<Model, Failure> + Send + 'static,
+    make: impl FnOnce(&mut Rank, &Space) -> Result<Model, Failure> + Send + 'static,
 ) -> PyResult<NativeModel> {
-    made_on(comm, cut_of(&leaves), leaves, make)
-}
-
-/// The same on grids that are cut so.
-fn made_on(
-    comm: &Bound<'_, Comm>,
-    cut: Cut,
-    leaves: Vec<LeafTuple>,
-    make: impl FnOnce(&mut Worker<'_>, &Space) -> Result<Model, Failure> + Send + 'static,
-) -> PyResult<NativeModel> {
-    let made = Handle::make(comm.py(), &comm.get().session, cut, move |worker| {
-        let domain = space(worker, &leaves)?;
-        Ok(told(make(worker, &domain)?))
+    let made = Handle::make(comm.py(), &comm.get().session, move |rank| {
+        let domain = space(rank, &leaves)?;
+        Ok(told(make(rank, &domain)?))
     });
     Ok(made?.into())
 }
@@ -61,11 +52,11 @@ pub fn pointwise(
     constants: (Vec<LeafTuple>, Vec<Bound<'_, PyAny>>),
 ) -> PyResult<NativeModel> {
     let (fixed, arrays) = (constants.0, given(&comm.get().session, constants.1)?);
-    made(comm, leaves, move |worker, domain| {
+    made(comm, leaves, move |rank, domain| {
         if fixed.is_empty() {
             return Ok(Model::new(PointwiseOperator::wgsl(&text, &function, domain, &result)?));
         }
-        let constants = field(&space(worker, &fixed)?, arrays)?;
+        let constants = field(&space(rank, &fixed)?, arrays)?;
         Ok(Model::new(PointwiseOperator::wgsl_with(&text, &function, domain, &constants, &result)?))
     })
 }
@@ -78,18 +69,18 @@ pub fn fourier(
     is_hartley: bool,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made(comm, leaves, move |worker, domain| {
+    made(comm, leaves, move |rank, domain| {
         if is_hartley {
-            return Ok(turned(Hartley::new(worker, domain)?, adjoint));
+            return Ok(turned(Hartley::new(rank, domain)?, adjoint));
         }
-        Ok(turned(Fourier::new(worker, domain, Norm::Backward)?, adjoint))
+        Ok(turned(Fourier::new(rank, domain, Norm::Backward)?, adjoint))
     })
 }
 
 /// The inverse Fourier transform, from the modes of cells to these.
 #[pyfunction]
 pub fn inverse_fourier(comm: &Bound<'_, Comm>, leaves: Vec<LeafTuple>) -> PyResult<NativeModel> {
-    made(comm, leaves, |worker, domain| Ok(Model::new(Fourier::new(worker, domain, Norm::Backward)?.inverse())))
+    made(comm, leaves, |rank, domain| Ok(Model::new(Fourier::new(rank, domain, Norm::Backward)?.inverse())))
 }
 
 /// Multiplication by the values of a field, of which there is one at each place.
@@ -101,8 +92,8 @@ pub fn diagonal(
     factors: Bound<'_, PyAny>,
 ) -> PyResult<NativeModel> {
     let factors = given(&comm.get().session, vec![factors])?;
-    made(comm, leaves, move |worker, domain| {
-        let factors = field(&space(worker, &[place])?, factors)?;
+    made(comm, leaves, move |rank, domain| {
+        let factors = field(&space(rank, &[place])?, factors)?;
         Ok(Model::new(Diagonal::new(domain, &factors)?))
     })
 }
@@ -117,9 +108,9 @@ pub fn convolution(
     adjoint: bool,
 ) -> PyResult<NativeModel> {
     let kernel = given(&comm.get().session, vec![kernel])?;
-    made(comm, leaves, move |worker, domain| {
-        let kernel = field(&space(worker, &[place])?, kernel)?;
-        Ok(turned(Convolution::new(worker, domain, &kernel)?, adjoint))
+    made(comm, leaves, move |rank, domain| {
+        let kernel = field(&space(rank, &[place])?, kernel)?;
+        Ok(turned(Convolution::new(rank, domain, &kernel)?, adjoint))
     })
 }
 
@@ -131,7 +122,7 @@ pub fn stencil(
     taps: Vec<([i64; 3], f64)>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made(comm, leaves, move |worker, domain| Ok(turned(StencilOperator::new(worker, domain, &taps)?, adjoint)))
+    made(comm, leaves, move |rank, domain| Ok(turned(StencilOperator::new(rank, domain, &taps)?, adjoint)))
 }
 
 /// The field at this rank's points.
@@ -147,7 +138,7 @@ pub fn readout(
     let rows = positions.as_array();
     let rows = rows.rows().into_iter().map(|row| [row[0], row[1], row[2]]);
     let positions = host_memory::collect("positions", rows).map_err(Failure::from)?;
-    made(comm, leaves, move |worker, domain| Ok(turned(Readout::new(worker, domain, window, &positions)?, adjoint)))
+    made(comm, leaves, move |rank, domain| Ok(turned(Readout::new(rank, domain, window, &positions)?, adjoint)))
 }
 
 /// Integrals of the field along lines from the first three coordinates to the last three.
@@ -162,7 +153,7 @@ pub fn lines_of_sight(
     let rows = lines.as_array();
     let rows = rows.rows().into_iter().map(|row| [[row[0], row[1], row[2]], [row[3], row[4], row[5]]]);
     let lines = host_memory::collect("lines of sight", rows).map_err(Failure::from)?;
-    made(comm, leaves, move |worker, domain| Ok(turned(LinesOfSight::new(worker, domain, &lines, step)?, adjoint)))
+    made(comm, leaves, move |rank, domain| Ok(turned(LinesOfSight::new(rank, domain, &lines, step)?, adjoint)))
 }
 
 /// The field at some cells.
@@ -173,7 +164,7 @@ pub fn select(
     cells: Vec<[u64; 3]>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made(comm, leaves, move |worker, domain| Ok(turned(Select::cells(worker, domain, &cells)?, adjoint)))
+    made(comm, leaves, move |rank, domain| Ok(turned(Select::cells(rank, domain, &cells)?, adjoint)))
 }
 
 /// One number at all places, or an entry of a vector at each of this rank's places.
@@ -185,11 +176,11 @@ pub fn gather(
     index: Option<Vec<u32>>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
-    made_on(comm, cut_of(&target), leaves, move |worker, domain| {
-        let target = space(worker, &target)?;
+    made(comm, leaves, move |rank, domain| {
+        let target = space(rank, &target)?;
         let Some(index) = index else { return Ok(turned(Gather::broadcast(domain, &target)?, adjoint)) };
-        let array: Array<u32> = worker.gpu().array("python::index", index.len() as u64)?;
-        worker.context.recorder.upload(&array, 0, &index)?;
+        let array: Array<u32> = rank.gpu.array("python::index", index.len() as u64)?;
+        rank.recorder.upload(&array, 0, &index)?;
         Ok(turned(Gather::new(domain, &target, array)?, adjoint))
     })
 }
@@ -202,9 +193,9 @@ pub fn amplitudes<'py>(
     edges: Option<Vec<f64>>,
     adjoint: bool,
 ) -> PyResult<(NativeModel, Bound<'py, PyArray1<f64>>)> {
-    let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
-    let (handle, (about, values)) = Handle::make(py, session, cut, move |worker| {
-        let target = space(worker, &leaves)?;
+    let (py, session) = (comm.py(), &comm.get().session);
+    let (handle, (about, values)) = Handle::make(py, session, move |rank| {
+        let target = space(rank, &leaves)?;
         let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
             return Err(Failure::Value(format!("amplitudes are of the modes of a grid, not of {target}")));
         };
@@ -212,7 +203,7 @@ pub fn amplitudes<'py>(
             Some(edges) => Wavenumbers::edges(regular, edges)?,
             None => Wavenumbers::unique(regular)?,
         };
-        let (model, about) = told(turned(wavenumbers.amplitudes(worker, &target)?, adjoint));
+        let (model, about) = told(turned(wavenumbers.amplitudes(rank, &target)?, adjoint));
         Ok((model, (about, wavenumbers.values().to_vec())))
     })?;
     Ok(((handle, about).into(), to_numpy(py, values)))
@@ -238,8 +229,10 @@ pub fn simulation<'py>(
         ))),
     };
     let observables = observables.iter().map(named).collect::<PyResult<Vec<_>>>()?;
-    let (handle, (about, own)) = Handle::make(py, session, Some(false), move |worker| {
-        let run = SimulationOperator::new(worker, config, checkpoint_every, &observables)?;
+    let (handle, (about, own)) = Handle::make(py, session, move |rank| {
+        let grid = Some(process_grid(config.cells(), rank.size())?.parts());
+        let config = Config { grid, ..config };
+        let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?;
         let own = run.own_cosmology().to_vec();
         let (model, about) = told(if with_cosmology { Model::new(run.with_cosmology()?) } else { Model::new(run) });
         Ok((model, (about, own)))
@@ -258,17 +251,15 @@ pub fn white_noise(
     kind: u32,
 ) -> PyResult<Vec<Py<PyAny>>> {
     use meshloom::inference::{Stream, VectorSpace};
-    let (py, session, cut) = (comm.py(), &comm.get().session, cut_of(&leaves));
+    let (py, session) = (comm.py(), &comm.get().session);
     let (shapes, values) = session.run(py, move |work| {
-        let found = working(work, cut, |worker| {
-            let space = space(worker, &leaves)?;
-            let (mut noise, mut scaled) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
-            worker.white_noise(Stream::new(seed, u32::MAX, 0, kind), &mut noise)?;
-            worker.axpby(scale, &noise, 0.0, &mut scaled)?;
-            Ok((crate::fields::described(&space), scaled.contents().to_vec() as Vec<Contents>))
-        })?;
-        work.context.recorder.submit()?;
-        Ok(found)
+        let rank = &mut work.context;
+        let space = space(rank, &leaves)?;
+        let (mut noise, mut scaled) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?);
+        rank.white_noise(Stream::new(seed, u32::MAX, 0, kind), &mut noise)?;
+        rank.vector_axpby(scale, &noise, 0.0, &mut scaled)?;
+        rank.recorder.submit()?;
+        Ok((crate::fields::described(&space), scaled.contents().to_vec() as Vec<Contents>))
     })?;
     crate::fields::taken(py, session, &shapes, values)
 }

@@ -1,15 +1,16 @@
 //! Models of operators, which live on the thread of their session: they are handles there and numbers here.
 
 use meshloom::Error;
+use meshloom::Rank;
 use meshloom::host_memory;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
-use meshloom::operators::{Contents, Linearisation, Model, OperatorError, Space, Vector, Worker};
+use meshloom::operators::{Contents, Linearisation, Model, OperatorError, Space, Vector};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
-use crate::fields::{LeafShape, Values, described, field, given, taken, working};
+use crate::fields::{LeafShape, Values, described, field, given, taken};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
 
@@ -91,8 +92,8 @@ impl NativeModel {
     fn value(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let session = &self.handle.session;
         let x = given(session, x)?;
-        let found = self.handle.with(py, move |worker, model| {
-            let y = model.value(worker, &field(model.domain(), x)?)?;
+        let found = self.handle.with(py, move |rank, model| {
+            let y = model.value(rank, &field(model.domain(), x)?)?;
             Ok(y.contents().to_vec())
         })?;
         taken(py, session, &self.target, found)
@@ -100,11 +101,11 @@ impl NativeModel {
 
     /// Its value, and its derivative there.
     fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
-        let Handle { session, cut, .. } = &self.handle;
-        let (cut, x) = (*cut, given(session, x)?);
+        let session = &self.handle.session;
+        let x = given(session, x)?;
         let (handle, found) = self.handle.derive(py, move |work, model| {
             let x = field(model.domain(), x)?;
-            let at = working(work, cut, |worker| Ok(model.at(worker, &x)?))?;
+            let at = model.at(&mut work.context, &x)?;
             let found = at.value.contents().to_vec();
             Ok((at, found))
         })?;
@@ -116,7 +117,7 @@ impl NativeModel {
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
         let (py, session) = (rows.py(), &self.handle.session);
         let rows = given(session, vec![rows.as_any().clone()])?;
-        let found = self.handle.with(py, move |worker, model| mapped(worker, model, &rows[0], items, chunk))?;
+        let found = self.handle.with(py, move |rank, model| mapped(rank, model, &rows[0], items, chunk))?;
         let shape = vec![found.len()];
         DeviceArray::new(session, Elements::F32(found), shape)
     }
@@ -124,7 +125,7 @@ impl NativeModel {
 
 /// The values of a model of one leaf each at so many items.
 fn mapped(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     model: &Model,
     rows: &Contents,
     items: u64,
@@ -137,17 +138,15 @@ fn mapped(
     let (from, to) = (only(model.domain())?, only(model.target())?);
     let Contents::Device(rows) = rows else { return Err(Failure::Value("rows must be on the device".into())) };
     let mapping = Mapping::new(items).chunk(ChunkSize::Items(chunk)).output("values", to, Placement::Sharded);
-    let grid = worker.comms.grid();
-    let mapped = meshloom::map::map(worker.context, &mapping, &[Items::Device(rows)], |context, chunk| {
-        let mut worker = Worker::new(context, grid)?;
-        let (mut x, mut y) = (Vector::new(worker.gpu(), model.domain())?, Vector::new(worker.gpu(), model.target())?);
+    let mapped = meshloom::map::map(rank, &mapping, &[Items::Device(rows)], |rank, chunk| {
+        let (mut x, mut y) = (Vector::new(&rank.gpu, model.domain())?, Vector::new(&rank.gpu, model.target())?);
         for item in 0..chunk.count() {
             let [Contents::Device(own), Contents::Device(given)] = [&x.contents()[0], &y.contents()[0]] else { break };
             let (own, given) = (own.clone(), given.clone());
-            worker.context.recorder.copy(&chunk.inputs[0], item * from, &own, 0, from)?;
+            rank.recorder.copy(&chunk.inputs[0], item * from, &own, 0, from)?;
             x = Vector::over(model.domain(), vec![Contents::Device(own)])?;
-            model.apply(&mut worker, &x, &mut y)?;
-            worker.context.recorder.copy(&given, 0, &chunk.outputs[0], item * to, to)?;
+            model.apply(rank, &x, &mut y)?;
+            rank.recorder.copy(&given, 0, &chunk.outputs[0], item * to, to)?;
         }
         Ok::<_, Error>(())
     })?;
@@ -168,9 +167,9 @@ impl NativeLinearisation {
     /// The derivative times `dx`.
     fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dx = given(&self.handle.session, dx)?;
-        let found = self.handle.with(py, move |worker, at| {
-            let mut dy = Vector::new(worker.gpu(), at.model().target())?;
-            at.jvp(worker, &field(at.model().domain(), dx)?, &mut dy)?;
+        let found = self.handle.with(py, move |rank, at| {
+            let mut dy = Vector::new(&rank.gpu, at.model().target())?;
+            at.jvp(rank, &field(at.model().domain(), dx)?, &mut dy)?;
             Ok(dy.contents().to_vec())
         })?;
         taken(py, &self.handle.session, &self.target, found)
@@ -179,9 +178,9 @@ impl NativeLinearisation {
     /// `dy` times the derivative.
     fn vjp(&self, py: Python<'_>, dy: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dy = given(&self.handle.session, dy)?;
-        let found: Values = self.handle.with(py, move |worker, at| {
-            let mut dx = Vector::new(worker.gpu(), at.model().domain())?;
-            at.vjp(worker, &field(at.model().target(), dy)?, &mut dx)?;
+        let found: Values = self.handle.with(py, move |rank, at| {
+            let mut dx = Vector::new(&rank.gpu, at.model().domain())?;
+            at.vjp(rank, &field(at.model().target(), dy)?, &mut dx)?;
             Ok(dx.contents().to_vec())
         })?;
         taken(py, &self.handle.session, &self.domain, found)
@@ -189,16 +188,16 @@ impl NativeLinearisation {
 
     /// The matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
     fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
-        let (matrix, rows, columns) = self.handle.with(py, move |worker, at| matrix(worker, at, chunk))?;
+        let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk))?;
         Ok((to_numpy(py, matrix), rows, columns))
     }
 }
 
 /// The numbers of a field of one rank, leaf by leaf.
-fn numbers(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f64>, OperatorError> {
+fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
     let mut all = Vec::new();
     for name in field.space().names() {
-        let values = field.get(&mut worker.context.recorder, name)?;
+        let values = field.get(&mut rank.recorder, name)?;
         host_memory::make_room("values of a field", &mut all, values.len())?;
         all.extend(values);
     }
@@ -206,12 +205,12 @@ fn numbers(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f64>, Operator
 }
 
 /// The matrix of a derivative of a model on one rank, with its rows and columns.
-fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
-    if worker.comm().size() > 1 {
+fn matrix(rank: &mut Rank, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
+    if rank.comm.size() > 1 {
         return Err(Failure::Value("a matrix is of a model on one rank; take jvp and vjp of this one".into()));
     }
-    let rows = numbers_of(worker, at.model().target())?;
-    let columns = numbers_of(worker, at.model().domain())?;
+    let rows = numbers_of(rank, at.model().target())?;
+    let columns = numbers_of(rank, at.model().domain())?;
     let len = rows.checked_mul(columns).and_then(|len| usize::try_from(len).ok());
     let matrix = len.and_then(|len| host_memory::zeros("a matrix", len).ok());
     let Some(mut matrix) = matrix else {
@@ -220,17 +219,17 @@ fn matrix(worker: &mut Worker<'_>, at: &Linearisation, chunk: u64) -> Result<(Ve
         )));
     };
     if rows <= columns {
-        jacobian_rows(worker, at, 0..rows, ChunkSize::Items(chunk), |worker, first, fields| {
+        jacobian_rows(rank, at, 0..rows, ChunkSize::Items(chunk), |rank, first, fields| {
             for (row, field) in (first..).zip(fields) {
                 let start = (row * columns) as usize;
-                matrix[start..start + columns as usize].copy_from_slice(&numbers(worker, field)?);
+                matrix[start..start + columns as usize].copy_from_slice(&numbers(rank, field)?);
             }
             Ok::<_, Error>(())
         })?;
     } else {
-        jacobian_columns(worker, at, 0..columns, ChunkSize::Items(chunk), |worker, first, fields| {
+        jacobian_columns(rank, at, 0..columns, ChunkSize::Items(chunk), |rank, first, fields| {
             for (column, field) in (first..).zip(fields) {
-                for (row, value) in numbers(worker, field)?.into_iter().enumerate() {
+                for (row, value) in numbers(rank, field)?.into_iter().enumerate() {
                     matrix[row * columns as usize + column as usize] = value;
                 }
             }

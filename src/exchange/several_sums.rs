@@ -1,6 +1,7 @@
 //! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one length in one pass.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use super::ExchangeError;
 use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per};
@@ -105,7 +106,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 #[derive(Default)]
 pub struct SeveralSums {
     /// By what they add: the greatest magnitudes, and the sums.
-    kernels: HashMap<Vec<Term>, [Kernel; 2]>,
+    kernels: Mutex<HashMap<Vec<Term>, [Kernel; 2]>>,
 }
 
 /// The numbers of sums that are made in one pass: products first.
@@ -135,7 +136,7 @@ impl SeveralSums {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays that do not fit.
     pub fn make(
-        &mut self,
+        &self,
         recorder: &mut Recorder,
         comm: &Communicator,
         sums: &[Summed<'_>],
@@ -197,7 +198,7 @@ impl SeveralSums {
 
     /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this order.
     fn record(
-        &mut self,
+        &self,
         recorder: &mut Recorder,
         sums: &[Summed<'_>],
         passes: &[Vec<usize>],
@@ -219,7 +220,8 @@ impl SeveralSums {
                 bits: bits_for(WHAT, total)?,
                 per: per(recorder, count) as u32,
             };
-            let kernels = self.kernels.entry(terms).or_insert_with_key(|terms| {
+            let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+            let kernels = kernels.entry(terms).or_insert_with_key(|terms| {
                 [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
             });
             arrays.push(words.raw());

@@ -60,7 +60,7 @@ impl Rank {
     }
 
     fn exact_sum(&mut self, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64, FieldError> {
-        let Ok(sums) = self.plan(Sums, |_| Ok::<_, Infallible>(ExactSum::default()));
+        let sums = self.exact_sums();
         let total = of.mesh().total_cells().saturating_mul(of.components());
         let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
         Ok(sums.totals(&mut self.recorder, Some(&self.comm), &terms)?[0])
@@ -83,6 +83,12 @@ impl Rank {
     /// Same as [`min`](Self::min).
     pub fn max<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
         self.extreme(field, Op::Max)
+    }
+
+    /// Returns the kernels of exact sums.
+    pub(crate) fn exact_sums(&mut self) -> Arc<ExactSum> {
+        let Ok(sums) = self.plan(Sums, |_| Ok::<_, Infallible>(ExactSum::default()));
+        sums
     }
 
     fn reductions(&mut self) -> Arc<Reduce> {

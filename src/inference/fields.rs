@@ -1,4 +1,4 @@
-//! Fields of a worker as vectors.
+//! Fields of a rank as vectors.
 
 use super::error::InferenceError;
 use super::vector_space::{Reduction, Share, Staged, Stream, VectorSpace, no_part};
@@ -7,28 +7,29 @@ use crate::grid::volume;
 use crate::host_memory;
 use crate::operators::Model;
 use crate::operators::{
-    Contents, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector, Worker,
+    Contents, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector,
 };
 use crate::pm::{device_point_noise, device_white_noise};
 use crate::random::fill_white_noise;
+use crate::rank::Rank;
 
-impl VectorSpace for Worker<'_> {
+impl VectorSpace for Rank {
     type Vector = Vector;
 
     fn like(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(self.gpu(), x.space())?)
+        Ok(Vector::new(&self.gpu, x.space())?)
     }
 
     fn zeros(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
-        Ok(Vector::zeros(&mut self.context.recorder, x.space())?)
+        Ok(Vector::zeros(&mut self.recorder, x.space())?)
     }
 
     fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), InferenceError> {
-        Ok(Worker::axpby(self, a, x, b, y)?)
+        Ok(self.vector_axpby(a, x, b, y)?)
     }
 
     fn multiply(&mut self, a: f64, xz: [&Vector; 2], b: f64, y: &mut Vector) -> Result<(), InferenceError> {
-        Ok(Worker::multiply(self, a, xz, b, y)?)
+        Ok(self.vector_multiply(a, xz, b, y)?)
     }
 
     fn sqrt(&mut self, x: &mut Vector) -> Result<(), InferenceError> {
@@ -60,7 +61,7 @@ impl VectorSpace for Worker<'_> {
                 Reduction::Norm1(x) => (*x, None),
             })
             .collect();
-        match self.sums(&terms) {
+        match self.vector_sums(&terms) {
             Err(OperatorError::NotFinite { what, value, .. }) => Err(InferenceError::NotFinite { what, value }),
             found => Ok(found?),
         }
@@ -82,14 +83,14 @@ impl VectorSpace for Worker<'_> {
             if let (Contents::Device(array), Support::Points { order: PointOrder::Numbers(numbers), .. }) =
                 (own, &leaf.support)
             {
-                fill_points(&mut self.context.recorder, (numbers, leaf.numbers()), streams, array)?;
+                fill_points(&mut self.recorder, (numbers, leaf.numbers()), streams, array)?;
                 contents.push(own.clone());
                 continue;
             }
             let share = share_of(self, name, leaf)?;
             match own {
                 Contents::Device(array) => {
-                    fill(&mut self.context.recorder, &share, streams, array)?;
+                    fill(&mut self.recorder, &share, streams, array)?;
                     contents.push(own.clone());
                 }
                 Contents::Host(values) => {
@@ -110,10 +111,10 @@ impl VectorSpace for Worker<'_> {
     fn clear_part(&mut self, name: &str, x: &mut Vector) -> Result<(), InferenceError> {
         let Some(at) = x.space().position(name) else { return Err(no_part(name, &VectorSpace::parts(self, x))) };
         match &x.contents()[at] {
-            Contents::Device(array) => self.context.recorder.clear(array),
+            Contents::Device(array) => self.recorder.clear(array),
             Contents::Host(values) => {
                 let zeros: Vec<f64> = host_memory::zeros("parameters", values.len())?;
-                x.set(&mut self.context.recorder, name, &zeros)?;
+                x.set(&mut self.recorder, name, &zeros)?;
             }
         }
         Ok(())
@@ -124,18 +125,18 @@ impl VectorSpace for Worker<'_> {
     }
 
     fn submit(&mut self) -> Result<(), InferenceError> {
-        self.context.recorder.submit()?;
+        self.recorder.submit()?;
         Ok(())
     }
 
     fn settle(&mut self) -> Result<(), InferenceError> {
-        self.context.recorder.wait()?;
-        self.gpu().trim();
+        self.recorder.wait()?;
+        self.gpu.trim();
         Ok(())
     }
 
     fn allocated(&self) -> u64 {
-        self.gpu().allocated()
+        self.gpu.allocated()
     }
 
     fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {
@@ -149,13 +150,13 @@ impl VectorSpace for Worker<'_> {
         });
         // One array, so that the device is waited for once.
         let arrays: Vec<&Array<f32>> = arrays.collect();
-        let all = self.gpu().array("inference::staged", arrays.iter().map(|array| array.len()).sum())?;
+        let all = self.gpu.array("inference::staged", arrays.iter().map(|array| array.len()).sum())?;
         let mut at = 0;
         for array in arrays {
-            self.context.recorder.copy(array, 0, &all, at, array.len())?;
+            self.recorder.copy(array, 0, &all, at, array.len())?;
             at += array.len();
         }
-        staged.singles = self.context.recorder.download(&all, 0, at)?;
+        staged.singles = self.recorder.download(&all, 0, at)?;
         Ok(staged)
     }
 
@@ -166,8 +167,8 @@ impl VectorSpace for Worker<'_> {
             let why = format!("{have} numbers are given, a rank has {want}; was it written on other ranks?");
             InferenceError::Invalid { what: "staged fields".into(), why }
         };
-        let all = self.gpu().array("inference::staged", from.singles.len() as u64)?;
-        self.context.recorder.upload(&all, 0, &from.singles)?;
+        let all = self.gpu.array("inference::staged", from.singles.len() as u64)?;
+        self.recorder.upload(&all, 0, &from.singles)?;
         for own in x.contents() {
             contents.push(match own {
                 Contents::Device(array) => {
@@ -175,7 +176,7 @@ impl VectorSpace for Worker<'_> {
                     if end > from.singles.len() {
                         return Err(short(from.singles.len(), end));
                     }
-                    self.context.recorder.copy(&all, single as u64, array, 0, array.len())?;
+                    self.recorder.copy(&all, single as u64, array, 0, array.len())?;
                     single = end;
                     own.clone()
                 }
@@ -196,7 +197,7 @@ impl VectorSpace for Worker<'_> {
 }
 
 /// Where the numbers of a leaf stand in the whole.
-fn share_of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
+fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
     let line = |first: u64, len: u64, total: u64| ([1, 1, total], [0..1, 0..1, first..first + len]);
     let (mut shape, mut own) = match &leaf.support {
         Support::Cells { ghosts, .. } if *ghosts != [[0; 2]; 3] => {
@@ -208,7 +209,7 @@ fn share_of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Share, Infer
             let [n0, n1, n2] = regular.shape;
             ([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], regular.modes(*half))
         }
-        Support::Points { order, .. } if *order != PointOrder::Ranks && worker.comm().size() > 1 => {
+        Support::Points { order, .. } if *order != PointOrder::Ranks && rank.comm.size() > 1 => {
             let why = format!(
                 "leaf `{name}` is {leaf}, which stand in an order that goes by ranks; a state of several ranks is of points of one \
                  order, or one rank holds all"
@@ -218,7 +219,7 @@ fn share_of(worker: &Worker<'_>, name: &str, leaf: &Leaf) -> Result<Share, Infer
         // Points stand one rank after the other.
         Support::Points { own, total, .. } => {
             let mut first = [*own];
-            worker.comm().scan_exclusive(&mut first, crate::comm::Op::Sum)?;
+            rank.comm.scan_exclusive(&mut first, crate::comm::Op::Sum)?;
             line(first[0], *own, *total)
         }
         Support::Vector { len } | Support::Parameters { len } => line(0, *len, *len),

@@ -8,7 +8,7 @@
 //! | [`CorrelatedField`], [`FieldPrior`] | a field whose power spectrum is inferred with it, as an operator of latent values |
 //! | [`Likelihood`], [`Data`] | what data say of a model: Gaussian, Poisson and other densities of data, and their sums |
 //! | [`Prior`] | numbers of other distributions, as operators of standard normal ones |
-//! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Worker`](crate::operators::Worker), or f64 on the host |
+//! | [`VectorSpace`], [`Host`] | what algorithms do with vectors: fields of a [`Rank`](crate::operators::Rank), or f64 on the host |
 //! | [`OptimizeKl`] | a fit: options of each iteration, progress, state that survives a kill |
 //! | [`wiener_filter`], [`WienerFilter`] | linear models with Gaussian noise, in one call |
 //! | [`evidence`] | how probable the data are under a model, with bounds |

@@ -11,32 +11,33 @@ use super::error::MapError;
 use super::gauge::JointGauge;
 use crate::gpu::Array;
 use crate::hash::{START, fnv1a};
-use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector, Worker};
+use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector};
+use crate::rank::Rank;
 
 /// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank by rank. All ranks call it.
 ///
 /// # Errors
 /// [`OperatorError::Comm`].
-pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorError> {
-    Ok(Numbers::new(worker, space)?.total())
+pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
+    Ok(Numbers::new(rank, space)?.total())
 }
 
 /// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain, in the order of [`numbers_of`]. `each` gets those of
 /// a chunk, of so many or as many as a number of bytes allows, as fields of the target, with the number of the first; the chunks are reported. To split a Jacobian over groups of ranks, give each group a
-/// block of a [`Deal`](super::Deal). All ranks of the worker call it with the same columns and chunk.
+/// block of a [`Deal`](super::Deal). All ranks of the rank call it with the same columns and chunk.
 ///
 /// Records one product for each, submits each chunk, and waits for the chunk before the last; what products wait for comes on top.
 ///
 /// ```no_run
-/// # fn body(worker: &mut meshloom::operators::Worker<'_>, model: &meshloom::operators::Model, x: &meshloom::operators::Vector)
+/// # fn body(rank: &mut meshloom::Rank, model: &meshloom::operators::Model, x: &meshloom::operators::Vector)
 /// # -> Result<(), meshloom::Error> {
-/// let at = model.at(worker, x)?;
-/// let columns = meshloom::map::numbers_of(worker, model.domain())?;
+/// let at = model.at(rank, x)?;
+/// let columns = meshloom::map::numbers_of(rank, model.domain())?;
 /// let mut norms = Vec::new();
 /// let chunk = meshloom::map::ChunkSize::Items(16);
-/// meshloom::map::jacobian_columns(worker, &at, 0..columns, chunk, |worker, _, fields| {
+/// meshloom::map::jacobian_columns(rank, &at, 0..columns, chunk, |rank, _, fields| {
 ///     for field in fields {
-///         norms.push(worker.dot(field, field)?);
+///         norms.push(rank.vector_dot(field, field)?);
 ///     }
 ///     Ok::<_, meshloom::Error>(())
 /// })?;
@@ -48,14 +49,14 @@ pub fn numbers_of(worker: &Worker<'_>, space: &Space) -> Result<u64, OperatorErr
 /// [`MapError::Invalid`] on all ranks for columns that there are not, chunks of none, and ranks that ask for different ones; [`MapError::Budget`] on all
 /// ranks; those of the operator and of `each`.
 pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     at: &Linearisation,
     columns: Range<u64>,
     chunk: ChunkSize,
-    each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
+    each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let spaces = [at.model().domain().clone(), at.model().target().clone()];
-    products(worker, spaces, columns, chunk, |worker, unit, result| at.jvp(worker, unit, result), each)
+    products(rank, spaces, columns, chunk, |rank, unit, result| at.jvp(rank, unit, result), each)
 }
 
 /// Row `i` of a Jacobian for each `i` of `rows`, the derivatives of number `i` of the target, as [`jacobian_columns`] gives columns: `each` gets fields of
@@ -64,42 +65,42 @@ pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
 /// # Errors
 /// As [`jacobian_columns`].
 pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     at: &Linearisation,
     rows: Range<u64>,
     chunk: ChunkSize,
-    each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
+    each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let spaces = [at.model().target().clone(), at.model().domain().clone()];
-    products(worker, spaces, rows, chunk, |worker, unit, result| at.vjp(worker, unit, result), each)
+    products(rank, spaces, rows, chunk, |rank, unit, result| at.vjp(rank, unit, result), each)
 }
 
 /// The products of unit vectors of the first space, which are fields of the second.
 fn products<E: From<MapError> + From<OperatorError>>(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     [from, to]: [Space; 2],
     range: Range<u64>,
     chunk: ChunkSize,
-    product: impl Fn(&mut Worker<'_>, &Vector, &mut Vector) -> Result<(), OperatorError>,
-    mut each: impl FnMut(&mut Worker<'_>, u64, &[Vector]) -> Result<(), E>,
+    product: impl Fn(&mut Rank, &Vector, &mut Vector) -> Result<(), OperatorError>,
+    mut each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
-    let numbers = Numbers::new(worker, &from)?;
-    agree(worker, &range, chunk, &numbers)?;
-    let (mut sizes, mut unit) = Sizes::new::<_, E>(worker, chunk, |worker| Unit::new(worker, &from, numbers))?;
+    let numbers = Numbers::new(rank, &from)?;
+    agree(rank, &range, chunk, &numbers)?;
+    let (mut sizes, mut unit) = Sizes::new::<_, E>(rank, chunk, |rank| Unit::new(rank, &from, numbers))?;
     let (mut in_flight, mut chunks) = (VecDeque::new(), 0);
     let mut first = range.start;
     while first < range.end {
-        let (count, gauge) = (sizes.chunk.min(range.end - first), sizes.gauge(worker)?);
+        let (count, gauge) = (sizes.chunk.min(range.end - first), sizes.gauge(rank)?);
         let mut fields = Vec::new();
         for number in first..first + count {
-            unit.set(worker, number, true)?;
-            let mut result = Vector::new(worker.gpu(), &to).map_err(OperatorError::from)?;
-            product(worker, &unit.field, &mut result)?;
-            unit.set(worker, number, false)?;
+            unit.set(rank, number, true)?;
+            let mut result = Vector::new(&rank.gpu, &to).map_err(OperatorError::from)?;
+            product(rank, &unit.field, &mut result)?;
+            unit.set(rank, number, false)?;
             fields.push(result);
         }
-        each(worker, first, &fields)?;
-        let recorder = &mut worker.context.recorder;
+        each(rank, first, &fields)?;
+        let recorder = &mut rank.recorder;
         recorder.submit().map_err(MapError::from)?;
         in_flight.push_back(recorder.last_submission());
         if in_flight.len() > 1
@@ -110,16 +111,16 @@ fn products<E: From<MapError> + From<OperatorError>>(
         first += count;
         chunks += 1;
         if let Some(gauge) = gauge {
-            sizes.note(gauge.look(worker.context)?, range.end - first)?;
+            sizes.note(gauge.look(rank)?, range.end - first)?;
         }
     }
     Ok(MapReport { items: range, chunk: sizes.chunk, chunks, estimate: sizes.estimate })
 }
 
 /// Whether all ranks ask for the same products, which there are.
-fn agree(worker: &Worker<'_>, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
+fn agree(rank: &Rank, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
     let asked = fnv1a(START, format!("{range:?} {chunk:?}").as_bytes());
-    let all = worker.comm().all_gather(&[asked])?;
+    let all = rank.comm.all_gather(&[asked])?;
     if let Some(rank) = all.iter().position(|other| *other != all[0]) {
         let why =
             format!("rank {rank} asks for other products than rank 0, or in other chunks; all ranks ask for the same");
@@ -142,24 +143,24 @@ struct Sizes {
 impl Sizes {
     /// For a chunk, with what is held all along. All ranks call it.
     fn new<T, E: From<MapError> + From<OperatorError>>(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         chunk: ChunkSize,
-        held: impl FnOnce(&mut Worker<'_>) -> Result<T, OperatorError>,
+        held: impl FnOnce(&mut Rank) -> Result<T, OperatorError>,
     ) -> Result<(Self, T), E> {
         let budget = match chunk {
-            ChunkSize::Items(chunk) => return Ok((Sizes { chunk, measuring: false, estimate: None }, held(worker)?)),
+            ChunkSize::Items(chunk) => return Ok((Sizes { chunk, measuring: false, estimate: None }, held(rank)?)),
             ChunkSize::Memory(budget) => budget,
         };
-        let gauge = JointGauge::begin(worker.context)?;
-        let held = held(worker)?;
-        let outputs = gauge.look(worker.context)?;
+        let gauge = JointGauge::begin(rank)?;
+        let held = held(rank)?;
+        let outputs = gauge.look(rank)?;
         let estimate = MemoryEstimate { budget, outputs, ..MemoryEstimate::default() };
         Ok((Sizes { chunk: 1, measuring: true, estimate: Some(estimate) }, held))
     }
 
     /// What measures the next chunk, if it is to be.
-    fn gauge(&self, worker: &mut Worker<'_>) -> Result<Option<JointGauge>, MapError> {
-        self.measuring.then(|| JointGauge::begin(worker.context)).transpose()
+    fn gauge(&self, rank: &mut Rank) -> Result<Option<JointGauge>, MapError> {
+        self.measuring.then(|| JointGauge::begin(rank)).transpose()
     }
 
     /// Takes what the chunk took; so many products are left.
@@ -181,15 +182,15 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new(worker: &Worker<'_>, space: &Space) -> Result<Self, OperatorError> {
-        let rank = worker.comm().rank();
+    fn new(rank: &Rank, space: &Space) -> Result<Self, OperatorError> {
+        let index = rank.index();
         let lens: Vec<u64> = space.leaves().map(|(_, leaf)| leaf.len()).collect();
-        let all = worker.comm().all_gather(&lens)?;
+        let all = rank.comm.all_gather(&lens)?;
         let (mut total, mut leaves) = (0, Vec::new());
         for (number, (_, leaf)) in space.leaves().enumerate() {
             let of = |rank: usize| all[rank * lens.len() + number];
             let (before, len) = match leaf.is_distributed() {
-                true => ((0..rank).map(of).sum(), (0..worker.comm().size()).map(of).sum()),
+                true => ((0..index).map(of).sum(), (0..rank.comm.size()).map(of).sum()),
                 false => (0, leaf.len()),
             };
             leaves.push((total, total + before..total + before + leaf.len()));
@@ -211,16 +212,16 @@ struct Unit {
 }
 
 impl Unit {
-    fn new(worker: &mut Worker<'_>, space: &Space, numbers: Numbers) -> Result<Self, OperatorError> {
-        let recorder = &mut worker.context.recorder;
+    fn new(rank: &mut Rank, space: &Space, numbers: Numbers) -> Result<Self, OperatorError> {
+        let recorder = &mut rank.recorder;
         let zero_and_one = recorder.gpu().array("map::unit", 2)?;
         recorder.upload(&zero_and_one, 0, &[0.0, 1.0])?;
         Ok(Unit { field: Vector::zeros(recorder, space)?, numbers, zero_and_one })
     }
 
     /// Makes a number 1 or 0 again, where this rank has it. Records only.
-    fn set(&mut self, worker: &mut Worker<'_>, number: u64, one: bool) -> Result<(), OperatorError> {
-        let recorder = &mut worker.context.recorder;
+    fn set(&mut self, rank: &mut Rank, number: u64, one: bool) -> Result<(), OperatorError> {
+        let recorder = &mut rank.recorder;
         let found = self.numbers.leaves.iter().position(|(_, own)| own.contains(&number));
         let Some(leaf) = found else { return Ok(()) };
         let at = number - self.numbers.leaves[leaf].1.start;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use super::error::MeshError;
 use crate::field::Field;
@@ -165,8 +166,13 @@ impl Rank {
     /// - [`MeshError::Device`] if they have different numbers of components, or the device fails.
     pub fn axpby(&mut self, a: f64, x: &Field, b: f64, y: &mut Field) -> Result<(), MeshError> {
         x.same_mesh("Rank::axpby", y)?;
+        Ok(self.updates().record(&mut self.recorder, a, x.array(), b, y.array())?)
+    }
+
+    /// Returns the kernels of linear updates.
+    pub(crate) fn updates(&mut self) -> Arc<Axpby> {
         let Ok(updates) = self.plan(Updates, |_| Ok::<_, Infallible>(Axpby::default()));
-        Ok(updates.record(&mut self.recorder, a, x.array(), b, y.array())?)
+        updates
     }
 }
 

@@ -8,10 +8,10 @@ use super::operator::Model;
 use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::comm::{Communicator, Op};
 use crate::grid::{Box3, extent};
 use crate::hash::{START, fnv1a, mix};
+use crate::rank::Rank;
 
 /// What [`check_adjoint`] found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,19 +44,19 @@ const ROUNDING: f64 = f32::EPSILON as f64;
 ///
 /// # Errors
 /// [`OperatorError::Check`] where they differ by more than rounding; what the operator fails with.
-pub fn check_adjoint(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<AdjointCheck, OperatorError> {
-    let dx = random_field(worker, model.domain(), 1)?;
-    let dy = random_field(worker, model.target(), 2)?;
-    let at = model.at(worker, x)?;
-    let mut forward = Vector::new(worker.gpu(), model.target())?;
-    at.jvp(worker, &dx, &mut forward)?;
-    let mut reverse = Vector::new(worker.gpu(), model.domain())?;
-    at.vjp(worker, &dy, &mut reverse)?;
-    let mut norm = |field: &Vector| Ok::<_, OperatorError>(worker.dot(field, field)?.sqrt());
+pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<AdjointCheck, OperatorError> {
+    let dx = random_field(rank, model.domain(), 1)?;
+    let dy = random_field(rank, model.target(), 2)?;
+    let at = model.at(rank, x)?;
+    let mut forward = Vector::new(&rank.gpu, model.target())?;
+    at.jvp(rank, &dx, &mut forward)?;
+    let mut reverse = Vector::new(&rank.gpu, model.domain())?;
+    at.vjp(rank, &dy, &mut reverse)?;
+    let mut norm = |field: &Vector| Ok::<_, OperatorError>(rank.vector_dot(field, field)?.sqrt());
     let scale = (norm(&forward)? * norm(&dy)?).max(norm(&dx)? * norm(&reverse)?);
     let found = AdjointCheck {
-        forward: worker.dot(&forward, &dy)?,
-        reverse: worker.dot(&dx, &reverse)?,
+        forward: rank.vector_dot(&forward, &dy)?,
+        reverse: rank.vector_dot(&dx, &reverse)?,
         tolerance: 16.0 * ROUNDING * scale,
     };
     if (found.forward - found.reverse).abs() <= found.tolerance {
@@ -99,28 +99,23 @@ const STEPS: usize = 10;
 ///
 /// # Errors
 /// [`OperatorError::Check`] where the order is less than 1.8; what the operator fails with.
-pub fn check_derivative(
-    worker: &mut Worker<'_>,
-    model: &Model,
-    x: &Vector,
-    dx: &Vector,
-) -> Result<TaylorCheck, OperatorError> {
-    let at = model.at(worker, x)?;
-    let mut slope = Vector::new(worker.gpu(), model.target())?;
-    at.jvp(worker, dx, &mut slope)?;
-    let value = worker.dot(&at.value, &at.value)?.sqrt();
+pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector) -> Result<TaylorCheck, OperatorError> {
+    let at = model.at(rank, x)?;
+    let mut slope = Vector::new(&rank.gpu, model.target())?;
+    at.jvp(rank, dx, &mut slope)?;
+    let value = rank.vector_dot(&at.value, &at.value)?.sqrt();
     // Values and their differences are rounded, and so are steps.
-    let rounding = 8.0 * ROUNDING * (value + worker.dot(&slope, &slope)?.sqrt());
-    let (mut moved, mut there) = (Vector::new(worker.gpu(), x.space())?, Vector::new(worker.gpu(), model.target())?);
+    let rounding = 8.0 * ROUNDING * (value + rank.vector_dot(&slope, &slope)?.sqrt());
+    let (mut moved, mut there) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, model.target())?);
     let mut remainders = Vec::new();
     for halved in 0..STEPS {
         let step = 0.5f64.powi(halved as i32);
-        moved.copy_from(&mut worker.context.recorder, x)?;
-        worker.axpby(step, dx, 1.0, &mut moved)?;
-        model.apply(worker, &moved, &mut there)?;
-        worker.axpby(-1.0, &at.value, 1.0, &mut there)?;
-        worker.axpby(-step, &slope, 1.0, &mut there)?;
-        remainders.push([step, worker.dot(&there, &there)?.sqrt()]);
+        moved.copy_from(&mut rank.recorder, x)?;
+        rank.vector_axpby(step, dx, 1.0, &mut moved)?;
+        model.apply(rank, &moved, &mut there)?;
+        rank.vector_axpby(-1.0, &at.value, 1.0, &mut there)?;
+        rank.vector_axpby(-step, &slope, 1.0, &mut there)?;
+        remainders.push([step, rank.vector_dot(&there, &there)?.sqrt()]);
     }
     let order = order_of(&remainders, rounding);
     let check = TaylorCheck { remainders, rounding, order };
@@ -135,13 +130,13 @@ pub fn check_derivative(
 ///
 /// # Errors
 /// [`OperatorError::NotFinite`] with the name of that operator, the same on all ranks; what the operators fail with.
-pub fn check_finite(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
+pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
     if let Some([first, last]) = model.0.parted() {
-        let between = check_finite(worker, &first, x)?;
-        return check_finite(worker, &last, &between);
+        let between = check_finite(rank, &first, x)?;
+        return check_finite(rank, &last, &between);
     }
-    let value = model.value(worker, x)?;
-    match worker.sums(&[(&value, None)]) {
+    let value = model.value(rank, x)?;
+    match rank.vector_sums(&[(&value, None)]) {
         Err(OperatorError::NotFinite { what, value, .. }) => {
             Err(OperatorError::NotFinite { operator: model.name(), what, value })
         }
@@ -165,12 +160,12 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
 ///
 /// # Errors
 /// [`OperatorError`] of the device or of a rank.
-pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
-    let mut field = Vector::new(worker.gpu(), space)?;
+pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
+    let mut field = Vector::new(&rank.gpu, space)?;
     let names: Vec<String> = space.names().map(Into::into).collect();
     for name in names {
         let Some(leaf) = space.leaf(&name) else { continue };
-        let places = places(worker.comm(), leaf)?;
+        let places = places(&rank.comm, leaf)?;
         let of_leaf = fnv1a(fnv1a(START, name.as_bytes()), &seed.to_le_bytes());
         let mut values = Vec::with_capacity(leaf.len() as usize);
         for number in 0..leaf.fields() {
@@ -179,7 +174,7 @@ pub fn random_field(worker: &mut Worker<'_>, space: &Space, seed: u64) -> Result
                 .collect();
             values.extend(places.iter().flat_map(|&place| starts.iter().map(move |&start| uniform(start, place))));
         }
-        field.set(&mut worker.context.recorder, &name, &values)?;
+        field.set(&mut rank.recorder, &name, &values)?;
     }
     Ok(field)
 }

@@ -7,11 +7,11 @@ use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use super::worker::Worker;
 use crate::comm::Op;
 use crate::exchange::collectives::{all_gather, all_reduce};
 use crate::fft::Values;
 use crate::host_memory;
+use crate::rank::Rank;
 
 /// The values of all ranks' points as one vector on every rank, rank by rank. Its adjoint takes this rank's part of the cotangent, which is the
 /// same on every rank. For small data: every rank holds the whole.
@@ -26,7 +26,7 @@ impl Replicate {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
-    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn new(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
         let Some((
             name,
             Leaf { support: Support::Points { own, total, .. }, values: Values::Real, components: 1, batch: 1 },
@@ -35,7 +35,7 @@ impl Replicate {
             return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
         };
         let mut start = [*own];
-        worker.comm().scan_exclusive(&mut start, Op::Sum)?;
+        rank.comm.scan_exclusive(&mut start, Op::Sum)?;
         Ok(Replicate { domain: domain.clone(), target: Space::of(name, Leaf::vector(*total))?, start: start[0] })
     }
 
@@ -57,16 +57,16 @@ impl Linear for Replicate {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (_, recorder, comm) = worker.exact_sum();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
         Ok(all_gather(recorder, comm, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        Ok(worker.context.recorder.copy(y.single()?, self.start, x.single()?, 0, self.own())?)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        Ok(rank.recorder.copy(y.single()?, self.start, x.single()?, 0, self.own())?)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 
@@ -94,8 +94,8 @@ impl SumOverRanks {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
-    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        let ranks = worker.comm().size() as u64;
+    pub fn new(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+        let ranks = rank.comm.size() as u64;
         match domain.only() {
             Some((
                 name,
@@ -128,17 +128,17 @@ impl Linear for SumOverRanks {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (len, (_, recorder, comm)) = (self.len(), worker.exact_sum());
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (len, recorder, comm) = (self.len(), &mut rank.recorder, &rank.comm);
         recorder.copy(x.single()?, 0, y.single()?, 0, len)?;
         Ok(all_reduce(recorder, comm, y.single()?, 0..len, Op::Sum)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        Ok(worker.context.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        Ok(rank.recorder.copy(y.single()?, 0, x.single()?, 0, self.len())?)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 
@@ -185,22 +185,22 @@ impl Linear for ToDevice {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [Contents::Host(values)] = x.contents() else { return Ok(()) };
         let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
-        Ok(worker.context.recorder.upload(y.single()?, 0, &values)?)
+        Ok(rank.recorder.upload(y.single()?, 0, &values)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let y = y.single()?;
-        let values = worker.context.recorder.download(y, 0, y.len())?;
+        let values = rank.recorder.download(y, 0, y.len())?;
         if let [Contents::Host(own)] = x.contents_mut() {
             own.iter_mut().zip(values).for_each(|(own, value)| *own = value.into());
         }
         Ok(())
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 

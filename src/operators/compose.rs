@@ -13,8 +13,8 @@ use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::fft::Values;
+use crate::rank::Rank;
 
 impl Model {
     /// `next` of this model's value. Pointwise functions after one another become one kernel.
@@ -194,8 +194,8 @@ struct Then {
 }
 
 impl Then {
-    fn between(&self, worker: &Worker<'_>) -> Result<Vector, OperatorError> {
-        Ok(Vector::new(worker.gpu(), self.first.target())?)
+    fn between(&self, rank: &Rank) -> Result<Vector, OperatorError> {
+        Ok(Vector::new(&rank.gpu, self.first.target())?)
     }
 }
 
@@ -212,26 +212,26 @@ impl Differentiable for Then {
         self.second.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = self.between(worker)?;
-        self.first.apply(worker, x, &mut between)?;
-        self.second.apply(worker, &between, y)
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let mut between = self.between(rank)?;
+        self.first.apply(rank, x, &mut between)?;
+        self.second.apply(rank, &between, y)
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        let mut between = self.between(worker)?;
-        let first = self.first.clone().linearise(worker, x, &mut between)?;
-        let second = self.second.clone().linearise(worker, &between, y)?;
+        let mut between = self.between(rank)?;
+        let first = self.first.clone().linearise(rank, x, &mut between)?;
+        let second = self.second.clone().linearise(rank, &between, y)?;
         Ok(Box::new(ThenAt { operator: self, first, second }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(worker, out))
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(rank, out))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -256,16 +256,16 @@ struct ThenAt {
 }
 
 impl Linearised for ThenAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = self.operator.between(worker)?;
-        self.first.jvp(worker, dx, &mut between)?;
-        self.second.jvp(worker, &between, dy)
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        let mut between = self.operator.between(rank)?;
+        self.first.jvp(rank, dx, &mut between)?;
+        self.second.jvp(rank, &between, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = Vector::new(worker.gpu(), self.operator.second.domain())?;
-        self.second.vjp(worker, dy, &mut between)?;
-        self.first.vjp(worker, &between, dx)
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        let mut between = Vector::new(&rank.gpu, self.operator.second.domain())?;
+        self.second.vjp(rank, dy, &mut between)?;
+        self.first.vjp(rank, &between, dx)
     }
 }
 
@@ -290,11 +290,11 @@ impl Differentiable for Zip {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         for one in [&self.first, &self.second] {
             let name = one.name();
             let mut own = y.part(one.target(), &name)?;
-            one.apply(worker, &x.part(one.domain(), &name)?, &mut own)?;
+            one.apply(rank, &x.part(one.domain(), &name)?, &mut own)?;
             y.put(own);
         }
         Ok(())
@@ -302,14 +302,14 @@ impl Differentiable for Zip {
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let mut at = |one: &Rc<dyn Differentiable>| {
             let name = one.name();
             let mut own = y.part(one.target(), &name)?;
-            let derivative = one.clone().linearise(worker, &x.part(one.domain(), &name)?, &mut own)?;
+            let derivative = one.clone().linearise(rank, &x.part(one.domain(), &name)?, &mut own)?;
             y.put(own);
             Ok::<_, OperatorError>(derivative)
         };
@@ -317,8 +317,8 @@ impl Differentiable for Zip {
         Ok(Box::new(ZipAt { operator: self, first, second }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(worker, out))
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(rank, out))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -353,34 +353,34 @@ struct ZipAt {
 }
 
 impl Linearised for ZipAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         for (one, derivative) in [(first, &self.first), (second, &self.second)] {
             let name = one.name();
             let mut own = dy.part(one.target(), &name)?;
-            derivative.jvp(worker, &dx.part(one.domain(), &name)?, &mut own)?;
+            derivative.jvp(rank, &dx.part(one.domain(), &name)?, &mut own)?;
             dy.put(own);
         }
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         let name = first.name();
         let mut own = dx.part(first.domain(), &name)?;
-        self.first.vjp(worker, &dy.part(first.target(), &name)?, &mut own)?;
+        self.first.vjp(rank, &dy.part(first.target(), &name)?, &mut own)?;
         dx.put(own);
         // What both have: the second's cotangents pass through fields of their own.
         let name = second.name();
         let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
         let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
         let mut both = dx.part(&shared, &name)?;
-        let added = Vector::new(worker.gpu(), &shared)?;
+        let added = Vector::new(&rank.gpu, &shared)?;
         let mut own = dx.part(second.domain(), &name)?.with(&added);
-        self.second.vjp(worker, &dy.part(second.target(), &name)?, &mut own)?;
+        self.second.vjp(rank, &dy.part(second.target(), &name)?, &mut own)?;
         let added = own.part(&shared, &name)?;
         dx.put(own);
-        worker.axpby(1.0, &added, 1.0, &mut both)?;
+        rank.vector_axpby(1.0, &added, 1.0, &mut both)?;
         dx.put(both);
         Ok(())
     }
@@ -406,29 +406,29 @@ impl Differentiable for Renamed {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
-        self.inner.apply(worker, &x.renamed(self.inner.domain()), &mut own)?;
+        self.inner.apply(rank, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
         Ok(())
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
-        let derivative = self.inner.clone().linearise(worker, &x.renamed(self.inner.domain()), &mut own)?;
+        let derivative = self.inner.clone().linearise(rank, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
         Ok(Box::new(RenamedAt { operator: self, derivative }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Model(self.inner.clone()).identify(worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Model(self.inner.clone()).identify(rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -442,20 +442,20 @@ struct RenamedAt {
 }
 
 impl Linearised for RenamedAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let inner = &self.operator.inner;
         let mut own = dy.renamed(inner.target());
-        self.derivative.jvp(worker, &dx.renamed(inner.domain()), &mut own)?;
+        self.derivative.jvp(rank, &dx.renamed(inner.domain()), &mut own)?;
         *dy = own.renamed(dy.space());
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let inner = &self.operator.inner;
         let mut own = dx.renamed(inner.domain());
-        self.derivative.vjp(worker, &dy.renamed(inner.target()), &mut own)?;
+        self.derivative.vjp(rank, &dy.renamed(inner.target()), &mut own)?;
         *dx = own.renamed(dx.space());
         Ok(())
     }

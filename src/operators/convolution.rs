@@ -9,10 +9,10 @@ use super::leaf::Leaf;
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use super::worker::Worker;
 use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};
 use crate::gpu::{Array, Callback};
 use crate::grid::extent;
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct ConvolveParams {
@@ -47,22 +47,22 @@ impl Convolution {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
-    pub fn new(worker: &mut Worker<'_>, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "convolution";
-        let (_, leaf, regular) = real_cells(worker, space, NAME)?;
-        let (_, own, other) = real_cells(worker, kernel.space(), NAME)?;
+        let (_, leaf, regular) = real_cells(rank, space, NAME)?;
+        let (_, own, other) = real_cells(rank, kernel.space(), NAME)?;
         if other != regular || own.fields() != 1 {
             let why = format!("{space} with {}; the kernel is one field of the same grid", kernel.space());
             return Err(OperatorError::invalid(NAME, why));
         }
-        let (gpu, tuning) = (worker.gpu().clone(), TransformTuning::of(worker.gpu()));
+        let (gpu, tuning) = (rank.gpu.clone(), TransformTuning::of(&rank.gpu));
         let plain = |fields: u64, callbacks: &TransformCallbacks, norm: Norm| {
             let spec = Spec::new(Values::Real, regular.shape).fields(fields).norm(norm);
             Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &tuning, callbacks)
         };
         let one = plain(1, &TransformCallbacks::default(), Norm::Backward)?;
         let modes = one.spectrum(&gpu)?;
-        let (recorder, comms) = worker.parts();
+        let (recorder, comms) = space.parts(rank)?;
         one.forward(recorder, comms, kernel.single()?, &one.field_layout(), &modes)?;
         let part = one.spectrum_part();
         let ([i, j, k], first) = (extent(&part), [0, 1, 2].map(|a| part[a].start as u32));
@@ -84,8 +84,8 @@ impl Convolution {
         Ok(Convolution { forward, inverse, kernel: modes, space: space.clone() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.space.parts(rank)?;
         let modes = self.forward.spectrum(recorder.gpu())?;
         let layout = self.forward.field_layout();
         self.forward.forward(recorder, comms, x.single()?, &layout, &modes)?;
@@ -106,19 +106,19 @@ impl Linear for Convolution {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, x, y, 0)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, y, x, 1)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, y, x, 1)
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let Some((name, leaf)) = self.space.only() else { return Ok(()) };
         let Some(regular) = leaf.regular() else { return Ok(()) };
         let modes = Space::of(name, Leaf::half_spectrum(regular))?;
-        out.field(worker, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
+        out.field(rank, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -7,9 +7,9 @@ use super::leaf::Support;
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct DiagonalParams {
@@ -73,7 +73,7 @@ impl Diagonal {
         Ok(Diagonal { space: space.clone(), factors: factors.single()?.clone(), complex, kernels })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         let seen = |array: &Array<f32>, complex: bool| -> RawArray {
             if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
@@ -82,7 +82,7 @@ impl Diagonal {
         let arrays = [seen(x.single()?, values), seen(&self.factors, self.complex), seen(y.single()?, values)];
         let count = leaf.places() * leaf.fields();
         let params = DiagonalParams { count: count as u32, places: leaf.places() as u32 };
-        Ok(worker.context.recorder.each(&self.kernels[which], &arrays.each_ref(), &params, count)?)
+        Ok(rank.recorder.each(&self.kernels[which], &arrays.each_ref(), &params, count)?)
     }
 }
 
@@ -99,18 +99,18 @@ impl Linear for Diagonal {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, x, y, 0)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, y, x, 1)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, y, x, 1)
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         out.number(u64::from(self.complex));
-        out.array(worker, leaf, &self.factors)
+        out.array(rank, leaf, &self.factors)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -5,12 +5,12 @@ use super::leaf::{Leaf, Support};
 use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, DeviceElement};
 use crate::grid::{Box3, extent};
 use crate::hash::{START, fnv1a, mix, placed};
+use crate::rank::Rank;
 
 /// A 64-bit hash of what was written into it, in order.
 ///
@@ -59,16 +59,16 @@ impl Fingerprint {
     ///
     /// # Errors
     /// - [`OperatorError::Comm`] if ranks cannot be reached.
-    pub fn space(&mut self, worker: &Worker<'_>, space: &Space) -> Result<(), OperatorError> {
+    pub fn space(&mut self, rank: &Rank, space: &Space) -> Result<(), OperatorError> {
         self.number(space.len() as u64);
         for (name, leaf) in space.leaves() {
             self.text(name);
-            self.leaf(worker, leaf)?;
+            self.leaf(rank, leaf)?;
         }
         Ok(())
     }
 
-    fn leaf(&mut self, worker: &Worker<'_>, leaf: &Leaf) -> Result<(), OperatorError> {
+    fn leaf(&mut self, rank: &Rank, leaf: &Leaf) -> Result<(), OperatorError> {
         let kind = match &leaf.support {
             Support::Cells { .. } => "cells",
             Support::Modes { half, .. } => {
@@ -96,7 +96,7 @@ impl Fingerprint {
                 self.number(*total);
                 if let PointOrder::Numbers(numbers) = order {
                     let sum = numbers.get().iter().map(|number| placed(*number, 0)).fold(0, u64::wrapping_add);
-                    self.over_ranks(worker, sum)?;
+                    self.over_ranks(rank, sum)?;
                 }
             }
             Support::Vector { len } | Support::Parameters { len } => self.number(*len),
@@ -105,9 +105,9 @@ impl Fingerprint {
     }
 
     /// Writes the sum of a number over all ranks.
-    fn over_ranks(&mut self, worker: &Worker<'_>, own: u64) -> Result<(), OperatorError> {
+    fn over_ranks(&mut self, rank: &Rank, own: u64) -> Result<(), OperatorError> {
         let mut sum = [own];
-        worker.comm().all_reduce(&mut sum, Op::Sum)?;
+        rank.comm.all_reduce(&mut sum, Op::Sum)?;
         self.number(sum[0]);
         Ok(())
     }
@@ -119,12 +119,12 @@ impl Fingerprint {
     /// # Errors
     /// - [`OperatorError::Device`] if the device fails.
     /// - [`OperatorError::Comm`] if ranks cannot be reached.
-    pub fn field(&mut self, worker: &mut Worker<'_>, field: &Vector) -> Result<(), OperatorError> {
-        self.space(worker, field.space())?;
+    pub fn field(&mut self, rank: &mut Rank, field: &Vector) -> Result<(), OperatorError> {
+        self.space(rank, field.space())?;
         for ((_, leaf), contents) in field.space().leaves().zip(field.contents()) {
             match contents {
                 Contents::Host(values) => self.numbers(values),
-                Contents::Device(array) => self.array(worker, leaf, array)?,
+                Contents::Device(array) => self.array(rank, leaf, array)?,
             }
         }
         Ok(())
@@ -133,16 +133,16 @@ impl Fingerprint {
     /// Writes words at the places of a leaf, as many at each as the array has.
     pub(crate) fn array<T: DeviceElement>(
         &mut self,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         leaf: &Leaf,
         array: &Array<T>,
     ) -> Result<(), OperatorError> {
-        let values = worker.context.recorder.download(array, 0, array.len())?;
-        self.words(worker, leaf, bytemuck::cast_slice(&values))
+        let values = rank.recorder.download(array, 0, array.len())?;
+        self.words(rank, leaf, bytemuck::cast_slice(&values))
     }
 
     /// Writes words of this rank at the places of a leaf, as many at each as are given.
-    pub(crate) fn words(&mut self, worker: &Worker<'_>, leaf: &Leaf, words: &[u32]) -> Result<(), OperatorError> {
+    pub(crate) fn words(&mut self, rank: &Rank, leaf: &Leaf, words: &[u32]) -> Result<(), OperatorError> {
         if !leaf.is_distributed() {
             self.number(words.len() as u64);
             words.iter().for_each(|word| self.number(u64::from(*word)));
@@ -151,7 +151,7 @@ impl Fingerprint {
         let places = leaf.places().max(1) as usize;
         let (each, numbers) = ((words.len() / places) as u64, leaf.numbers());
         let mut sum = 0_u64;
-        for_each_place(worker, leaf, &mut |at, site| {
+        for_each_place(rank, leaf, &mut |at, site| {
             for word in 0..each {
                 let (field, part) = (word / numbers, word % numbers);
                 let index = (field * places as u64 + at) * numbers + part;
@@ -159,12 +159,12 @@ impl Fingerprint {
                 sum = sum.wrapping_add(placed(mix(site).wrapping_add(word), bits));
             }
         })?;
-        self.over_ranks(worker, sum)
+        self.over_ranks(rank, sum)
     }
 }
 
 /// Calls `visit` with each place of this rank and its number among those of all ranks.
-fn for_each_place(worker: &Worker<'_>, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
+fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
     let mut in_box = |own: &Box3, [n1, n2]: [u64; 2], (offset, strides): (u64, [u64; 3])| {
         for i in own[0].clone() {
             for j in own[1].clone() {
@@ -188,7 +188,7 @@ fn for_each_place(worker: &Worker<'_>, leaf: &Leaf, visit: &mut dyn FnMut(u64, u
         }
         Support::Points { own, order: PointOrder::Ranks, .. } => {
             let mut first = [*own];
-            worker.comm().scan_exclusive(&mut first, Op::Sum)?;
+            rank.comm.scan_exclusive(&mut first, Op::Sum)?;
             (0..*own).for_each(|at| visit(at, first[0] + at));
         }
         Support::Points { order: PointOrder::Numbers(numbers), .. } => {

@@ -7,11 +7,10 @@ use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
-use crate::exchange::GridComms;
 use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
 use crate::gpu::{Array, Gpu};
 use crate::grid::Cost;
+use crate::rank::Rank;
 
 /// Bytes of a message, for reports.
 const CHUNK: u64 = 2 << 20;
@@ -48,16 +47,16 @@ pub(super) fn cells_of<'a>(
     }
 }
 
-/// Refuses a grid that is not cut as the worker's exchanges are.
-pub(super) fn cut_alike(regular: &RegularGrid, comms: &GridComms, operator: &str) -> Result<(), OperatorError> {
-    if (regular.grid, regular.rank) == (comms.grid(), comms.rank()) {
+/// Refuses a grid that is not cut for this rank. [Collective](Rank) when the grid is new.
+pub(super) fn cut_alike(regular: &RegularGrid, rank: &mut Rank, operator: &str) -> Result<(), OperatorError> {
+    if (regular.grid.ranks(), regular.rank) == (rank.size(), rank.index()) {
+        rank.parts(regular.grid)?;
         return Ok(());
     }
-    let (own, given) = (regular.grid, comms.grid());
+    let (grid, index, ranks) = (regular.grid, rank.index(), rank.size());
     let why = format!(
-        "the fields are cut for rank {} of {own} ranks, the worker is rank {} of {given}; make spaces with the worker's grid",
-        regular.rank,
-        comms.rank()
+        "the fields are cut for rank {} of {grid} ranks, this is rank {index} of {ranks}; make spaces for this rank and a grid of all ranks",
+        regular.rank
     );
     Err(OperatorError::invalid(operator, why))
 }
@@ -85,14 +84,14 @@ impl Fourier {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
-    pub fn new(worker: &Worker<'_>, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
         const NAME: &str = "Fourier transform";
         let (name, leaf, regular) = cells_of(domain, NAME)?;
-        cut_alike(regular, &worker.comms, NAME)?;
+        cut_alike(regular, rank, NAME)?;
         let half = leaf.values == Values::Real;
         let modes = Support::Modes { regular: regular.clone(), half };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() }.complex())?;
-        let gpu = worker.gpu();
+        let gpu = &rank.gpu;
         let transform = match leaf.values {
             Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
             Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
@@ -128,8 +127,8 @@ impl Linear for Fourier {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
             AnyTransform::Real(transform) => {
@@ -142,8 +141,8 @@ impl Linear for Fourier {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
             AnyTransform::Real(transform) => {
@@ -156,7 +155,7 @@ impl Linear for Fourier {
         Ok(())
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&format!("{:?}", self.norm));
         Ok(())
     }
@@ -183,8 +182,8 @@ impl Linear for InverseFourier {
         Linear::domain(&self.0)
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn forward(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.0.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.0.transform {
             AnyTransform::Real(transform) => {
@@ -197,8 +196,8 @@ impl Linear for InverseFourier {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn adjoint(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.0.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.0.transform {
             AnyTransform::Real(transform) => {
@@ -211,8 +210,8 @@ impl Linear for InverseFourier {
         Ok(())
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Linear::constants(&self.0, worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Linear::constants(&self.0, rank, out)
     }
 
     fn costs(&self) -> [CallCost; 2] {

@@ -7,9 +7,9 @@ use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};
-use crate::grid::FieldLayout;
+use crate::grid::{FieldLayout, Grid};
+use crate::rank::{Parts, Rank};
 
 /// `inverse(multiplier * forward(x))`: smoothing, derivatives, inverse Laplacians, convolutions with a kernel that is a product of one factor for
 /// each axis; five passes instead of seven. Its adjoint is the filter with the conjugate multiplier, for real fields too: no mode needs a weight.
@@ -36,8 +36,8 @@ impl FourierFilter {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
-    pub fn new(worker: &mut Worker<'_>, space: &Space, multiplier: &Operator<'_>) -> Result<Self, OperatorError> {
-        Self::padded(worker, space, multiplier, None)
+    pub fn new(rank: &mut Rank, space: &Space, multiplier: &Operator<'_>) -> Result<Self, OperatorError> {
+        Self::padded(rank, space, multiplier, None)
     }
 
     /// The same with fields followed by zeros up to `points` along each axis: not periodic. The multiplier's waves are those of a box that is
@@ -46,14 +46,14 @@ impl FourierFilter {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn padded(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         space: &Space,
         multiplier: &Operator<'_>,
         points: Option<[u64; 3]>,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "Fourier filter";
         let (_, leaf, regular) = cells_of(space, NAME)?;
-        cut_alike(regular, &worker.comms, NAME)?;
+        cut_alike(regular, rank, NAME)?;
         let spec = Spec::new(leaf.values, regular.shape).fields(leaf.fields());
         let spec = points.map_or(spec.clone(), |points| spec.points(points));
         let distances = regular.distances();
@@ -66,19 +66,19 @@ impl FourierFilter {
         let space = space.clone();
         let (filters, cost) = match leaf.values {
             Values::Real => {
-                let (filters, cost) = pair::<f32>(worker, &spec, size, multiplier)?;
+                let (filters, cost) = pair::<f32>(rank, regular.grid, &spec, size, multiplier)?;
                 (AnyFilter::Real(filters), cost)
             }
             Values::Complex => {
-                let (filters, cost) = pair::<[f32; 2]>(worker, &spec, size, multiplier)?;
+                let (filters, cost) = pair::<[f32; 2]>(rank, regular.grid, &spec, size, multiplier)?;
                 (AnyFilter::Complex(filters), cost)
             }
         };
         Ok(FourierFilter { filters, layout, space, cost, multiplier: mark.value() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.space.parts(rank)?;
         let (x, y, layout) = (x.single()?, y.single()?, &self.layout);
         match &self.filters {
             AnyFilter::Real(filters) => filters[which].apply(recorder, comms, x, layout, y, layout)?,
@@ -92,20 +92,22 @@ impl FourierFilter {
 
 /// The filter and its adjoint.
 fn pair<T: Value>(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
+    grid: Grid,
     spec: &Spec,
     size: [f64; 3],
     multiplier: &Operator<'_>,
 ) -> Result<([Filter<T>; 2], CallCost), OperatorError> {
-    let gpu = worker.gpu().clone();
+    let gpu = rank.gpu.clone();
     let tuning = TransformTuning::of(&gpu);
-    let part = Filter::<T>::part_of(&gpu, spec, &worker.comms, &tuning)?;
+    let Parts { recorder, comms, .. } = rank.parts(grid)?;
+    let part = Filter::<T>::part_of(&gpu, spec, comms, &tuning)?;
     let tables = multiplier.tables(spec.points, size, &part);
     let [x, y] = tables.constant;
     let conjugate = OperatorTables { constant: [x, -y], ..tables.clone() };
     let mut filter = |tables: OperatorTables| {
-        let spectral = Spectral::new(&mut worker.context.recorder, &[tables], &part)?;
-        Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, &worker.comms, &tuning, &spectral.trusted_callback(), 1)?)
+        let spectral = Spectral::new(recorder, &[tables], &part)?;
+        Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, comms, &tuning, &spectral.trusted_callback(), 1)?)
     };
     let filters = [filter(tables)?, filter(conjugate)?];
     let cost = filters[0].routes().into_iter().fold(CallCost::default(), |cost, route| cost + route_cost(route));
@@ -125,15 +127,15 @@ impl Linear for FourierFilter {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, x, y, 0)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, y, x, 1)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, y, x, 1)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.number(self.multiplier);
         Ok(())
     }

@@ -7,10 +7,10 @@ use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::fft::Values;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     pub(super) struct GatherParams {
@@ -155,15 +155,15 @@ impl Linear for Gather {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [from, to] = self.leaves()?;
         let (entries, places) = (from.places(), to.places());
         let arrays = (x.single()?, self.index.as_ref(), y.single()?);
-        let recorder = &mut worker.context.recorder;
+        let recorder = &mut rank.recorder;
         Ok(record(recorder, &self.kernel, arrays, [places, entries], to.batch, [entries, places])?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let [from, to] = self.leaves()?;
         let terms = Terms {
             x: y.single()?,
@@ -173,13 +173,14 @@ impl Linear for Gather {
             batches: to.batch,
             total: to.total() / to.batch,
         };
-        let (sum, recorder, comm) = worker.exact_sum();
+        let sum = rank.exact_sums();
+        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
         Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, x.single()?)?)
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let [_, to] = self.leaves()?;
-        self.index.as_ref().map_or(Ok(()), |index| out.array(worker, to, index))
+        self.index.as_ref().map_or(Ok(()), |index| out.array(rank, to, index))
     }
 
     fn costs(&self) -> [CallCost; 2] {

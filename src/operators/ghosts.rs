@@ -8,12 +8,12 @@ use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::grid::{Cost, FieldLayout, GhostPlan, extent, volume};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct EmbedParams {
@@ -141,23 +141,23 @@ impl Ghosts {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
-    pub fn new(worker: &Worker<'_>, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
         const NAME: &str = "ghost cells";
-        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
         let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
         let target = Space::of(name, leaf.clone().ghosts(widths))?;
         Ok(Ghosts { ghosted, domain: domain.clone(), target })
     }
 }
 
-/// The only leaf of a space, real cells without ghosts that are cut as the worker's exchanges are.
+/// The only leaf of a space, real cells without ghosts that are cut as the rank's exchanges are.
 pub(super) fn real_cells<'a>(
-    worker: &Worker<'_>,
+    rank: &mut Rank,
     space: &'a Space,
     operator: &str,
 ) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
     let found = cells_of(space, operator)?;
-    cut_alike(found.2, &worker.comms, operator)?;
+    cut_alike(found.2, rank, operator)?;
     match found.1.values {
         Values::Real => Ok(found),
         Values::Complex => {
@@ -179,20 +179,20 @@ impl Linear for Ghosts {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         let y = y.single()?;
         let whole = recorder.gpu().array("operators::ghosts", y.len())?;
         recorder.copy(y, 0, &whole, 0, y.len())?;
         Ok(self.ghosted.collect(recorder, comms, &whole, x.single()?)?)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -8,8 +8,8 @@ use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::fft::{self, Spec, TransformTuning, Values};
+use crate::rank::Rank;
 
 /// The Hartley transform from cells to modes, `Re F x + Im F x` with the unnormalised Fourier transform `F`: a real symmetric matrix, whose
 /// square is the number of cells. Modes are all those of the grid, one number each, so that a latent field has as many numbers as the real one
@@ -27,10 +27,10 @@ impl Hartley {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
-    pub fn new(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self, OperatorError> {
         const NAME: &str = "Hartley transform";
         let (name, leaf, regular) = cells_of(domain, NAME)?;
-        cut_alike(regular, &worker.comms, NAME)?;
+        cut_alike(regular, rank, NAME)?;
         if leaf.values == Values::Complex {
             return Err(OperatorError::invalid(
                 NAME,
@@ -40,7 +40,7 @@ impl Hartley {
         let modes = Support::Modes { regular: regular.clone(), half: false };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() })?;
         let spec = Spec::new(Values::Complex, regular.shape).fields(leaf.fields());
-        let (gpu, tuning) = (worker.gpu(), TransformTuning::of(worker.gpu()));
+        let (gpu, tuning) = (&rank.gpu, TransformTuning::of(&rank.gpu));
         let transform = fft::Hartley::new(gpu, &spec, regular.grid, regular.rank, &tuning)?;
         Ok(Hartley { transform, domain: domain.clone(), target })
     }
@@ -59,17 +59,17 @@ impl Linear for Hartley {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         Ok(self.transform.to_modes(recorder, comms, x.single()?, y.single()?)?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         Ok(self.transform.to_cells(recorder, comms, y.single()?, x.single()?)?)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use super::leaf::Support;
 use super::operator::{Differentiable, Linearised};
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Callback, Kernel, KernelSource, RawArray};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct KernelOperatorParams {
@@ -41,11 +41,9 @@ crate::gpu::kernel_params! {
 /// derivatives.
 ///
 /// ```
-/// use meshloom::grid::Grid;
-/// use meshloom::operators::{KernelOperator, Leaf, Model, Space, Vector, Worker, check_adjoint, random_field};
+/// use meshloom::operators::{KernelOperator, Leaf, Model, Space, Vector, check_adjoint, random_field};
 ///
 /// meshloom::run(|rank| {
-///     let mut worker = Worker::new(rank, Grid::new([1, 1], 1)?)?;
 ///     let (domain, target) = (Space::of("x", Leaf::vector(8))?, Space::of("y", Leaf::vector(7))?);
 ///     let products = Model::new(KernelOperator::new(
 ///         "products",
@@ -55,8 +53,8 @@ crate::gpu::kernel_params! {
 ///          fn jvp(i: u32) -> f32 { return dx(i) * x(i + 1u) + x(i) * dx(i + 1u); }
 ///          fn vjp(i: u32) -> f32 { return dy(i) * x(i + 1u) + dy(i - 1u) * x(i - 1u); }",
 ///     )?);
-///     let point = random_field(&mut worker, &domain, 1)?;
-///     check_adjoint(&mut worker, &products, &point)?;
+///     let point = random_field(rank, &domain, 1)?;
+///     check_adjoint(rank, &products, &point)?;
 ///     Ok(())
 /// })?;
 /// # Ok::<(), meshloom::Error>(())
@@ -125,13 +123,7 @@ impl KernelOperator {
         })
     }
 
-    fn run(
-        &self,
-        worker: &mut Worker<'_>,
-        kernel: &Kernel,
-        inputs: &[&Vector],
-        output: &Vector,
-    ) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, kernel: &Kernel, inputs: &[&Vector], output: &Vector) -> Result<(), OperatorError> {
         let arrays: Vec<&Array<f32>> =
             inputs.iter().chain([&output]).map(|vector| vector.single()).collect::<Result<_, _>>()?;
         let raw: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
@@ -141,7 +133,7 @@ impl KernelOperator {
             operator_domain: own(&self.domain) as u32,
             operator_target: own(&self.target) as u32,
         };
-        Ok(worker.context.recorder.each(kernel, &raw, &params, count)?)
+        Ok(rank.recorder.each(kernel, &raw, &params, count)?)
     }
 }
 
@@ -163,27 +155,27 @@ impl Differentiable for KernelOperator {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        self.run(worker, &self.value, &[x], y)
+        self.run(rank, &self.value, &[x], y)
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.apply(worker, x, y)?;
-        self.derivative(worker, x)
+        self.apply(rank, x, y)?;
+        self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
         self.domain.admits(x.space(), &self.name)?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&self.text);
         Ok(())
     }
@@ -206,13 +198,13 @@ struct At {
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        self.operator.run(worker, &self.operator.jvp, &[&self.x, dx], dy)
+        self.operator.run(rank, &self.operator.jvp, &[&self.x, dx], dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        self.operator.run(worker, &self.operator.vjp, &[&self.x, dy], dx)
+        self.operator.run(rank, &self.operator.vjp, &[&self.x, dy], dx)
     }
 }

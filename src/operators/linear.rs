@@ -8,7 +8,7 @@ use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
+use crate::rank::Rank;
 
 /// A linear operator with its adjoint. It is [`Differentiable`] by itself, and [`Adjoint`] turns it round.
 pub trait Linear {
@@ -25,13 +25,13 @@ pub trait Linear {
     ///
     /// # Errors
     /// What its work can fail with.
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
     /// `x = A^T y`. The fields have been checked.
     ///
     /// # Errors
     /// What its work can fail with.
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError>;
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError>;
 
     /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
     ///
@@ -41,7 +41,7 @@ pub trait Linear {
     ///
     /// # Errors
     /// - Same as [`Fingerprint::field`].
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError>;
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
     /// What the two cost this rank.
     fn costs(&self) -> [CallCost; 2];
@@ -60,23 +60,23 @@ impl<L: Linear + 'static> Differentiable for L {
         Linear::target(self)
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        self.forward(worker, x, y)
+        self.forward(rank, x, y)
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.apply(worker, x, y)?;
+        self.apply(rank, x, y)?;
         Ok(Box::new(Itself(self)))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Linear::constants(self, worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Linear::constants(self, rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -89,13 +89,13 @@ impl<L: Linear + 'static> Differentiable for L {
 struct Itself<L>(Rc<L>);
 
 impl<L: Linear + 'static> Linearised for Itself<L> {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.0.apply(worker, dx, dy)
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.0.apply(rank, dx, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.0.fits(dx, dy)?;
-        self.0.adjoint(worker, dy, dx)
+        self.0.adjoint(rank, dy, dx)
     }
 }
 
@@ -116,16 +116,16 @@ impl<L: Linear> Linear for Adjoint<L> {
         self.0.domain()
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.0.adjoint(worker, x, y)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.0.adjoint(rank, x, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.0.forward(worker, y, x)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        self.0.forward(rank, y, x)
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.0.constants(worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.0.constants(rank, out)
     }
 
     fn costs(&self) -> [CallCost; 2] {

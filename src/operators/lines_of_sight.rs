@@ -13,9 +13,9 @@ use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use super::worker::Worker;
 use crate::gpu::Array;
 use crate::mesh::Window;
+use crate::rank::Rank;
 
 /// Integrals along lines of sight through a periodic box: the sum of the field at samples in the middle of equal steps, times the step, by CIC. A
 /// result for each line is on every rank.
@@ -38,9 +38,9 @@ impl LinesOfSight {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces, a step that is no length, lines that are not finite or without length.
-    pub fn new(worker: &mut Worker<'_>, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
         const NAME: &str = "lines of sight";
-        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
         if leaf.fields() != 1 {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field")));
         }
@@ -69,28 +69,28 @@ impl LinesOfSight {
                 }
             }
         }
-        let readout = Readout::at_points(worker, domain, Window::Cic, &positions, PointOrder::Ranks)?;
-        let upload = |worker: &mut Worker<'_>, words: &[u32]| -> Result<Array<u32>, OperatorError> {
-            let array = worker.gpu().array("operators::lines", words.len() as u64)?;
-            worker.context.recorder.upload(&array, 0, words)?;
+        let readout = Readout::at_points(rank, domain, Window::Cic, &positions, PointOrder::Ranks)?;
+        let upload = |rank: &mut Rank, words: &[u32]| -> Result<Array<u32>, OperatorError> {
+            let array = rank.gpu.array("operators::lines", words.len() as u64)?;
+            rank.recorder.upload(&array, 0, words)?;
             Ok(array)
         };
-        let weights = upload(worker, bytemuck::cast_slice(&steps))?.cast()?;
-        let index = upload(worker, &numbers)?;
+        let weights = upload(rank, bytemuck::cast_slice(&steps))?.cast()?;
+        let index = upload(rank, &numbers)?;
         let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
         let sums = Adjoint(Gather::new(&target, Linear::target(&readout), index)?);
         Ok(LinesOfSight { readout, weights, sums, target, lines: lines.to_vec(), step })
     }
 
     /// Values at the samples, times their steps or to be.
-    fn samples(&self, worker: &Worker<'_>) -> Result<[Vector; 2], OperatorError> {
-        let field = || Vector::new(worker.gpu(), Linear::target(&self.readout));
+    fn samples(&self, rank: &Rank) -> Result<[Vector; 2], OperatorError> {
+        let field = || Vector::new(&rank.gpu, Linear::target(&self.readout));
         Ok([field()?, field()?])
     }
 
-    fn weigh(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
+    fn weigh(&self, rank: &mut Rank, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
         let weights = Vector::over(Linear::target(&self.readout), vec![Contents::Device(self.weights.clone())])?;
-        worker.product(x, &weights, y)
+        rank.vector_product(x, &weights, y)
     }
 }
 
@@ -107,21 +107,21 @@ impl Linear for LinesOfSight {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let [mut samples, weighted] = self.samples(worker)?;
-        self.readout.forward(worker, x, &mut samples)?;
-        self.weigh(worker, &samples, &weighted)?;
-        self.sums.forward(worker, &weighted, y)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let [mut samples, weighted] = self.samples(rank)?;
+        self.readout.forward(rank, x, &mut samples)?;
+        self.weigh(rank, &samples, &weighted)?;
+        self.sums.forward(rank, &weighted, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let [mut samples, weighted] = self.samples(worker)?;
-        self.sums.adjoint(worker, y, &mut samples)?;
-        self.weigh(worker, &samples, &weighted)?;
-        self.readout.adjoint(worker, &weighted, x)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let [mut samples, weighted] = self.samples(rank)?;
+        self.sums.adjoint(rank, y, &mut samples)?;
+        self.weigh(rank, &samples, &weighted)?;
+        self.readout.adjoint(rank, &weighted, x)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.numbers(self.lines.as_flattened().as_flattened());
         out.numbers(&[self.step]);
         Ok(())

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`Space`], [`Leaf`], [`RegularGrid`] | where fields live: trees of named leaves on grids, at points, as vectors |
 //! | [`Vector`] | the values of a space on one rank |
-//! | [`Worker`] | what operators work with on one rank |
 //! | [`Differentiable`], [`Linear`] | what an operator can do: its value and the products with its derivative |
 //! | [`Model`], [`Linearisation`], [`Derivative`] | operators as they are composed; a model and its derivative at a point, or that alone |
 //! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
@@ -42,8 +41,8 @@ mod select;
 mod space;
 mod stencil;
 mod vector;
+mod vector_math;
 mod wavenumbers;
-mod worker;
 
 pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, check_finite, random_field};
 pub use collectives::{Replicate, SumOverRanks, ToDevice};
@@ -74,7 +73,6 @@ pub use space::Space;
 pub use stencil::{StencilOperator, Tap};
 pub use vector::{Contents, Vector};
 pub use wavenumbers::Wavenumbers;
-pub use worker::Worker;
 
 use crate::gpu::KernelSource;
 

@@ -9,9 +9,9 @@ use super::fingerprint::Fingerprint;
 use super::pointwise_map::PointwiseMap;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
+use crate::rank::Rank;
 
-/// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Worker`] call its methods together, in one
+/// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Rank`] call its methods together, in one
 /// order.
 ///
 /// Methods record their work and wait for nothing but exchanges between ranks; where leaves are [`Parameters`](super::Support::Parameters), which
@@ -32,7 +32,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of other spaces; what its work can fail with.
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
     /// `y = f(x)` and the derivative there. It keeps handles on the arrays of `x`, which must stay as they are until the derivative is dropped.
     ///
@@ -40,7 +40,7 @@ pub trait Differentiable {
     /// As [`apply`](Self::apply).
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError>;
@@ -49,9 +49,9 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// As [`linearise`](Self::linearise).
-    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
-        let mut value = Vector::new(worker.gpu(), self.target())?;
-        self.linearise(worker, x, &mut value)
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+        let mut value = Vector::new(&rank.gpu, self.target())?;
+        self.linearise(rank, x, &mut value)
     }
 
     /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
@@ -62,7 +62,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// - Same as [`Fingerprint::field`].
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError>;
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
     /// What its calls cost this rank.
     fn cost(&self) -> OperatorCost;
@@ -102,19 +102,19 @@ pub trait Linearised {
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
 
     /// `dx = f'(x)^T dy`, with the sum of products over all numbers of a space as its inner product.
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError>;
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError>;
 
     /// `out = f'(x)^T f'(x) dx` at once, where that is less work than one after the other; false, and nothing done, where it is not.
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    fn normal(&self, _worker: &mut Worker<'_>, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
+    fn normal(&self, _rank: &mut Rank, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
         Ok(false)
     }
 }
@@ -161,11 +161,11 @@ impl Model {
     ///
     /// # Errors
     /// - Same as [`Fingerprint::field`].
-    pub fn identify(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&self.name());
-        out.space(worker, self.domain())?;
-        out.space(worker, self.target())?;
-        self.0.constants(worker, out)
+        out.space(rank, self.domain())?;
+        out.space(rank, self.target())?;
+        self.0.constants(rank, out)
     }
 
     /// What comes before its last pointwise function, and that function: where it ends in one.
@@ -188,17 +188,17 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    pub fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.0.apply(worker, x, y)
+    pub fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.0.apply(rank, x, y)
     }
 
     /// `f(x)` in a new field.
     ///
     /// # Errors
     /// As [`Differentiable::apply`].
-    pub fn value(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vector, OperatorError> {
-        let mut y = Vector::new(worker.gpu(), self.target())?;
-        self.0.apply(worker, x, &mut y)?;
+    pub fn value(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
+        let mut y = Vector::new(&rank.gpu, self.target())?;
+        self.0.apply(rank, x, &mut y)?;
         Ok(y)
     }
 
@@ -206,9 +206,9 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::linearise`].
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Linearisation, OperatorError> {
-        let mut value = Vector::new(worker.gpu(), self.target())?;
-        let derivative = self.0.clone().linearise(worker, x, &mut value)?;
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearisation, OperatorError> {
+        let mut value = Vector::new(&rank.gpu, self.target())?;
+        let derivative = self.0.clone().linearise(rank, x, &mut value)?;
         Ok(Linearisation { value, derivative: Derivative { model: self.clone(), at: derivative } })
     }
 
@@ -216,8 +216,8 @@ impl Model {
     ///
     /// # Errors
     /// As [`Differentiable::linearise`].
-    pub fn derivative(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Derivative, OperatorError> {
-        Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(worker, x)? })
+    pub fn derivative(&self, rank: &mut Rank, x: &Vector) -> Result<Derivative, OperatorError> {
+        Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(rank, x)? })
     }
 }
 
@@ -243,29 +243,29 @@ impl Derivative {
     ///
     /// # Errors
     /// As [`Linearised::jvp`].
-    pub fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.at.jvp(worker, dx, dy)
+    pub fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.at.jvp(rank, dx, dy)
     }
 
     /// `dx = f'(x)^T dy`.
     ///
     /// # Errors
     /// As [`Linearised::vjp`].
-    pub fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.at.vjp(worker, dy, dx)
+    pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.at.vjp(rank, dy, dx)
     }
 
     /// `out = f'(x)^T f'(x) dx`.
     ///
     /// # Errors
     /// As [`Linearised::jvp`].
-    pub fn normal(&self, worker: &mut Worker<'_>, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        if self.at.normal(worker, dx, out)? {
+    pub fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        if self.at.normal(rank, dx, out)? {
             return Ok(());
         }
-        let mut between = Vector::new(worker.gpu(), self.model.target())?;
-        self.at.jvp(worker, dx, &mut between)?;
-        self.at.vjp(worker, &between, out)
+        let mut between = Vector::new(&rank.gpu, self.model.target())?;
+        self.at.jvp(rank, dx, &mut between)?;
+        self.at.vjp(rank, &between, out)
     }
 }
 

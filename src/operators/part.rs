@@ -9,7 +9,7 @@ use super::leaf::Support;
 use super::operator::{Differentiable, Linearised, Model};
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
+use crate::rank::Rank;
 
 /// An operator of whose values some leaves are wanted.
 pub(super) struct Part {
@@ -38,8 +38,8 @@ impl Part {
     }
 
     /// The same with room for what is not wanted.
-    fn with_room(&self, worker: &Worker<'_>, wanted: &Vector) -> Result<Vector, OperatorError> {
-        self.all(wanted, &Vector::new(worker.gpu(), &self.rest)?)
+    fn with_room(&self, rank: &Rank, wanted: &Vector) -> Result<Vector, OperatorError> {
+        self.all(wanted, &Vector::new(&rank.gpu, &self.rest)?)
     }
 }
 
@@ -56,34 +56,34 @@ impl Differentiable for Part {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.with_room(worker, y)?;
-        self.inner.apply(worker, x, &mut all)?;
+        let mut all = self.with_room(rank, y)?;
+        self.inner.apply(rank, x, &mut all)?;
         y.put(all.part(&self.target, &self.name())?);
         Ok(())
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.with_room(worker, y)?;
-        let derivative = self.inner.clone().linearise(worker, x, &mut all)?;
+        let mut all = self.with_room(rank, y)?;
+        let derivative = self.inner.clone().linearise(rank, x, &mut all)?;
         y.put(all.part(&self.target, &self.name())?);
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn derivative(self: Rc<Self>, worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
-        let derivative = self.inner.clone().derivative(worker, x)?;
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+        let derivative = self.inner.clone().derivative(rank, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Model(self.inner.clone()).identify(worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Model(self.inner.clone()).identify(rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -107,18 +107,18 @@ struct PartAt {
 }
 
 impl Linearised for PartAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let mut all = self.operator.with_room(worker, dy)?;
-        self.derivative.jvp(worker, dx, &mut all)?;
+        let mut all = self.operator.with_room(rank, dy)?;
+        self.derivative.jvp(rank, dx, &mut all)?;
         dy.put(all.part(&self.operator.target, &self.operator.name())?);
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let nothing = Vector::zeros(&mut worker.context.recorder, &self.operator.rest)?;
+        let nothing = Vector::zeros(&mut rank.recorder, &self.operator.rest)?;
         let all = self.operator.all(dy, &nothing)?;
-        self.derivative.vjp(worker, &all, dx)
+        self.derivative.vjp(rank, &all, dx)
     }
 }

@@ -11,9 +11,9 @@ use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use super::worker::Worker;
 use crate::exchange::Terms;
 use crate::gpu::{Kernel, RawArray};
+use crate::rank::Rank;
 
 /// A pointwise function of fields, computed by one kernel, as are both of its derivatives. Chains of them are fused: see
 /// [`Model::then`](super::Model::then).
@@ -43,7 +43,7 @@ impl Call {
 
     fn record(
         &self,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         map: &PointwiseMap,
         (x, more): (&Vector, Option<&Vector>),
         out: &[RawArray],
@@ -52,7 +52,7 @@ impl Call {
         let given: Vec<RawArray> = std::iter::once(x).chain(map.constants()).chain(more).flat_map(arrays).collect();
         let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(out).collect();
         let params = PointwiseParams { count: count as u32, places: places as u32 };
-        Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, count)?)
+        Ok(rank.recorder.each(&self.kernel, &arrays, &params, count)?)
     }
 }
 
@@ -191,31 +191,31 @@ impl Differentiable for PointwiseOperator {
         self.map.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        self.apply_call().record(worker, &self.map, (x, None), &arrays(y))
+        self.apply_call().record(rank, &self.map, (x, None), &arrays(y))
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.apply(worker, x, y)?;
-        self.derivative(worker, x)
+        self.apply(rank, x, y)?;
+        self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _worker: &mut Worker<'_>, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let (lines, values) = self.map.function().wgsl(|argument, component| format!("a{argument}.{component}"));
         out.text(&lines);
         values.iter().for_each(|value| out.text(value));
-        self.map.constants().iter().try_for_each(|constant| out.field(worker, constant))
+        self.map.constants().iter().try_for_each(|constant| out.field(rank, constant))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -247,13 +247,13 @@ struct At {
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
-        self.operator.jvp_call().record(worker, map, (&self.x, Some(dx)), &arrays(dy))
+        self.operator.jvp_call().record(rank, map, (&self.x, Some(dx)), &arrays(dy))
     }
 
-    fn normal(&self, worker: &mut Worker<'_>, dx: &Vector, out: &mut Vector) -> Result<bool, OperatorError> {
+    fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<bool, OperatorError> {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.domain().admits(out.space(), map.name())?;
@@ -261,11 +261,11 @@ impl Linearised for At {
         if map.forms()[0][..map.domain().len()].contains(&Form::Uniform) {
             return Ok(false);
         }
-        self.operator.normal_call().record(worker, map, (&self.x, Some(dx)), &arrays(out))?;
+        self.operator.normal_call().record(rank, map, (&self.x, Some(dx)), &arrays(out))?;
         Ok(true)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
         // What is one number for all places has a cotangent at each place first, and their sum then.
@@ -273,17 +273,18 @@ impl Linearised for At {
         let (mut out, mut sums) = (arrays(dx), Vec::new());
         for (number, form) in map.forms()[0][..map.domain().len()].iter().enumerate() {
             if let (Form::Uniform, Contents::Device(own)) = (form, &dx.contents()[number]) {
-                let apart = worker.gpu().array::<f32>("operators::uniform", own.len() * places)?;
+                let apart = rank.gpu.array::<f32>("operators::uniform", own.len() * places)?;
                 out[number] = apart.raw().clone();
                 sums.push((apart, own.clone()));
             }
         }
-        self.operator.vjp_call().record(worker, map, (&self.x, Some(dy)), &out)?;
+        self.operator.vjp_call().record(rank, map, (&self.x, Some(dy)), &out)?;
         let Some(main) = map.main() else { return Ok(()) };
         let total = main.total() / (main.fields() * main.numbers());
         for (apart, own) in sums {
             let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
-            let (sum, recorder, comm) = worker.exact_sum();
+            let sum = rank.exact_sums();
+            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
             sum.record(recorder, main.is_distributed().then_some(comm), &terms, &own)?;
         }
         Ok(())

@@ -8,10 +8,10 @@ use super::linear::Linear;
 use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, ScanRange};
 use crate::gpu::{Array, Recorder};
+use crate::rank::Rank;
 
 /// What moves. Counts are numbers of a field.
 #[derive(Clone, Debug)]
@@ -69,56 +69,56 @@ impl RankCollective {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces than one leaf of points; [`OperatorError::Comm`].
-    pub fn all_gather(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn all_gather(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
         let (_, leaf, own) = points(domain, "all-gather")?;
-        let counts = worker.comm().all_gather(&[own])?;
+        let counts = rank.comm.all_gather(&[own])?;
         let total: u64 = counts.iter().sum();
         let counts = counts.iter().map(|count| count * leaf.numbers()).collect();
-        let ranks = worker.comm().size() as u64;
-        Self::new(worker, domain, [total, ranks * total], Kind::AllGather { counts })
+        let ranks = rank.comm.size() as u64;
+        Self::new(rank, domain, [total, ranks * total], Kind::AllGather { counts })
     }
 
     /// The points of `root`, on all ranks; the others have none. All ranks call it.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather); [`OperatorError::Invalid`] where another rank has points.
-    pub fn broadcast(worker: &Worker<'_>, domain: &Space, root: usize) -> Result<Self, OperatorError> {
+    pub fn broadcast(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
         let (_, _, own) = points(domain, "broadcast")?;
-        let counts = worker.comm().all_gather(&[own])?;
+        let counts = rank.comm.all_gather(&[own])?;
         let Some(&len) = counts.get(root) else { return Err(no_rank("broadcast", root, counts.len())) };
         if let Some(other) = (0..counts.len()).find(|&rank| rank != root && counts[rank] > 0) {
             let why = format!("rank {other} has {} points; only rank {root} may have some", counts[other]);
             return Err(OperatorError::invalid("broadcast", why));
         }
-        Self::new(worker, domain, [len, len * counts.len() as u64], Kind::Broadcast { root })
+        Self::new(rank, domain, [len, len * counts.len() as u64], Kind::Broadcast { root })
     }
 
     /// The points of all ranks, in the order of ranks, on `root`, where the others have none then. All ranks call it.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
-    pub fn gather(worker: &Worker<'_>, domain: &Space, root: usize) -> Result<Self, OperatorError> {
+    pub fn gather(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
         let (_, leaf, own) = points(domain, "gather to a rank")?;
-        let counts = worker.comm().all_gather(&[own])?;
+        let counts = rank.comm.all_gather(&[own])?;
         if root >= counts.len() {
             return Err(no_rank("gather to a rank", root, counts.len()));
         }
         let total: u64 = counts.iter().sum();
         let counts = counts.iter().map(|count| count * leaf.numbers()).collect();
-        let here = if worker.comm().rank() == root { total } else { 0 };
-        Self::new(worker, domain, [here, total], Kind::Gather { root, counts })
+        let here = if rank.comm.rank() == root { total } else { 0 };
+        Self::new(rank, domain, [here, total], Kind::Gather { root, counts })
     }
 
     /// `counts[rank]` points of this rank, which stand in the order of ranks, to each rank; those that come stand so, too. All ranks call it.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather); [`OperatorError::Comm`] where the counts of a rank are not those of its points.
-    pub fn all_to_all(worker: &Worker<'_>, domain: &Space, counts: &[u64]) -> Result<Self, OperatorError> {
+    pub fn all_to_all(rank: &Rank, domain: &Space, counts: &[u64]) -> Result<Self, OperatorError> {
         let (_, leaf, own) = points(domain, "all-to-all")?;
         let sum = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
-        let fits = counts.len() == worker.comm().size() && sum == own;
+        let fits = counts.len() == rank.comm.size() && sum == own;
         // All ranks hear of it before any of them waits for counts.
-        let wrong = worker.comm().all_gather(&[u64::from(!fits)])?.iter().position(|&wrong| wrong != 0);
+        let wrong = rank.comm.all_gather(&[u64::from(!fits)])?.iter().position(|&wrong| wrong != 0);
         if let Some(rank) = wrong {
             let why = format!(
                 "the counts of rank {rank} are not one for each rank, with the sum of its points (here {} counts, {own} points)",
@@ -126,12 +126,12 @@ impl RankCollective {
             );
             return Err(OperatorError::invalid("all-to-all", why));
         }
-        let incoming = worker.comm().all_to_all(counts)?;
+        let incoming = rank.comm.all_to_all(counts)?;
         let mut sums = [own];
-        worker.comm().all_reduce(&mut sums, Op::Sum)?;
+        rank.comm.all_reduce(&mut sums, Op::Sum)?;
         let numbers = |counts: &[u64]| counts.iter().map(|count| count * leaf.numbers()).collect();
         let kind = Kind::AllToAll { outgoing: numbers(counts), incoming: numbers(&incoming) };
-        Self::new(worker, domain, [incoming.iter().sum(), sums[0]], kind)
+        Self::new(rank, domain, [incoming.iter().sum(), sums[0]], kind)
     }
 
     /// The points of rank `from` on this rank, whose own go to rank `to`: a shift or any other permutation of ranks. Without `from` there are none;
@@ -140,7 +140,7 @@ impl RankCollective {
     /// # Errors
     /// As [`all_gather`](Self::all_gather); [`OperatorError::Invalid`] where senders and receivers do not fit each other.
     pub fn send_receive(
-        worker: &Worker<'_>,
+        rank: &Rank,
         domain: &Space,
         to: Option<usize>,
         from: Option<usize>,
@@ -148,7 +148,7 @@ impl RankCollective {
         const NAME: &str = "send and receive";
         let (_, _, own) = points(domain, NAME)?;
         let number = |peer: Option<usize>| peer.map_or(u64::MAX, |rank| rank as u64);
-        let all = worker.comm().all_gather(&[[own, number(to), number(from)]])?;
+        let all = rank.comm.all_gather(&[[own, number(to), number(from)]])?;
         for (rank, &[_, to, from]) in all.iter().enumerate() {
             // What a rank names must name it, the other way round.
             for (peer, back) in [(to, 2), (from, 1)] {
@@ -162,51 +162,51 @@ impl RankCollective {
         }
         let came = from.map_or(0, |from| all[from][0]);
         let total = all.iter().filter(|[_, to, _]| *to != u64::MAX).map(|[own, ..]| own).sum();
-        Self::new(worker, domain, [came, total], Kind::SendReceive { to, from })
+        Self::new(rank, domain, [came, total], Kind::SendReceive { to, from })
     }
 
     /// The sum over ranks of their points, as many on each, on every rank. All ranks call it.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather); [`OperatorError::Invalid`] where ranks have different numbers of points.
-    pub fn all_reduce(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        Self::of_equals(worker, domain, "all-reduce", Kind::AllReduce)
+    pub fn all_reduce(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+        Self::of_equals(rank, domain, "all-reduce", Kind::AllReduce)
     }
 
     /// The sum of the points of the ranks up to and including this one, as many on each. All ranks call it.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
-    pub fn scan(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        Self::of_equals(worker, domain, "scan", Kind::Scan { range: ScanRange::UpTo })
+    pub fn scan(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+        Self::of_equals(rank, domain, "scan", Kind::Scan { range: ScanRange::UpTo })
     }
 
     /// The sum of the points of the ranks before this one, as many on each; zeros on the first rank. All ranks call it.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
-    pub fn scan_exclusive(worker: &Worker<'_>, domain: &Space) -> Result<Self, OperatorError> {
-        Self::of_equals(worker, domain, "exclusive scan", Kind::Scan { range: ScanRange::Before })
+    pub fn scan_exclusive(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+        Self::of_equals(rank, domain, "exclusive scan", Kind::Scan { range: ScanRange::Before })
     }
 
     /// What adds points of ranks that have as many.
-    fn of_equals(worker: &Worker<'_>, domain: &Space, name: &str, kind: Kind) -> Result<Self, OperatorError> {
+    fn of_equals(rank: &Rank, domain: &Space, name: &str, kind: Kind) -> Result<Self, OperatorError> {
         let (_, _, own) = points(domain, name)?;
-        let counts = worker.comm().all_gather(&[own])?;
+        let counts = rank.comm.all_gather(&[own])?;
         if let Some(rank) = counts.iter().position(|&count| count != counts[0]) {
             let why = format!("rank {rank} has {} points, rank 0 {}; they must have as many", counts[rank], counts[0]);
             return Err(OperatorError::invalid(name, why));
         }
-        Self::new(worker, domain, [own, own * counts.len() as u64], kind)
+        Self::new(rank, domain, [own, own * counts.len() as u64], kind)
     }
 
-    fn new(worker: &Worker<'_>, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self, OperatorError> {
+    fn new(rank: &Rank, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self, OperatorError> {
         let (name, leaf, _) = points(domain, "collective")?;
         let target = Space::of(
             name,
             Leaf { support: Support::Points { own, total, order: PointOrder::Ranks }, ..leaf.clone() },
         )?;
-        let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
+        let (rank, ranks) = (rank.comm.rank(), rank.comm.size());
         Ok(RankCollective { domain: domain.clone(), target, kind, ranks, rank })
     }
 
@@ -236,10 +236,10 @@ fn scanned(
 }
 
 /// Records the copy of what has come, or zeros where nothing has.
-fn put(worker: &mut Worker<'_>, came: Option<Array<f32>>, to: &Array<f32>) -> Result<(), OperatorError> {
+fn put(rank: &mut Rank, came: Option<Array<f32>>, to: &Array<f32>) -> Result<(), OperatorError> {
     match came {
-        Some(came) => worker.context.recorder.copy(&came, 0, to, 0, to.len())?,
-        None => worker.context.recorder.clear(to),
+        Some(came) => rank.recorder.copy(&came, 0, to, 0, to.len())?,
+        None => rank.recorder.clear(to),
     }
     Ok(())
 }
@@ -267,13 +267,13 @@ impl Linear for RankCollective {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (x, y, fields, rank) = (x.single()?, y.single()?, self.fields(), self.rank);
-        let (collectives, recorder) = worker.collectives();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (x, y, fields) = (x.single()?, y.single()?, self.fields());
+        let (mut collectives, recorder) = (rank.collectives(), &mut rank.recorder);
         let came = match &self.kind {
             Kind::AllGather { .. } => Some(collectives.all_gather_v(recorder, x, fields)?.finish(recorder)?.array),
             Kind::Broadcast { root } => {
-                let given = (rank == *root).then_some(x);
+                let given = (self.rank == *root).then_some(x);
                 Some(collectives.broadcast(recorder, *root, given)?.finish(recorder)?)
             }
             Kind::Gather { root, .. } => {
@@ -286,21 +286,21 @@ impl Linear for RankCollective {
                 collectives.send_receive(recorder, to.map(|to| (to, x)), *from)?.finish(recorder)?
             }
             Kind::AllReduce => Some(collectives.all_reduce::<f32>(recorder, x, Op::Sum)?.finish(recorder)?),
-            Kind::Scan { range } => scanned(collectives, recorder, x, *range)?,
+            Kind::Scan { range } => scanned(&mut collectives, recorder, x, *range)?,
         };
-        put(worker, came, y)
+        put(rank, came, y)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (x, y, fields, rank) = (x.single()?, y.single()?, self.fields(), self.rank);
-        let (collectives, recorder) = worker.collectives();
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (x, y, fields) = (x.single()?, y.single()?, self.fields());
+        let (mut collectives, recorder) = (rank.collectives(), &mut rank.recorder);
         let came = match &self.kind {
             Kind::AllGather { counts } => {
                 Some(collectives.reduce_scatter_v::<f32>(recorder, y, counts, Op::Sum, fields)?.finish(recorder)?)
             }
             Kind::Broadcast { root } => collectives.reduce::<f32>(recorder, *root, y, Op::Sum)?.finish(recorder)?,
             Kind::Gather { root, counts } => {
-                let given = (rank == *root).then_some((y, &counts[..]));
+                let given = (self.rank == *root).then_some((y, &counts[..]));
                 Some(collectives.scatter_v(recorder, *root, given, fields)?.finish(recorder)?)
             }
             Kind::AllToAll { incoming, .. } => {
@@ -310,12 +310,12 @@ impl Linear for RankCollective {
                 collectives.send_receive(recorder, from.map(|from| (from, y)), *to)?.finish(recorder)?
             }
             Kind::AllReduce => Some(collectives.all_reduce::<f32>(recorder, y, Op::Sum)?.finish(recorder)?),
-            Kind::Scan { range } => scanned(collectives, recorder, y, range.transposed())?,
+            Kind::Scan { range } => scanned(&mut collectives, recorder, y, range.transposed())?,
         };
-        put(worker, came, x)
+        put(rank, came, x)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         match &self.kind {
             Kind::Broadcast { root } | Kind::Gather { root, .. } => out.number(*root as u64),
             _ => {}

@@ -9,8 +9,8 @@ use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
+use crate::rank::Rank;
 
 /// The values of a field at fixed points, through a [`Window`] (CIC: interpolation between the eight cells around a point). Its adjoint paints
 /// values of either sign, the same to the bit for every number of ranks: [`ValuePainter`].
@@ -39,26 +39,21 @@ impl Readout {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces, or a position in another rank's cell; [`OperatorError::Mesh`] for one that is not finite.
-    pub fn new(
-        worker: &mut Worker<'_>,
-        domain: &Space,
-        window: Window,
-        positions: &[[f64; 3]],
-    ) -> Result<Self, OperatorError> {
-        let numbers = PointNumbers::of_positions(&mut worker.context.recorder, positions)?;
-        Self::at_points(worker, domain, window, positions, PointOrder::Numbers(numbers))
+    pub fn new(rank: &mut Rank, domain: &Space, window: Window, positions: &[[f64; 3]]) -> Result<Self, OperatorError> {
+        let numbers = PointNumbers::of_positions(&mut rank.recorder, positions)?;
+        Self::at_points(rank, domain, window, positions, PointOrder::Numbers(numbers))
     }
 
     /// The same at points in this order.
     pub(super) fn at_points(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         domain: &Space,
         window: Window,
         positions: &[[f64; 3]],
         order: PointOrder,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "readout";
-        let (name, leaf, regular) = real_cells(worker, domain, NAME)?;
+        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
         let foreign = |position: &&[f64; 3]| {
             position.iter().all(|x| x.is_finite()) && !regular.owns(cell_of(regular, **position))
         };
@@ -66,21 +61,14 @@ impl Readout {
             let cell = cell_of(regular, *position);
             format!("it does not own cell {cell:?}, in which {position:?} is; give each position to the rank that owns its cell")
         });
-        if let Some(why) = worker.comm().first_fault(fault.as_deref())? {
+        if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
         let widths = PointsInCells::ghost_widths(window, false);
         let mesh = MeshPart::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
         let ghosted = Ghosted::new(NAME, regular, mesh.layout.ghosts, leaf.fields())?;
-        let comm = worker.comm().clone();
-        let points = PointsInCells::distribute(
-            &mut worker.context.recorder,
-            &comm,
-            regular.grid,
-            mesh,
-            regular.size,
-            positions,
-        )?;
+        let comm = rank.comm.clone();
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, regular.grid, mesh, regular.size, positions)?;
         let support = Support::Points { own: points.len(), total: points.total(), order };
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
@@ -102,8 +90,8 @@ impl Linear for Readout {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
         self.ghosted.fill(recorder, comms, x.single()?, &whole)?;
@@ -118,8 +106,8 @@ impl Linear for Readout {
         Ok(())
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.domain.parts(rank)?;
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let own = x.single()?.len() / self.fields.max(1);
         let (particles, values, total) = (self.points.particles(), y.single()?, self.points.total());
@@ -131,7 +119,7 @@ impl Linear for Readout {
         Ok(())
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&format!("{:?}", self.window));
         Ok(())
     }

@@ -9,12 +9,12 @@ use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel};
 use crate::grid::extent;
 use crate::host_memory::{self, HostMemoryError};
+use crate::rank::Rank;
 
 /// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
 pub struct Select {
@@ -31,7 +31,7 @@ impl Select {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces, cells outside of the grid, or one that comes twice.
-    pub fn cells(worker: &mut Worker<'_>, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
+    pub fn cells(rank: &mut Rank, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
         let Some((_, Leaf { support: Support::Cells { regular, ghosts }, .. })) = domain.only() else {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field of cells")));
@@ -46,7 +46,7 @@ impl Select {
         let own = cells.iter().filter(|cell| regular.owns(**cell));
         let mut places = host_memory::reserve("places of points", own.clone().count())?;
         places.extend(own.map(place));
-        Self::places(worker, domain, &places)
+        Self::places(rank, domain, &places)
     }
 
     /// The places of this rank with these indices, of the only leaf of `domain`, which is real and distributed. All ranks call it. Submits what was
@@ -54,7 +54,7 @@ impl Select {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces, places that are not there, or one that comes twice.
-    pub fn places(worker: &mut Worker<'_>, domain: &Space, places: &[u64]) -> Result<Self, OperatorError> {
+    pub fn places(rank: &mut Rank, domain: &Space, places: &[u64]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
         let Some((name, leaf)) = domain.only().filter(|(_, leaf)| leaf.values == Values::Real && leaf.is_distributed())
         else {
@@ -65,17 +65,17 @@ impl Select {
         let twice = sorted.windows(2).find(|pair| pair[0] == pair[1]);
         let wrong = twice.map(|pair| pair[0]).or(sorted.last().copied().filter(|&last| last >= leaf.places()));
         let fault = wrong.map(|place| format!("place {place} of its {} is not there, or comes twice", leaf.places()));
-        if let Some(why) = worker.comm().first_fault(fault.as_deref())? {
+        if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
         let mut total = [places.len() as u64];
-        worker.comm().all_reduce(&mut total, Op::Sum)?;
-        let order = order_of(worker, leaf, places)?;
+        rank.comm.all_reduce(&mut total, Op::Sum)?;
+        let order = order_of(rank, leaf, places)?;
         let points = Support::Points { own: places.len() as u64, total: total[0], order };
         let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
-        let index = worker.gpu().array("operators::places", places.len() as u64)?;
+        let index = rank.gpu.array("operators::places", places.len() as u64)?;
         let places = host_memory::collect("places of points", places.iter().map(|&place| place as u32))?;
-        worker.context.recorder.upload(&index, 0, &places)?;
+        rank.recorder.upload(&index, 0, &places)?;
         let [gather, scatter] = [false, true].map(|scatter| Kernel::trusted(source(true, scatter)));
         Ok(Select { domain: domain.clone(), target, index, gather, scatter })
     }
@@ -87,7 +87,7 @@ impl Select {
 }
 
 /// Which of all points the places of a leaf are: cells and modes by their number in the whole grid, points by their own.
-fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
+fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
     let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Result<Vec<u64>, HostMemoryError> {
         let number = |&place: &u64| {
             let at = [place / local[2] / local[1], place / local[2] % local[1], place % local[2]];
@@ -112,7 +112,7 @@ fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<Poin
         }
         Support::Points { own, order: PointOrder::Ranks, .. } => {
             let mut first = [*own];
-            worker.comm().scan_exclusive(&mut first, Op::Sum)?;
+            rank.comm.scan_exclusive(&mut first, Op::Sum)?;
             host_memory::collect("numbers of points", places.iter().map(|place| first[0] + place))?
         }
         Support::Points { order: PointOrder::Numbers(numbers), .. } => {
@@ -121,7 +121,7 @@ fn order_of(worker: &mut Worker<'_>, leaf: &Leaf, places: &[u64]) -> Result<Poin
         // Of what every rank has there are no places of its own.
         Support::Vector { .. } | Support::Parameters { .. } => return Ok(PointOrder::Ranks),
     };
-    Ok(PointOrder::Numbers(PointNumbers::new(&mut worker.context.recorder, numbers)?))
+    Ok(PointOrder::Numbers(PointNumbers::new(&mut rank.recorder, numbers)?))
 }
 
 impl Linear for Select {
@@ -137,22 +137,22 @@ impl Linear for Select {
         &self.target
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let [places, selected, fields] = self.lens();
         let arrays = (x.single()?, Some(&self.index), y.single()?);
-        let recorder = &mut worker.context.recorder;
+        let recorder = &mut rank.recorder;
         Ok(record(recorder, &self.gather, arrays, [selected, places], fields, [places, selected])?)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let [places, selected, fields] = self.lens();
-        let recorder = &mut worker.context.recorder;
+        let recorder = &mut rank.recorder;
         recorder.clear(x.single()?);
         let arrays = (y.single()?, Some(&self.index), x.single()?);
         Ok(record(recorder, &self.scatter, arrays, [selected, places], fields, [selected, places])?)
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use super::error::OperatorError;
 use super::leaf::Leaf;
+use crate::exchange::GridComms;
+use crate::gpu::Recorder;
+use crate::rank::Rank;
 
 /// Leaves with names, in the order of the names. A clone is cheap.
 ///
@@ -112,6 +115,15 @@ impl Space {
             }
         }
         Space::new(leaves)
+    }
+
+    /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
+    pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms), OperatorError> {
+        let Some(regular) = self.leaves().find_map(|(_, leaf)| leaf.regular()) else {
+            return Err(OperatorError::invalid("process grid", format!("{self} is not on a grid")));
+        };
+        let parts = rank.parts(regular.grid)?;
+        Ok((parts.recorder, parts.comms))
     }
 
     /// Refuses, for `operator`, fields of another space. Of spaces with one leaf the names do not matter.

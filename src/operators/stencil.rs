@@ -7,9 +7,9 @@ use super::ghosts::{Ghosted, real_cells};
 use super::linear::Linear;
 use super::space::Space;
 use super::vector::Vector;
-use super::worker::Worker;
 use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::{extent, volume};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct StencilParams {
@@ -63,9 +63,9 @@ impl StencilOperator {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets as long as an axis or weights that are not finite.
-    pub fn new(worker: &mut Worker<'_>, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
         const NAME: &str = "stencil";
-        let (_, leaf, regular) = real_cells(worker, space, NAME)?;
+        let (_, leaf, regular) = real_cells(rank, space, NAME)?;
         for (offset, weight) in taps {
             let long = (0..3).find(|&a| offset[a].unsigned_abs() >= regular.shape[a].max(1) && offset[a] != 0);
             if long.is_some() || !weight.is_finite() {
@@ -110,8 +110,8 @@ impl StencilOperator {
             });
         }
         let mut upload = |words: &[i32]| -> Result<Array<i32>, OperatorError> {
-            let array = worker.gpu().array("operators::taps", words.len() as u64)?;
-            worker.context.recorder.upload(&array, 0, words)?;
+            let array = rank.gpu.array("operators::taps", words.len() as u64)?;
+            rank.recorder.upload(&array, 0, words)?;
             Ok(array)
         };
         let [(there, words), (back, reversed)] = sides;
@@ -121,8 +121,8 @@ impl StencilOperator {
         Ok(StencilOperator { ghosted: [there, back], taps, cut, params, kernel, space: space.clone() })
     }
 
-    fn run(&self, worker: &mut Worker<'_>, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = worker.parts();
+    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.space.parts(rank)?;
         let (ghosted, params) = (&self.ghosted[which], &self.params[which]);
         let fields = u64::from(params.own[3]);
         let mut field = x.single()?.clone();
@@ -149,16 +149,16 @@ impl Linear for StencilOperator {
         &self.space
     }
 
-    fn forward(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, x, y, 0)
+    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, x, y, 0)
     }
 
-    fn adjoint(&self, worker: &mut Worker<'_>, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(worker, y, x, 1)
+    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
+        self.run(rank, y, x, 1)
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let taps = worker.context.recorder.download(&self.taps[0], 0, self.taps[0].len())?;
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        let taps = rank.recorder.download(&self.taps[0], 0, self.taps[0].len())?;
         taps.iter().for_each(|word| out.number(u64::from(*word as u32)));
         Ok(())
     }

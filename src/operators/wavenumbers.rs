@@ -4,10 +4,10 @@ use super::error::OperatorError;
 use super::gather::Gather;
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::space::Space;
-use super::worker::Worker;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::{extent, volume};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct BinParams {
@@ -166,8 +166,8 @@ impl Wavenumbers {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
-    pub fn amplitudes(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Gather, OperatorError> {
-        let index = self.index(worker, target)?;
+    pub fn amplitudes(&self, rank: &mut Rank, target: &Space) -> Result<Gather, OperatorError> {
+        let index = self.index(rank, target)?;
         let batch = target.only().map_or(1, |(_, leaf)| leaf.batch);
         let domain = Space::of("amplitudes", Leaf::vector(self.len() as u64).batch(batch))?;
         Gather::new(&domain, target, index)
@@ -178,7 +178,7 @@ impl Wavenumbers {
     ///
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces.
-    pub fn index(&self, worker: &mut Worker<'_>, target: &Space) -> Result<Array<u32>, OperatorError> {
+    pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>, OperatorError> {
         let Some((_, Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) = target.only()
         else {
             return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
@@ -194,7 +194,7 @@ impl Wavenumbers {
             .flat_map(|a| part[a].clone().map(move |index| (a, index)))
             .map(|(a, index)| self.square(a, index))
             .collect();
-        let (gpu, recorder) = (worker.gpu().clone(), &mut worker.context.recorder);
+        let (gpu, recorder) = (rank.gpu.clone(), &mut rank.recorder);
         let mut upload = |words: &[u32]| -> Result<Array<u32>, OperatorError> {
             let array = gpu.array("operators::wavenumbers", words.len() as u64)?;
             recorder.upload(&array, 0, words)?;
@@ -205,7 +205,7 @@ impl Wavenumbers {
         let [i, j, k] = extent(&part).map(|n| n as u32);
         let params = BinParams { local: [i, j, k, self.len() as u32] };
         let kernel = Kernel::trusted(source());
-        worker.context.recorder.each(&kernel, &[squares.raw(), limits.raw(), index.raw()], &params, volume(&part))?;
+        rank.recorder.each(&kernel, &[squares.raw(), limits.raw(), index.raw()], &params, volume(&part))?;
         Ok(index)
     }
 }

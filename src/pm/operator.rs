@@ -14,7 +14,7 @@ use super::{Config, SimulationError};
 use crate::gpu::Array;
 use crate::operators::{
     CallCost, Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Space,
-    Vector, Worker,
+    Vector,
 };
 use crate::rank::Rank;
 
@@ -55,19 +55,16 @@ impl Observable {
 /// are those of forces, kicks and drifts, without the start and without messages, which follow from how far particles move.
 ///
 /// ```no_run
-/// use meshloom::grid::Grid;
-/// use meshloom::operators::{Vector, Model, Worker};
+/// use meshloom::operators::{Model, Vector};
 /// use meshloom::pm::{Config, Observable, SimulationOperator};
 ///
-/// # fn example(context: &mut meshloom::Rank) -> Result<(), meshloom::Error> {
+/// # fn example(rank: &mut meshloom::Rank) -> Result<(), meshloom::Error> {
 /// let config = Config { particles: 32, mesh: 32, ..Config::default() };
-/// let grid = Grid::auto(config.cells(), context.comm.size());
-/// let mut worker = Worker::new(context, grid)?;
-/// let run = Model::new(SimulationOperator::new(&mut worker, config, 1, &[Observable::Density])?);
-/// let noise = Vector::zeros(&mut worker.context.recorder, run.domain())?;
-/// let at = run.at(&mut worker, &noise)?;                              // at.value is the density of a universe without structure
+/// let run = Model::new(SimulationOperator::new(rank, config, 1, &[Observable::Density])?);
+/// let noise = Vector::zeros(&mut rank.recorder, run.domain())?;
+/// let at = run.at(rank, &noise)?;                              // at.value is the density of a universe without structure
 /// # let (dx, mut dy) = (noise.clone(), at.value.clone());
-/// at.jvp(&mut worker, &dx, &mut dy)?;
+/// at.jvp(rank, &dx, &mut dy)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -96,7 +93,7 @@ const NOISE: &str = "white_noise";
 const COSMOLOGY: &str = "cosmology";
 
 impl SimulationOperator {
-    /// The run of `config`, whose process grid is that of `worker`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
+    /// The run of `config`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
     /// force in each linearisation ([`memory`](Self::memory)). All ranks call it with the same values.
     ///
     /// # Errors
@@ -104,7 +101,7 @@ impl SimulationOperator {
     /// [`SimulationError::OutOfRange`] for `checkpoint_every` of 0, no observable or one twice; [`SimulationError::Memory`] when one
     /// linearisation takes more than the device has.
     pub fn new(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         config: Config,
         checkpoint_every: usize,
         observables: &[Observable],
@@ -118,20 +115,21 @@ impl SimulationOperator {
         if let Some((what, value, allowed)) = wrong {
             return Err(failed(SimulationError::OutOfRange { what, value, allowed: allowed.into() }));
         }
-        let config = Config { grid: Some(worker.comms.grid().parts()), ..config };
-        let (grid, rank, context) = (worker.comms.grid(), worker.comms.rank(), &mut *worker.context);
-        let sweeps = Sweeps::new(context, config.clone()).map_err(failed)?;
-        let planned = PlannedFor::device(&context.gpu);
-        let memory = sweeps.memory(&context.gpu, checkpoint_every);
+        let sweeps = Sweeps::new(rank, config.clone()).map_err(failed)?;
+        let grid = sweeps.run.grid();
+        let config = Config { grid: Some(grid.parts()), ..config };
+        let planned = PlannedFor::device(&rank.gpu);
+        let memory = sweeps.memory(&rank.gpu, checkpoint_every);
         let memory = memory.and_then(|memory| memory.of_operator(&config, grid, &planned)).map_err(failed)?;
-        memory.check(context).map_err(failed)?;
-        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
+        memory.check(rank).map_err(failed)?;
+        let index = rank.index();
+        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank: index };
         let sites = regular(config.sites());
         let leaf = |observable: &Observable| match observable {
             Observable::Density => (observable.name(), Leaf::cells(&regular(config.cells()))),
             _ => (observable.name(), Leaf::cells(&sites).components(3)),
         };
-        let numbers = Rc::new(Numbers::new(&mut context.recorder, &config, config.cosmology).map_err(failed)?);
+        let numbers = Rc::new(Numbers::new(&mut rank.recorder, &config, config.cosmology).map_err(failed)?);
         Ok(SimulationOperator {
             domain: Space::of(NOISE, Leaf::cells(&sites))?,
             target: Space::new(observables.iter().map(leaf))?,
@@ -239,46 +237,45 @@ impl Differentiable for SimulationOperator {
         &self.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (noise, parameters) = self.parts(x)?;
-        let numbers = self.numbers(worker.context, parameters).map_err(failed)?;
+        let numbers = self.numbers(rank, parameters).map_err(failed)?;
         let mut sweeps = self.sweeps();
-        sweeps.value(worker.context, &noise, &numbers).map_err(failed)?;
-        sweeps.check(worker.context).map_err(failed)?;
-        self.observe(&mut sweeps, worker.context, y)
+        sweeps.value(rank, &noise, &numbers).map_err(failed)?;
+        sweeps.check(rank).map_err(failed)?;
+        self.observe(&mut sweeps, rank, y)
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let (noise, parameters) = self.parts(x)?;
-        let context = &mut *worker.context;
         let mut at = || {
-            let numbers = self.numbers(context, parameters)?;
+            let numbers = self.numbers(rank, parameters)?;
             let derivatives = match parameters {
                 None => self.constant.clone(),
                 Some(values) => {
                     let cosmology = cosmology_of(&self.config.cosmology, values)?;
-                    Rc::new(Derivatives::new(&mut context.recorder, &self.config, &cosmology)?)
+                    Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &cosmology)?)
                 }
             };
             let mut sweeps = self.sweeps();
-            let recorder = &context.recorder;
+            let recorder = &rank.recorder;
             let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
-            sweeps.forward(context, &mut tape)?;
-            sweeps.check(context)?;
+            sweeps.forward(rank, &mut tape)?;
+            sweeps.check(rank)?;
             Ok(tape)
         };
         let tape = at().map_err(failed)?;
         let mut sweeps = self.sweeps();
-        self.observe(&mut sweeps, worker.context, y)?;
+        self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
         let end = if self.observables.contains(&Observable::Density) {
-            let end = worker.gpu().array("pm::end", 3 * run.displacement[0].len())?;
-            vectors::pack(&mut worker.context.recorder, &run.displacement, &end, 0)?;
+            let end = rank.gpu.array("pm::end", 3 * run.displacement[0].len())?;
+            vectors::pack(&mut rank.recorder, &run.displacement, &end, 0)?;
             Some(end)
         } else {
             None
@@ -287,7 +284,7 @@ impl Differentiable for SimulationOperator {
         Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), end }))
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         // The noise is the argument, and the process grid changes no bits.
         let config = Config { grid: None, seed: 0, snapshots: Vec::new(), ..self.config.clone() };
         out.text(&format!("{config:?} {:?}", self.observables));
@@ -313,27 +310,27 @@ struct SimulationAt {
 }
 
 impl Linearised for SimulationAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (noise, parameters) = operator.parts(dx)?;
-        let (context, tape) = (&mut *worker.context, self.tape.borrow());
+        let tape = self.tape.borrow();
         let numbers = match parameters {
             Some(by) if by != [0.0; COUNT] => Some(NumbersTangent {
                 numbers: tape.derivatives.along(&by),
-                amplitudes: uploaded(&mut context.recorder, &tape.derivatives.amplitudes_along(&by))?,
+                amplitudes: uploaded(&mut rank.recorder, &tape.derivatives.amplitudes_along(&by))?,
             }),
             _ => None,
         };
         let mut sweeps = operator.sweeps();
-        sweeps.tangent(context, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
+        sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
         if self.end.is_some() {
             // The density has been painted there.
             sweeps.run.force.seen();
         }
         for (observable, out) in operator.observed(dy)? {
-            let recorder = &mut context.recorder;
+            let recorder = &mut rank.recorder;
             match observable {
-                Observable::Density => sweeps.density_tangent(context, out).map_err(failed)?,
+                Observable::Density => sweeps.density_tangent(rank, out).map_err(failed)?,
                 Observable::Displacement => recorder.copy(sweeps.bars.positions(), 0, out, 0, out.len())?,
                 Observable::Momentum => recorder.copy(sweeps.bars.momenta(), 0, out, 0, out.len())?,
             }
@@ -341,39 +338,38 @@ impl Linearised for SimulationAt {
         Ok(())
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (out, _) = operator.parts(dx)?;
-        let context = &mut *worker.context;
         let mut sweeps = operator.sweeps();
-        sweeps.bars.clear(&mut context.recorder);
+        sweeps.bars.clear(&mut rank.recorder);
         let mut density = None;
         for (observable, by) in operator.observed(dy)? {
             match observable {
                 Observable::Density => density = Some(by),
                 Observable::Displacement => {
-                    context.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?;
+                    rank.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?;
                 }
-                Observable::Momentum => context.recorder.copy(by, 0, sweeps.bars.momenta(), 0, by.len())?,
+                Observable::Momentum => rank.recorder.copy(by, 0, sweeps.bars.momenta(), 0, by.len())?,
             }
         }
         if let (Some(by), Some(end)) = (density, &self.end) {
             let run = &mut sweeps.run;
             run.forget();
-            vectors::unpack(&mut context.recorder, end, 0, &run.displacement)?;
+            vectors::unpack(&mut rank.recorder, end, 0, &run.displacement)?;
             // The density has been painted there.
             run.force.seen();
-            sweeps.density_adjoint(context, by).map_err(failed)?;
+            sweeps.density_adjoint(rank, by).map_err(failed)?;
         }
-        let noise = sweeps.backward(context, &mut self.tape.borrow_mut()).map_err(failed)?;
-        context.recorder.copy(&noise, 0, &out, 0, out.len())?;
+        let noise = sweeps.backward(rank, &mut self.tape.borrow_mut()).map_err(failed)?;
+        rank.recorder.copy(&noise, 0, &out, 0, out.len())?;
         if operator.has_cosmology() {
-            let (found, _) = sweeps.dots.fetch(&mut context.recorder, &[]).map_err(failed)?;
+            let (found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
             if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
                 let what = "the cotangent of the cosmological parameters".into();
                 return Err(OperatorError::NotFinite { operator: NAME.into(), what, value });
             }
-            dx.set(&mut context.recorder, COSMOLOGY, &found)?;
+            dx.set(&mut rank.recorder, COSMOLOGY, &found)?;
         }
         Ok(())
     }

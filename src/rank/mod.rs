@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::comm::{Communicator, Op};
 use crate::exchange::{Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
-use crate::grid::Grid;
+use crate::grid::{Cost, Grid};
 use crate::hash::fnv1a;
 use plan_cache::PlanCache;
 pub(crate) use plan_cache::PlanKey;
@@ -110,6 +110,13 @@ impl Rank {
             Entry::Vacant(new) => new.insert(GridComms::new(&self.comm, grid)?),
         };
         Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
+    }
+
+    /// Returns the cost of all exchanges along process grids so far, for this rank.
+    pub fn exchange_cost(&self) -> Cost {
+        let mut cost = Cost::default();
+        self.grids.values().for_each(|comms| cost += comms.cost());
+        cost
     }
 
     /// Returns the plan of `key`, created by `make` unless the rank has one.

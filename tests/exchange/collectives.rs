@@ -8,7 +8,7 @@ use meshloom::exchange::collectives::{Collectives, PendingCollective};
 use meshloom::exchange::{ExchangeError, Wire};
 use meshloom::gpu::{Array, DeviceError, Gpu, Options};
 use meshloom::operators::{
-    Adjoint, Leaf, Linear, Model, OperatorError, RankCollective, Space, Vector, Worker, check_adjoint, random_field,
+    Adjoint, Leaf, Linear, Model, OperatorError, RankCollective, Space, Vector, check_adjoint, random_field,
 };
 
 fn on_ranks<T: Send>(
@@ -158,10 +158,10 @@ fn own_points(rank: usize) -> u64 {
     [5, 0, 2, 7][rank % 4]
 }
 
-fn check(worker: &mut Worker<'_>, operator: impl Linear + 'static, seed: u64) -> Result<Model, OperatorError> {
+fn check(rank: &mut Rank, operator: impl Linear + 'static, seed: u64) -> Result<Model, OperatorError> {
     let model = Model::new(operator);
-    let x = random_field(worker, model.domain(), seed)?;
-    check_adjoint(worker, &model, &x)?;
+    let x = random_field(rank, model.domain(), seed)?;
+    check_adjoint(rank, &model, &x)?;
     Ok(model)
 }
 
@@ -169,47 +169,47 @@ fn check(worker: &mut Worker<'_>, operator: impl Linear + 'static, seed: u64) ->
 fn operators_have_their_adjoints() {
     let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [2, 1], [3, 1], [2, 2], [5, 1]] {
-        on_grid(grid, &options, |worker| {
-            let (me, size) = (worker.comm().rank(), worker.comm().size());
+        on_grid(grid, &options, |rank| {
+            let (me, size) = (rank.comm.rank(), rank.comm.size());
             let total = (0..size).map(own_points).sum();
             let leaf = Leaf::points(own_points(me), total);
             for leaf in [leaf.clone(), leaf.components(3).complex().batch(2)] {
                 let space = Space::of("x", leaf)?;
-                let all = RankCollective::all_gather(worker, &space)?;
-                check(worker, all.clone(), 1)?;
-                check(worker, Adjoint(all), 2)?;
+                let all = RankCollective::all_gather(rank, &space)?;
+                check(rank, all.clone(), 1)?;
+                check(rank, Adjoint(all), 2)?;
                 let root = size - 1;
-                let gather = RankCollective::gather(worker, &space, root)?;
-                check(worker, gather.clone(), 3)?;
-                check(worker, Adjoint(gather), 4)?;
+                let gather = RankCollective::gather(rank, &space, root)?;
+                check(rank, gather.clone(), 3)?;
+                check(rank, Adjoint(gather), 4)?;
                 let (next, before) = ((me + 1) % size, (me + size - 1) % size);
-                let ring = RankCollective::send_receive(worker, &space, Some(next), Some(before))?;
-                check(worker, ring.clone(), 5)?;
-                check(worker, Adjoint(ring), 6)?;
+                let ring = RankCollective::send_receive(rank, &space, Some(next), Some(before))?;
+                check(rank, ring.clone(), 5)?;
+                check(rank, Adjoint(ring), 6)?;
                 let row = RankCollective::send_receive(
-                    worker,
+                    rank,
                     &space,
                     (next > me).then_some(next),
                     (before < me).then_some(before),
                 )?;
-                check(worker, row, 7)?;
+                check(rank, row, 7)?;
                 // All but what the first rank gets goes to the last.
                 let mut counts = vec![0; size];
                 counts[0] = own_points(me) / 2;
                 counts[root] += own_points(me) - counts[0];
-                let to_all = RankCollective::all_to_all(worker, &space, &counts)?;
-                check(worker, to_all, 8)?;
+                let to_all = RankCollective::all_to_all(rank, &space, &counts)?;
+                check(rank, to_all, 8)?;
                 let at_root = if me == root { 4 } else { 0 };
                 let one = Space::of("x", Leaf { batch: 2, ..Leaf::points(at_root, 4) })?;
-                let broadcast = RankCollective::broadcast(worker, &one, root)?;
-                check(worker, broadcast.clone(), 9)?;
-                check(worker, Adjoint(broadcast), 10)?;
+                let broadcast = RankCollective::broadcast(rank, &one, root)?;
+                check(rank, broadcast.clone(), 9)?;
+                check(rank, Adjoint(broadcast), 10)?;
                 let equal = Space::of("x", Leaf::points(3, 3 * size as u64).components(2))?;
-                let sum = RankCollective::all_reduce(worker, &equal)?;
-                check(worker, sum, 11)?;
-                for scan in [RankCollective::scan(worker, &equal)?, RankCollective::scan_exclusive(worker, &equal)?] {
-                    check(worker, scan.clone(), 12)?;
-                    check(worker, Adjoint(scan), 13)?;
+                let sum = RankCollective::all_reduce(rank, &equal)?;
+                check(rank, sum, 11)?;
+                for scan in [RankCollective::scan(rank, &equal)?, RankCollective::scan_exclusive(rank, &equal)?] {
+                    check(rank, scan.clone(), 12)?;
+                    check(rank, Adjoint(scan), 13)?;
                 }
             }
             Ok(())
@@ -220,38 +220,38 @@ fn operators_have_their_adjoints() {
 #[test]
 fn operators_move_what_they_say_and_refuse_what_does_not_fit() {
     let options = meshloom_sanitizer::options().unwrap();
-    on_grid([3, 1], &options, |worker| {
-        let me = worker.comm().rank();
+    on_grid([3, 1], &options, |rank| {
+        let me = rank.comm.rank();
         let space = Space::of("x", Leaf::points(2, 6).components(2))?;
-        let mut x = Vector::new(worker.gpu(), &space)?;
+        let mut x = Vector::new(&rank.gpu, &space)?;
         // Components one after the other, of each the points.
         let values: Vec<f64> = (0..4).map(|n| f64::from(10 * me as u32 + n)).collect();
-        x.set(&mut worker.context.recorder, "x", &values)?;
-        let model = Model::new(RankCollective::all_gather(worker, &space)?);
-        let y = model.value(worker, &x)?;
+        x.set(&mut rank.recorder, "x", &values)?;
+        let model = Model::new(RankCollective::all_gather(rank, &space)?);
+        let y = model.value(rank, &x)?;
         let wanted = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0, 2.0, 3.0, 12.0, 13.0, 22.0, 23.0];
-        assert_eq!(y.get(&mut worker.context.recorder, "x")?, wanted);
+        assert_eq!(y.get(&mut rank.recorder, "x")?, wanted);
         // The cotangents of three copies come home as their sum.
-        let at = model.at(worker, &x)?;
-        let mut back = Vector::new(worker.gpu(), &space)?;
-        at.vjp(worker, &y, &mut back)?;
+        let at = model.at(rank, &x)?;
+        let mut back = Vector::new(&rank.gpu, &space)?;
+        at.vjp(rank, &y, &mut back)?;
         let wanted: Vec<f64> = values.iter().map(|value| 3.0 * value).collect();
-        assert_eq!(back.get(&mut worker.context.recorder, "x")?, wanted);
+        assert_eq!(back.get(&mut rank.recorder, "x")?, wanted);
 
         // Scans, and what comes back from the ranks behind.
         let sums = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
             let sum = |n: u32| (0..3).filter(|&rank| of(rank)).map(|rank| f64::from(10 * rank as u32 + n)).sum();
             (0..4).map(sum).collect()
         };
-        let scans = [RankCollective::scan(worker, &space)?, RankCollective::scan_exclusive(worker, &space)?];
+        let scans = [RankCollective::scan(rank, &space)?, RankCollective::scan_exclusive(rank, &space)?];
         for (own, scan) in scans.into_iter().enumerate() {
             let model = Model::new(scan);
-            let at = model.at(worker, &x)?;
+            let at = model.at(rank, &x)?;
             let before = sums(&|rank| rank + own <= me);
-            assert_eq!(at.value.get(&mut worker.context.recorder, "x")?, before);
-            at.vjp(worker, &x, &mut back)?;
+            assert_eq!(at.value.get(&mut rank.recorder, "x")?, before);
+            at.vjp(rank, &x, &mut back)?;
             let behind = sums(&|rank| me + own <= rank);
-            assert_eq!(back.get(&mut worker.context.recorder, "x")?, behind);
+            assert_eq!(back.get(&mut rank.recorder, "x")?, behind);
         }
 
         let fails = |outcome: Result<RankCollective, OperatorError>, what: &str| {
@@ -259,14 +259,14 @@ fn operators_move_what_they_say_and_refuse_what_does_not_fit() {
             assert!(text.contains(what), "{text:?} does not say {what:?}");
         };
         let vector = Space::of("x", Leaf::vector(3))?;
-        fails(RankCollective::all_gather(worker, &vector), "not values at points");
-        fails(RankCollective::broadcast(worker, &space, 0), "rank 1 has 2 points");
-        fails(RankCollective::gather(worker, &space, 3), "rank 3 of 3");
-        fails(RankCollective::all_to_all(worker, &space, &[1, 1, u64::from(me == 0)]), "the counts of rank 0");
-        fails(RankCollective::send_receive(worker, &space, Some(0), None), "rank 0 sends to rank 0");
+        fails(RankCollective::all_gather(rank, &vector), "not values at points");
+        fails(RankCollective::broadcast(rank, &space, 0), "rank 1 has 2 points");
+        fails(RankCollective::gather(rank, &space, 3), "rank 3 of 3");
+        fails(RankCollective::all_to_all(rank, &space, &[1, 1, u64::from(me == 0)]), "the counts of rank 0");
+        fails(RankCollective::send_receive(rank, &space, Some(0), None), "rank 0 sends to rank 0");
         let uneven = Space::of("x", Leaf::points(me as u64, 3))?;
-        fails(RankCollective::all_reduce(worker, &uneven), "rank 1 has 1 points, rank 0 0");
-        fails(RankCollective::scan_exclusive(worker, &uneven), "rank 1 has 1 points, rank 0 0");
+        fails(RankCollective::all_reduce(rank, &uneven), "rank 1 has 1 points, rank 0 0");
+        fails(RankCollective::scan_exclusive(rank, &uneven), "rank 1 has 1 points, rank 0 0");
         Ok(())
     });
 }

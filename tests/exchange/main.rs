@@ -6,6 +6,9 @@ mod bodies;
 #[path = "../shared/plans.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod plans;
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;
 #[path = "../shared/operators.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod ranks;

@@ -19,3 +19,6 @@ mod operators;
 mod pm;
 #[path = "../points/main.rs"]
 mod points;
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;

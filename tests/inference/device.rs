@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
@@ -11,9 +12,7 @@ use meshloom::inference::{
     PriorSpectrum, Reduction, SampleGroups, Samples, Sampling, Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
-use meshloom::operators::{
-    Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Vector, Worker,
-};
+use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Vector};
 use serde_json::Value;
 
 const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
@@ -22,13 +21,13 @@ const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
 const BOUND: f64 = 1e-3;
 
 /// The rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
-fn rate(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError> {
-    let regular = grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]);
-    rate_on(worker, golden, &regular)
+fn rate(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
+    let regular = grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]);
+    rate_on(rank, golden, &regular)
 }
 
 /// The same on another grid.
-fn rate_on(worker: &mut Worker<'_>, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
+fn rate_on(rank: &mut Rank, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
         fluctuations: pair(&golden["fluctuations"]),
@@ -42,7 +41,7 @@ fn rate_on(worker: &mut Worker<'_>, golden: &Value, regular: &RegularGrid) -> Re
         offset_std: pair(&golden["offset_std"]),
         axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
     };
-    let model = CorrelatedField::new(worker, regular, &prior)?.model()?;
+    let model = CorrelatedField::new(rank, regular, &prior)?.model()?;
     let text = format!("fn f(s: f32) -> f32 {{ return {:?} * exp(s); }}", golden["gain"].as_f64().unwrap());
     Ok(model.then(&Model::new(PointwiseOperator::wgsl(&text, "f", model.target(), "rate")?))?)
 }
@@ -54,34 +53,34 @@ fn at_cells(golden: &Value, values: &[f64]) -> Vec<f64> {
     all
 }
 
-fn likelihood(worker: &mut Worker<'_>, name: &str, golden: &Value) -> Result<Likelihood, InferenceError> {
-    let model = rate(worker, golden)?;
-    let leaf = Leaf::cells(&grid(worker, &[16], &[golden["distances"].as_f64().unwrap()]));
+fn likelihood(rank: &mut Rank, name: &str, golden: &Value) -> Result<Likelihood, InferenceError> {
+    let model = rate(rank, golden)?;
+    let leaf = Leaf::cells(&grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]));
     let values = at_cells(golden, &numbers(&golden["data"]));
     let mask: Vec<bool> = at_cells(golden, &[1.0; 12]).iter().map(|&one| one == 1.0).collect();
     let data = Data { name: "data", leaf: &leaf, values: &values, mask: Some(&mask) };
     let sigma = vec![0.3; 16];
     let likelihood = match name {
-        "poisson_16" => Likelihood::poisson(worker, &data, None)?,
-        "gaussian_16" => Likelihood::gaussian(worker, &data, NoiseLevel::Each(&sigma))?,
-        _ => Likelihood::student_t(worker, &data, NoiseLevel::Each(&sigma), 3.0)?,
+        "poisson_16" => Likelihood::poisson(rank, &data, None)?,
+        "gaussian_16" => Likelihood::gaussian(rank, &data, NoiseLevel::Each(&sigma))?,
+        _ => Likelihood::student_t(rank, &data, NoiseLevel::Each(&sigma), 3.0)?,
     };
     likelihood.amend(&model)
 }
 
 /// Excitations from lists of numbers: data at the cells that have some, and latent values.
-fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Worker<'w>> {
+fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Rank> {
     let golden = golden.clone();
-    Excitations::Given(Rc::new(move |worker: &mut Worker<'w>, excitation: Excitation, out: &mut Vector| {
+    Excitations::Given(Rc::new(move |rank: &mut Rank, excitation: Excitation, out: &mut Vector| {
         let values = list(excitation);
         let values = if excitation.what == Excited::Data { at_cells(&golden, &values) } else { values };
-        *out = field(worker, &out.space().clone(), &values)?;
+        *out = field(rank, &out.space().clone(), &values)?;
         Ok(())
     }))
 }
 
-fn host(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f64>, InferenceError> {
-    Ok(flat(worker, field)?.into_iter().map(|(_, value)| value).collect())
+fn host(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, InferenceError> {
+    Ok(flat(rank, field)?.into_iter().map(|(_, value)| value).collect())
 }
 
 fn close(what: &str, found: &[f64], wanted: &[f64]) {
@@ -104,9 +103,9 @@ const MINIMUM: f64 = 1e-2;
 fn samples_and_energies_are_those_of_the_reference() {
     for name in PROBLEMS {
         let golden = golden("inference.json")[name].clone();
-        ranks([1, 1], |worker| {
-            let likelihood = likelihood(worker, name, &golden)?;
-            let position = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
+        ranks([1, 1], |rank| {
+            let likelihood = likelihood(rank, name, &golden)?;
+            let position = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
             let (data, prior) = (numbers(&golden["eta_d"]), numbers(&golden["eta_p"]));
             let given =
                 excitations(
@@ -115,32 +114,32 @@ fn samples_and_energies_are_those_of_the_reference() {
                         if excitation.what == Excited::Data { data.clone() } else { prior.clone() }
                     },
                 );
-            let expansion = Expansion::new(worker, &likelihood, &position, &[])?;
-            let linear = expansion.linear(worker, &given, [0, 0], &CgOptions::resnorm(1e-4))?.x;
-            close(&format!("{name} straight"), &host(worker, &linear)?, &numbers(&golden["mgvi_residual"]));
-            let mut residuals = vec![linear.clone(), field(worker, likelihood.domain(), &[0.0; 35])?];
-            worker.axpby(-1.0, &linear, 0.0, &mut residuals[1])?;
+            let expansion = Expansion::new(rank, &likelihood, &position, &[])?;
+            let linear = expansion.linear(rank, &given, [0, 0], &CgOptions::resnorm(1e-4))?.x;
+            close(&format!("{name} straight"), &host(rank, &linear)?, &numbers(&golden["mgvi_residual"]));
+            let mut residuals = vec![linear.clone(), field(rank, likelihood.domain(), &[0.0; 35])?];
+            rank.vector_axpby(-1.0, &linear, 0.0, &mut residuals[1])?;
             for (sign, wanted) in [(1.0, "geovi_residual_plus"), (-1.0, "geovi_residual_minus")] {
                 let start = residuals[usize::from(sign < 0.0)].clone();
                 let options = NewtonOptions::default();
-                let found = expansion.curve(worker, &given, [0, 0], sign, &start, &options)?;
-                within(MINIMUM, &format!("{name} {wanted}"), &host(worker, &found.x)?, &numbers(&golden[wanted]));
-                residuals.push(field(worker, likelihood.domain(), &numbers(&golden[wanted]))?);
+                let found = expansion.curve(rank, &given, [0, 0], sign, &start, &options)?;
+                within(MINIMUM, &format!("{name} {wanted}"), &host(rank, &found.x)?, &numbers(&golden[wanted]));
+                residuals.push(field(rank, likelihood.domain(), &numbers(&golden[wanted]))?);
             }
             let groups = SampleGroups::one(&Communicator::solo());
             let samples = Samples::new(position, &groups, 4, residuals)?;
             let kl = Kl { likelihood: &likelihood, samples: &samples, groups: &groups, constants: &[], kept: 2 };
-            let (value, at) = kl.at(worker, &samples.position)?;
-            let mut out = worker.like(&samples.position)?;
-            at.gradient(worker, &mut out)?;
-            close(&format!("{name} gradient"), &host(worker, &out)?, &numbers(&golden["kl_gradient"]));
-            let tangent = field(worker, likelihood.domain(), &numbers(&golden["tangent"]))?;
-            at.metric(worker, &tangent, &mut out)?;
-            close(&format!("{name} metric"), &host(worker, &out)?, &numbers(&golden["kl_metric_times_tangent"]));
+            let (value, at) = kl.at(rank, &samples.position)?;
+            let mut out = rank.like(&samples.position)?;
+            at.gradient(rank, &mut out)?;
+            close(&format!("{name} gradient"), &host(rank, &out)?, &numbers(&golden["kl_gradient"]));
+            let tangent = field(rank, likelihood.domain(), &numbers(&golden["tangent"]))?;
+            at.metric(rank, &tangent, &mut out)?;
+            close(&format!("{name} metric"), &host(rank, &out)?, &numbers(&golden["kl_metric_times_tangent"]));
             close(&format!("{name} energy"), &[value], &numbers(&golden["kl"]));
-            let start = worker.copy(&samples.position)?;
-            let found = newton_cg(worker, &kl, start, &NewtonOptions::default(), &mut |_| {})?;
-            within(MINIMUM, &format!("{name} minimum"), &host(worker, &found.x)?, &numbers(&golden["kl_minimum"]));
+            let start = VectorSpace::copy(rank, &samples.position)?;
+            let found = newton_cg(rank, &kl, start, &NewtonOptions::default(), &mut |_| {})?;
+            within(MINIMUM, &format!("{name} minimum"), &host(rank, &found.x)?, &numbers(&golden["kl_minimum"]));
             close(&format!("{name} least"), &[found.value], &numbers(&golden["kl_minimum_value"]));
             Ok(())
         });
@@ -150,8 +149,8 @@ fn samples_and_energies_are_those_of_the_reference() {
 #[test]
 fn a_whole_fit_is_that_of_the_reference() {
     let golden = golden("inference.json")["poisson_16"].clone();
-    ranks([1, 1], |worker| {
-        let likelihood = likelihood(worker, "poisson_16", &golden)?;
+    ranks([1, 1], |rank| {
+        let likelihood = likelihood(rank, "poisson_16", &golden)?;
         let run = &golden["run_geovi_default"];
         let (pairs, modes) = (numbers(&run["n_samples"]), run["mode"].clone());
         let options = |iteration: u32| IterationOptions {
@@ -169,22 +168,22 @@ fn a_whole_fit_is_that_of_the_reference() {
                 Excited::Prior => white(35, seed + 1),
             }
         });
-        let start = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
+        let start = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
         let groups = SampleGroups::one(&Communicator::solo());
-        let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(given).run(worker, &start)?;
+        let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(given).run(rank, &start)?;
         for (report, wanted) in fit.history.iter().zip(run["history"].as_array().unwrap()) {
             close(&report.to_string(), &[report.energy], &numbers(&wanted["kl"]));
         }
-        close("position", &host(worker, &fit.samples.position)?, &numbers(&run["pos"]));
+        close("position", &host(rank, &fit.samples.position)?, &numbers(&run["pos"]));
         for (sample, wanted) in fit.samples.own().zip(run["residuals"].as_array().unwrap()) {
-            close("residual", &host(worker, fit.samples.residual(sample).unwrap())?, &numbers(wanted));
+            close("residual", &host(rank, fit.samples.residual(sample).unwrap())?, &numbers(wanted));
         }
-        let model = rate(worker, &golden)?;
-        let like = Vector::new(worker.gpu(), model.target())?;
-        let mut value = |worker: &mut Worker<'_>, x: &Vector| Ok(model.value(worker, x)?);
-        let (mean, std) = fit.samples.mean_and_std(worker, &groups, &like, &mut value)?;
+        let model = rate(rank, &golden)?;
+        let like = Vector::new(&rank.gpu, model.target())?;
+        let mut value = |rank: &mut Rank, x: &Vector| Ok(model.value(rank, x)?);
+        let (mean, std) = fit.samples.mean_and_std(rank, &groups, &like, &mut value)?;
         let mut cells = |field: &Vector| -> Result<Vec<f64>, InferenceError> {
-            let all = host(worker, field)?;
+            let all = host(rank, field)?;
             Ok(numbers(&golden["cells"]).iter().map(|&cell| all[cell as usize]).collect())
         };
         close("mean of the rate", &cells(&mean)?, &numbers(&run["rate_mean"]));
@@ -208,8 +207,8 @@ fn white(count: usize, seed: u64) -> Vec<f64> {
 #[test]
 fn sums_of_fields_are_those_of_the_host() {
     for parts in [[1, 1], [2, 1]] {
-        ranks(parts, |worker| {
-            let regular = grid(worker, &[6, 7, 5], &[1.0]);
+        ranks(parts, |rank| {
+            let regular = grid(rank, &[6, 7, 5], &[1.0]);
             let leaves = [
                 ("a", Leaf::vector(3)),
                 ("b", Leaf::cells(&regular)),
@@ -220,16 +219,16 @@ fn sums_of_fields_are_those_of_the_host() {
             let len = 3 + 210 + 2 + 5000;
             let [x, y]: [Vec<f64>; 2] =
                 [1, 2].map(|seed| white(len, seed).into_iter().map(|x| f64::from(x as f32)).collect());
-            let [fx, fy] = [&x, &y].map(|values| field(worker, &space, values));
+            let [fx, fy] = [&x, &y].map(|values| field(rank, &space, values));
             let (fx, fy) = (fx?, fy?);
-            let found = worker.reduce(&[Reduction::Dot(&fx, &fy), Reduction::Norm1(&fx), Reduction::Dot(&fy, &fy)])?;
+            let found = rank.reduce(&[Reduction::Dot(&fx, &fy), Reduction::Norm1(&fx), Reduction::Dot(&fy, &fy)])?;
             let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
             let wanted = [product(&x, &y), x.iter().map(|x| x.abs()).sum(), product(&y, &y)];
             for (found, wanted) in found.iter().zip(wanted) {
                 // Products are rounded to f32, of up to some 10.
                 assert!((found - wanted).abs() < 1e-6 * len as f64, "{found} {wanted}");
             }
-            assert_eq!(worker.len(&fx), len as u64);
+            assert_eq!(rank.len(&fx), len as u64);
             Ok(())
         });
     }
@@ -248,21 +247,21 @@ fn noise_at_points_is_the_same_on_any_ranks() {
     let cells: Vec<[u64; 3]> = (0..30).map(|n| [n % 4, n / 4 % 6, n % 5]).collect();
     let mut first = None;
     for parts in [[1, 1], [3, 1], [2, 2], [1, 5]] {
-        let found = ranks(parts, |worker| {
-            let regular = grid(worker, &[4, 6, 5], &[0.25, 1.0 / 6.0, 0.2]);
+        let found = ranks(parts, |rank| {
+            let regular = grid(rank, &[4, 6, 5], &[0.25, 1.0 / 6.0, 0.2]);
             let domain = Space::of("x", Leaf::cells(&regular).batch(2))?;
             let owns =
                 |position: &[f64; 3]| regular.owns(PointsInCells::cell_of(*position, regular.size, regular.shape));
             let own: Vec<[f64; 3]> = positions.iter().copied().filter(owns).collect();
-            let read = Readout::new(worker, &domain, Window::Cic, &own)?;
-            let selected = Select::cells(worker, &domain, &cells)?;
+            let read = Readout::new(rank, &domain, Window::Cic, &own)?;
+            let selected = Select::cells(rank, &domain, &cells)?;
             let mut all = Vec::new();
             let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| regular.owns(*cell)).collect();
             let places = [own.iter().map(|x| x.map(f64::to_bits)).collect::<Vec<_>>(), of_cells];
             for (space, places) in [Linear::target(&read), Linear::target(&selected)].into_iter().zip(places) {
-                let mut noise = Vector::new(worker.gpu(), space)?;
-                worker.white_noise(Stream(5), &mut noise)?;
-                let values = noise.get(&mut worker.context.recorder, "x")?;
+                let mut noise = Vector::new(&rank.gpu, space)?;
+                rank.white_noise(Stream(5), &mut noise)?;
+                let values = noise.get(&mut rank.recorder, "x")?;
                 assert_eq!(values.len(), 2 * places.len());
                 // Both fields of the batch.
                 all.extend(
@@ -292,13 +291,13 @@ fn a_fit_keeps_within_its_memory() {
     let golden = golden("inference.json")["poisson_16"].clone();
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
     let options = Options { window_bytes: Some(2 << 20), ..meshloom_sanitizer::options().unwrap() };
-    ranks_with([1, 1], &options, |worker| {
-        let regular = grid(worker, &[96, 96], &[0.01]);
-        let rate = rate_on(worker, &golden, &regular)?;
+    ranks_with([1, 1], &options, |rank| {
+        let regular = grid(rank, &[96, 96], &[0.01]);
+        let rate = rate_on(rank, &golden, &regular)?;
         let leaf = Leaf::cells(&regular);
         let data = Data { name: "data", leaf: &leaf, values: &[3.0; 96 * 96], mask: None };
-        let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
-        let start = Vector::zeros(&mut worker.context.recorder, likelihood.domain())?;
+        let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&rate)?;
+        let start = Vector::zeros(&mut rank.recorder, likelihood.domain())?;
         let groups = SampleGroups::one(&Communicator::solo());
         let few = CgOptions { maxiter: Some(2), ..CgOptions::default() };
         let steps = NewtonOptions { cg: Some(few), ..NewtonOptions::default().steps(1) };
@@ -312,17 +311,17 @@ fn a_fit_keeps_within_its_memory() {
         };
         let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(options);
         // The first one also counts what is made once and stays: uniforms of kernels.
-        let first = fit().footprint(worker, &start)?;
-        let footprint = fit().footprint(worker, &start)?;
+        let first = fit().footprint(rank, &start)?;
+        let footprint = fit().footprint(rank, &start)?;
         assert!(first.work >= footprint.work, "{first:?}, {footprint:?}");
         assert!(footprint.vector >= 4 * 96 * 96 && footprint.linearisation > footprint.vector, "{footprint:?}");
-        assert_eq!(fit().footprint(worker, &start)?, footprint);
+        assert_eq!(fit().footprint(rank, &start)?, footprint);
         let mut run = |memory: u64| -> Result<_, InferenceError> {
-            worker.settle()?;
-            let before = worker.allocated();
-            let fit = fit().memory(memory).run(worker, &start)?;
+            rank.settle()?;
+            let before = rank.allocated();
+            let fit = fit().memory(memory).run(rank, &start)?;
             // The pool gives nothing back by itself: what is allocated now is the most there was.
-            let taken = worker.allocated() - before;
+            let taken = rank.allocated() - before;
             Ok((taken, fit.history[0].energy.to_bits()))
         };
         let (all, energy) = run(u64::MAX)?;
@@ -344,23 +343,23 @@ fn a_fit_keeps_within_its_memory() {
 #[test]
 fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
     let golden = golden("inference.json")["poisson_16"].clone();
-    ranks([1, 1], |worker| {
-        let likelihood = likelihood(worker, "poisson_16", &golden)?;
-        let position = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
-        let at = likelihood.at(worker, &position)?;
-        let gradient = field(worker, likelihood.domain(), &numbers(&golden["gradient"]))?;
+    ranks([1, 1], |rank| {
+        let likelihood = likelihood(rank, "poisson_16", &golden)?;
+        let position = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
+        let at = likelihood.at(rank, &position)?;
+        let gradient = field(rank, likelihood.domain(), &numbers(&golden["gradient"]))?;
         let mut counts = Vec::new();
         for maxiter in [4, 12] {
             let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
-            let mut metric = |worker: &mut Worker<'_>, v: &Vector, out: &mut Vector| {
-                at.metric(worker, v, out)?;
-                worker.axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
+            let mut metric = |rank: &mut Rank, v: &Vector, out: &mut Vector| {
+                at.metric(rank, v, out)?;
+                rank.vector_axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
             };
-            worker.context.recorder.wait()?;
-            let before = worker.context.recorder.counts();
-            let found = conjugate_gradient(worker, &mut metric, &gradient, None, &rules)?;
+            rank.recorder.wait()?;
+            let before = rank.recorder.counts();
+            let found = conjugate_gradient(rank, &mut metric, &gradient, None, &rules)?;
             assert_eq!(found.iterations, maxiter);
-            let after = worker.context.recorder.counts();
+            let after = rank.recorder.counts();
             counts.push([after.downloads - before.downloads, after.uploads - before.uploads]);
         }
         assert_eq!(counts[1][0] - counts[0][0], 2 * 8, "{counts:?}");
@@ -372,12 +371,12 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
 /// Data that every rank has, and a model that devices round in their own ways: minimisers go by the energy, and all ranks must go together.
 #[test]
 fn the_energy_of_data_that_every_rank_has_is_that_of_the_first_rank() {
-    let found = ranks([2, 1], |worker| {
+    let found = ranks([2, 1], |rank| {
         let leaf = Leaf::vector(3);
         let data = Data { name: "data", leaf: &leaf, values: &[1.0, -2.0, 0.5], mask: None };
-        let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Each(&[1.0; 3]))?;
-        let x = field(worker, likelihood.domain(), &[worker.comm().rank() as f64; 3])?;
-        likelihood.energy(worker, &x)
+        let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Each(&[1.0; 3]))?;
+        let x = field(rank, likelihood.domain(), &[rank.comm.rank() as f64; 3])?;
+        likelihood.energy(rank, &x)
     });
     assert_eq!(found, [2.625; 2]);
 }

@@ -6,6 +6,9 @@ mod field_models;
 #[path = "../shared/host_models.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod host_models;
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;
 #[path = "../shared/inference.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod shared;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::shared::{close, field, flat, golden, grid, numbers, pair, ranks, ranks_with};
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
@@ -11,8 +12,8 @@ use meshloom::inference::{
     NoiseLevel, OptimizeKl, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, check_metric, evidence,
 };
 use meshloom::operators::{
-    Diagonal, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Vector, Worker, check_adjoint,
-    check_derivative, random_field,
+    Diagonal, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Vector, check_adjoint, check_derivative,
+    random_field,
 };
 use serde_json::Value;
 
@@ -46,14 +47,14 @@ fn prior_of(golden: &Value) -> FieldPrior {
     }
 }
 
-fn grid_of(worker: &Worker<'_>, golden: &Value) -> RegularGrid {
+fn grid_of(rank: &Rank, golden: &Value) -> RegularGrid {
     let shape: Vec<u64> = numbers(&golden["shape"]).into_iter().map(|n| n as u64).collect();
-    grid(worker, &shape, &numbers(&golden["distances"]))
+    grid(rank, &shape, &numbers(&golden["distances"]))
 }
 
 /// Bits of a field, with their places among those of all ranks.
-fn bits(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<(usize, u32)>, InferenceError> {
-    Ok(flat(worker, field)?.into_iter().map(|(at, value)| (at, (value as f32).to_bits())).collect())
+fn bits(rank: &mut Rank, field: &Vector) -> Result<Vec<(usize, u32)>, InferenceError> {
+    Ok(flat(rank, field)?.into_iter().map(|(at, value)| (at, (value as f32).to_bits())).collect())
 }
 
 /// What ranks found, each its part, as one; where several have a number they have the same.
@@ -76,41 +77,41 @@ fn correlated_fields_are_those_of_the_goldens_on_any_ranks() {
         let golden = &all[name];
         let mut first = None;
         for parts in GRIDS {
-            let found = ranks(parts, |worker| {
-                let regular = grid_of(worker, golden);
-                let correlated = CorrelatedField::new(worker, &regular, &prior_of(golden))?;
+            let found = ranks(parts, |rank| {
+                let regular = grid_of(rank, golden);
+                let correlated = CorrelatedField::new(rank, &regular, &prior_of(golden))?;
                 let model = correlated.model()?;
-                let x = field(worker, model.domain(), &latent(golden, "x"))?;
-                let at = model.at(worker, &x)?;
-                close(worker, name, &at.value, &numbers(&golden["field"]), ROUNDINGS)?;
-                let amplitude = correlated.amplitude(worker, &x, 0)?;
+                let x = field(rank, model.domain(), &latent(golden, "x"))?;
+                let at = model.at(rank, &x)?;
+                close(rank, name, &at.value, &numbers(&golden["field"]), ROUNDINGS)?;
+                let amplitude = correlated.amplitude(rank, &x, 0)?;
                 for (found, wanted) in amplitude.iter().zip(numbers(&golden["amplitude"])) {
                     let away = (found - wanted).abs() / wanted / f64::from(f32::EPSILON);
                     assert!(away < ROUNDINGS, "{name}: {found} {wanted}");
                 }
                 let (mut jvp, mut vjp) =
-                    (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
+                    (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, model.domain())?);
                 let (dx, dy) = if golden.get("jvp").is_some() {
                     (
-                        field(worker, model.domain(), &numbers(&golden["tangent"]))?,
-                        field(worker, model.target(), &numbers(&golden["cotangent"]))?,
+                        field(rank, model.domain(), &numbers(&golden["tangent"]))?,
+                        field(rank, model.target(), &numbers(&golden["cotangent"]))?,
                     )
                 } else {
                     let dx = latent(golden, "x");
-                    (field(worker, model.domain(), &dx)?, field(worker, model.target(), &numbers(&golden["field"]))?)
+                    (field(rank, model.domain(), &dx)?, field(rank, model.target(), &numbers(&golden["field"]))?)
                 };
-                at.jvp(worker, &dx, &mut jvp)?;
-                at.vjp(worker, &dy, &mut vjp)?;
+                at.jvp(rank, &dx, &mut jvp)?;
+                at.vjp(rank, &dy, &mut vjp)?;
                 if golden.get("jvp").is_some() {
-                    close(worker, name, &jvp, &numbers(&golden["jvp"]), ROUNDINGS)?;
-                    close(worker, name, &vjp, &numbers(&golden["vjp"]), 2.0 * ROUNDINGS)?;
+                    close(rank, name, &jvp, &numbers(&golden["jvp"]), ROUNDINGS)?;
+                    close(rank, name, &vjp, &numbers(&golden["vjp"]), 2.0 * ROUNDINGS)?;
                 }
                 if parts == [1, 1] {
-                    check_adjoint(worker, &model, &x)?;
-                    let check = check_derivative(worker, &model, &x, &dx)?;
+                    check_adjoint(rank, &model, &x)?;
+                    let check = check_derivative(rank, &model, &x, &dx)?;
                     assert!(check.order.is_some(), "{check}");
                 }
-                Ok([bits(worker, &at.value)?, bits(worker, &jvp)?, bits(worker, &vjp)?])
+                Ok([bits(rank, &at.value)?, bits(rank, &jvp)?, bits(rank, &vjp)?])
             });
             let found = [0, 1, 2].map(|n| together(found.iter().map(|rank| rank[n].clone()).collect()));
             assert_eq!(*first.get_or_insert(found.clone()), found, "{name} {parts:?}");
@@ -131,8 +132,8 @@ fn latent(golden: &Value, of: &str) -> Vec<f64> {
 /// The reference's field of 8 x 8 cells, whose hyper-parameters are given by hand.
 #[test]
 fn the_field_of_the_study_has_its_amplitudes() {
-    ranks([1, 1], |worker| {
-        let regular = grid(worker, &[8, 8], &[0.125]);
+    ranks([1, 1], |rank| {
+        let regular = grid(rank, &[8, 8], &[0.125]);
         let amplitude = AmplitudePrior::NonParametric {
             of: PriorSpectrum::Power,
             fluctuations: [1.0, 0.5],
@@ -146,13 +147,13 @@ fn the_field_of_the_study_has_its_amplitudes() {
             offset_std: [0.1, 0.03],
             axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
         };
-        let correlated = CorrelatedField::new(worker, &regular, &prior)?;
+        let correlated = CorrelatedField::new(rank, &regular, &prior)?;
         let model = correlated.model()?;
         let names: Vec<&str> = model.domain().names().collect();
         let wanted = ["asperity", "flexibility", "fluctuations", "slope", "spectrum", "xi", "zero_mode"];
         assert_eq!(names, wanted.map(|name| format!("sky/{name}")));
         let flat_x = [&[-0.1, 0.3, 0.1, -0.2][..], &white(26, 5), &white(64, 6), &[0.5]].concat();
-        let x = field(worker, model.domain(), &flat_x)?;
+        let x = field(rank, model.domain(), &flat_x)?;
         let wanted = [
             1.0,
             3.177819712,
@@ -170,12 +171,12 @@ fn the_field_of_the_study_has_its_amplitudes() {
             0.2987196193,
             0.2281472673,
         ];
-        for (mode, (found, wanted)) in correlated.amplitude(worker, &x, 0)?.into_iter().zip(wanted).enumerate() {
+        for (mode, (found, wanted)) in correlated.amplitude(rank, &x, 0)?.into_iter().zip(wanted).enumerate() {
             // There amplitudes are in units of mode 0, whose own is that number.
             let wanted = wanted * 0.11092580201359463;
             assert!((found / wanted - 1.0).abs() < ROUNDINGS * f64::from(f32::EPSILON), "{mode}: {found} {wanted}");
         }
-        let y = model.value(worker, &x)?.get(&mut worker.context.recorder, "field")?;
+        let y = model.value(rank, &x)?.get(&mut rank.recorder, "field")?;
         let close = |found: f64, wanted: f64| {
             assert!((found - wanted).abs() < ROUNDINGS * f64::from(f32::EPSILON) * wanted.abs(), "{found} {wanted}");
         };
@@ -218,10 +219,10 @@ fn power_law(fluctuations: f64, slope: f64) -> AmplitudePrior {
 fn amplitudes_of_several_groups_of_axes_are_multiplied() {
     let mut first = None;
     for parts in GRIDS {
-        let found = ranks(parts, |worker| {
+        let found = ranks(parts, |rank| {
             let shape = [6, 5, 4];
             let size = [1.5, 2.0, 2.0 * 2f64.powf(0.3)];
-            let regular = RegularGrid { shape, size, ..grid(worker, &shape, &[1.0]) };
+            let regular = RegularGrid { shape, size, ..grid(rank, &shape, &[1.0]) };
             let space = AxesPrior { name: "space".into(), axes: [false, true, true], amplitude: power_law(0.8, -3.0) };
             let amplitude = AmplitudePrior::Matern {
                 of: MaternScale::Deviation,
@@ -232,22 +233,21 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
             let time = AxesPrior { name: "time".into(), axes: [true, false, false], amplitude };
             let prior =
                 FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes: vec![space, time] };
-            let correlated = CorrelatedField::new(worker, &regular, &prior)?;
+            let correlated = CorrelatedField::new(rank, &regular, &prior)?;
             let model = correlated.model()?;
             assert_eq!(model.domain().leaf("space/spectrum").unwrap().len(), 2 * (3 * 3 - 2));
             assert!(model.domain().leaf("time/slope").is_none() && model.domain().leaf("time/cutoff").is_some());
             let all: usize = model.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
             let flat_x = white(all, 8);
-            let x = field(worker, model.domain(), &flat_x)?;
-            let at = model.at(worker, &x)?;
-            let dx = field(worker, model.domain(), &white(all, 9))?;
-            let dy = field(worker, model.target(), &white(120, 10))?;
-            let (mut jvp, mut vjp) =
-                (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
-            at.jvp(worker, &dx, &mut jvp)?;
-            at.vjp(worker, &dy, &mut vjp)?;
-            check_adjoint_alone(worker, &model, &x)?;
-            let amplitudes = [correlated.amplitude(worker, &x, 0)?, correlated.amplitude(worker, &x, 1)?];
+            let x = field(rank, model.domain(), &flat_x)?;
+            let at = model.at(rank, &x)?;
+            let dx = field(rank, model.domain(), &white(all, 9))?;
+            let dy = field(rank, model.target(), &white(120, 10))?;
+            let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, model.domain())?);
+            at.jvp(rank, &dx, &mut jvp)?;
+            at.vjp(rank, &dy, &mut vjp)?;
+            check_adjoint_alone(rank, &model, &x)?;
+            let amplitudes = [correlated.amplitude(rank, &x, 0)?, correlated.amplitude(rank, &x, 1)?];
             let wanted = by_definition(
                 &regular,
                 &correlated,
@@ -259,8 +259,8 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
                     .map(|(_, leaf)| leaf.total() as usize)
                     .sum()..],
             );
-            close(worker, "product", &at.value, &wanted, ROUNDINGS)?;
-            Ok([bits(worker, &at.value)?, bits(worker, &jvp)?, bits(worker, &vjp)?])
+            close(rank, "product", &at.value, &wanted, ROUNDINGS)?;
+            Ok([bits(rank, &at.value)?, bits(rank, &jvp)?, bits(rank, &vjp)?])
         });
         let found = [0, 1, 2].map(|n| together(found.iter().map(|rank| rank[n].clone()).collect()));
         assert_eq!(*first.get_or_insert(found.clone()), found, "{parts:?}");
@@ -271,23 +271,23 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
 #[test]
 fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
     for parts in [[1, 1], [2, 1]] {
-        ranks(parts, |worker| {
+        ranks(parts, |rank| {
             let shape = [6, 5, 4];
-            let regular = grid(worker, &shape, &[1.0]);
+            let regular = grid(rank, &shape, &[1.0]);
             let space = AxesPrior { name: "space".into(), axes: [true; 3], amplitude: power_law(0.8, -3.0) };
             let prior =
                 FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes: vec![space] };
-            let model = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+            let model = CorrelatedField::new(rank, &regular, &prior)?.model()?;
             let all: usize = model.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
-            let x = field(worker, model.domain(), &white(all, 8))?;
-            let at = model.at(worker, &x)?;
+            let x = field(rank, model.domain(), &white(all, 8))?;
+            let at = model.at(rank, &x)?;
             for bad in [f64::NAN, f64::INFINITY] {
                 let mut cotangent = white(120, 10);
                 cotangent[77] = bad;
-                let dy = field(worker, model.target(), &cotangent)?;
-                let mut vjp = Vector::new(worker.gpu(), model.domain())?;
-                at.vjp(worker, &dy, &mut vjp)?;
-                let hidden: Vec<_> = flat(worker, &vjp)?.into_iter().filter(|(_, value)| value.is_finite()).collect();
+                let dy = field(rank, model.target(), &cotangent)?;
+                let mut vjp = Vector::new(&rank.gpu, model.domain())?;
+                at.vjp(rank, &dy, &mut vjp)?;
+                let hidden: Vec<_> = flat(rank, &vjp)?.into_iter().filter(|(_, value)| value.is_finite()).collect();
                 assert!(hidden.is_empty(), "{parts:?}, {bad}: {hidden:?}");
             }
             Ok(())
@@ -295,10 +295,10 @@ fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
     }
 }
 
-fn check_adjoint_alone(worker: &mut Worker<'_>, model: &Model, x: &Vector) -> Result<(), InferenceError> {
-    check_adjoint(worker, model, x)?;
-    let dx = random_field(worker, model.domain(), 3)?;
-    let check = check_derivative(worker, model, x, &dx)?;
+fn check_adjoint_alone(rank: &mut Rank, model: &Model, x: &Vector) -> Result<(), InferenceError> {
+    check_adjoint(rank, model, x)?;
+    let dx = random_field(rank, model.domain(), 3)?;
+    let check = check_derivative(rank, model, x, &dx)?;
     assert!((check.order.unwrap() - 2.0).abs() < 0.3, "{check}");
     Ok(())
 }
@@ -344,13 +344,13 @@ fn by_definition(
 
 #[test]
 fn fields_that_cannot_be_are_refused() {
-    ranks([1, 1], |worker| {
-        let regular = grid(worker, &[4, 4], &[1.0]);
+    ranks([1, 1], |rank| {
+        let regular = grid(rank, &[4, 4], &[1.0]);
         let axes = |axes: [bool; 3]| AxesPrior { name: String::new(), axes, amplitude: power_law(1.0, -2.0) };
         let prior =
             |axes: Vec<AxesPrior>| FieldPrior { name: String::new(), offset_mean: 0.0, offset_std: [1.0, 0.5], axes };
         let mut refused = |prior: FieldPrior, what: &str| {
-            let error = CorrelatedField::new(worker, &regular, &prior).unwrap_err();
+            let error = CorrelatedField::new(rank, &regular, &prior).unwrap_err();
             assert!(matches!(error, InferenceError::Invalid { .. }) && error.to_string().contains(what), "{error}");
         };
         refused(prior(vec![]), "axis 1 is in 0");
@@ -369,14 +369,14 @@ fn fields_that_cannot_be_are_refused() {
 }
 
 /// A likelihood of six data, as the goldens have it, over points that the last rank has.
-fn six<'a>(worker: &Worker<'_>, values: &'a [f64], leaf: &'a Leaf) -> Data<'a> {
-    let own = worker.comm().rank() + 1 == worker.comm().size();
+fn six<'a>(rank: &Rank, values: &'a [f64], leaf: &'a Leaf) -> Data<'a> {
+    let own = rank.comm.rank() + 1 == rank.comm.size();
     Data { name: "data", leaf, values: if own { values } else { &[] }, mask: None }
 }
 
 /// Points of which the last rank has all.
-fn six_points(worker: &Worker<'_>) -> Leaf {
-    let own = worker.comm().rank() + 1 == worker.comm().size();
+fn six_points(rank: &Rank) -> Leaf {
+    let own = rank.comm.rank() + 1 == rank.comm.size();
     Leaf::points(if own { 6 } else { 0 }, 6)
 }
 
@@ -392,16 +392,16 @@ fn likelihoods_are_those_of_the_goldens() {
     {
         let golden = &all[kind];
         let two = kind.starts_with("variable");
-        ranks([1, 1], |worker| {
-            let leaf = six_points(worker);
+        ranks([1, 1], |rank| {
+            let leaf = six_points(rank);
             let (values, counts) = (of("data"), of("counts"));
-            let data = six(worker, &values, &leaf);
+            let data = six(rank, &values, &leaf);
             let likelihood = match kind {
-                "gaussian" => Likelihood::gaussian(worker, &data, NoiseLevel::Each(&sigma))?,
-                "poissonian" => Likelihood::poisson(worker, &six(worker, &counts, &leaf), None)?,
-                "student_t" => Likelihood::student_t(worker, &data, NoiseLevel::Each(&sigma), dof)?,
-                "variable_covariance_gaussian" => Likelihood::gaussian_inferred(worker, &data)?,
-                _ => Likelihood::student_t_inferred(worker, &data, dof)?,
+                "gaussian" => Likelihood::gaussian(rank, &data, NoiseLevel::Each(&sigma))?,
+                "poissonian" => Likelihood::poisson(rank, &six(rank, &counts, &leaf), None)?,
+                "student_t" => Likelihood::student_t(rank, &data, NoiseLevel::Each(&sigma), dof)?,
+                "variable_covariance_gaussian" => Likelihood::gaussian_inferred(rank, &data)?,
+                _ => Likelihood::student_t_inferred(rank, &data, dof)?,
             };
             let [s, v, w] = if two {
                 [("s", "inverse_std"), ("v", "inverse_std_tangent"), ("w", "inverse_std_white")]
@@ -410,71 +410,71 @@ fn likelihoods_are_those_of_the_goldens() {
                 ["s", "v", "w"].map(of)
             };
             let space = likelihood.domain().clone();
-            let [x, v, w] = [s, v, w].map(|flat| field(worker, &space, &flat));
+            let [x, v, w] = [s, v, w].map(|flat| field(rank, &space, &flat));
             let (x, v, w) = (x?, v?, w?);
-            let energy = likelihood.energy(worker, &x)?;
+            let energy = likelihood.energy(rank, &x)?;
             let wanted = golden["energy"].as_f64().unwrap();
             // Data and weights are rounded, which moves terms of up to 30.
             assert!(
                 (energy - wanted).abs() < 32.0 * f64::from(f32::EPSILON) * wanted.abs(),
                 "{kind}: {energy} {wanted}"
             );
-            let at = likelihood.at(worker, &x)?;
-            assert_eq!(at.energy(worker)?, energy);
-            let mut out = Vector::new(worker.gpu(), &space)?;
+            let at = likelihood.at(rank, &x)?;
+            assert_eq!(at.energy(rank)?, energy);
+            let mut out = Vector::new(&rank.gpu, &space)?;
             // Differences of rounded numbers of up to 10, some of which are divided by their own size.
-            at.gradient(worker, &mut out)?;
-            close(worker, kind, &out, &numbers(&golden["gradient"]), 32.0)?;
-            at.metric(worker, &v, &mut out)?;
-            close(worker, kind, &out, &numbers(&golden["metric"]), 8.0)?;
-            at.left_sqrt(worker, &w, &mut out)?;
-            close(worker, kind, &out, &numbers(&golden["left_sqrt"]), 8.0)?;
-            at.right_sqrt(worker, &v, &mut out)?;
-            close(worker, kind, &out, &numbers(&golden["right_sqrt"]), 8.0)?;
+            at.gradient(rank, &mut out)?;
+            close(rank, kind, &out, &numbers(&golden["gradient"]), 32.0)?;
+            at.metric(rank, &v, &mut out)?;
+            close(rank, kind, &out, &numbers(&golden["metric"]), 8.0)?;
+            at.left_sqrt(rank, &w, &mut out)?;
+            close(rank, kind, &out, &numbers(&golden["left_sqrt"]), 8.0)?;
+            at.right_sqrt(rank, &v, &mut out)?;
+            close(rank, kind, &out, &numbers(&golden["right_sqrt"]), 8.0)?;
             if kind == "variable_covariance_student_t" {
-                let error = at.coordinates(worker, &x, &mut out).unwrap_err();
+                let error = at.coordinates(rank, &x, &mut out).unwrap_err();
                 assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
             } else if two {
                 // Golden coordinates of NIFTy have the data in place of the mean, whose width is wrong.
-                let here: Vec<f64> = flat(worker, &x)?.iter().map(|(_, s)| *s).collect();
+                let here: Vec<f64> = flat(rank, &x)?.iter().map(|(_, s)| *s).collect();
                 let away: Vec<f64> = here.iter().enumerate().map(|(i, s)| s * (1.1 + 0.02 * i as f64)).collect();
-                let moved = field(worker, &space, &away)?;
-                at.coordinates(worker, &moved, &mut out)?;
+                let moved = field(rank, &space, &away)?;
+                at.coordinates(rank, &moved, &mut out)?;
                 let wanted: Vec<f64> = (0..12)
                     .map(|i| if i < 6 { away[6 + i] * (away[i] - here[i]) } else { 2f64.sqrt() * away[i].ln() })
                     .collect();
-                close(worker, kind, &out, &wanted, 64.0)?;
+                close(rank, kind, &out, &wanted, 64.0)?;
             } else {
-                at.coordinates(worker, &x, &mut out)?;
-                close(worker, kind, &out, &numbers(&golden["transformation"]), 16.0)?;
+                at.coordinates(rank, &x, &mut out)?;
+                close(rank, kind, &out, &numbers(&golden["transformation"]), 16.0)?;
             }
-            let residual = likelihood.normalized_residual(worker, &x)?.unwrap();
+            let residual = likelihood.normalized_residual(rank, &x)?.unwrap();
             let wanted = numbers(&golden["residual"]);
-            close(worker, kind, &residual, &wanted, 32.0)?;
-            let report = likelihood.report(worker, &x)?;
+            close(rank, kind, &residual, &wanted, 32.0)?;
+            let report = likelihood.report(rank, &x)?;
             let chi: f64 = wanted.iter().map(|r| r * r).sum::<f64>() / 6.0;
             assert!((report[0].reduced_chi_squared - chi).abs() < 1e-5 * chi && report[0].count == 6, "{report:?}");
             assert!((report[0].mean - wanted.iter().sum::<f64>() / 6.0).abs() < 1e-6, "{report:?}");
-            check_metric(worker, &likelihood, &x, 21)?;
+            check_metric(rank, &likelihood, &x, 21)?;
             Ok(())
         });
     }
 }
 
 /// The model of the goldens of 16 cells: `gain exp(field)` at some cells.
-fn rate_at_cells(worker: &mut Worker<'_>, golden: &Value) -> Result<Model, InferenceError> {
-    let regular = grid_of(worker, golden);
-    let field = CorrelatedField::new(worker, &regular, &prior_of(golden))?.model()?;
+fn rate_at_cells(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
+    let regular = grid_of(rank, golden);
+    let field = CorrelatedField::new(rank, &regular, &prior_of(golden))?.model()?;
     let cells: Vec<[u64; 3]> = numbers(&golden["cells"]).into_iter().map(|cell| [0, 0, cell as u64]).collect();
-    let seen = Model::new(Select::cells(worker, field.target(), &cells)?);
+    let seen = Model::new(Select::cells(rank, field.target(), &cells)?);
     let text = format!("fn rate(x: f32) -> f32 {{ return {:?} * exp(x); }}", golden["gain"].as_f64().unwrap());
     let rate = Model::new(PointwiseOperator::wgsl(&text, "rate", seen.target(), "rate")?);
     Ok(field.then(&seen)?.then(&rate)?)
 }
 
 /// What this rank has of numbers at the golden's cells.
-fn own_cells(worker: &Worker<'_>, golden: &Value, values: &Value) -> Vec<f64> {
-    let regular = grid_of(worker, golden);
+fn own_cells(rank: &Rank, golden: &Value, values: &Value) -> Vec<f64> {
+    let regular = grid_of(rank, golden);
     let cells = numbers(&golden["cells"]);
     let own = cells.iter().zip(numbers(values)).filter(|(cell, _)| regular.owns([0, 0, **cell as u64]));
     own.map(|(_, value)| value).collect()
@@ -487,42 +487,42 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
         let golden = &all[name];
         let mut first = None;
         for parts in [[1, 1], [1, 2], [1, 3], [2, 2]] {
-            let found = ranks(parts, |worker| {
-                let model = rate_at_cells(worker, golden)?;
-                let values = own_cells(worker, golden, &golden["data"]);
+            let found = ranks(parts, |rank| {
+                let model = rate_at_cells(rank, golden)?;
+                let values = own_cells(rank, golden, &golden["data"]);
                 let (_, leaf) = model.target().only().unwrap();
                 let data = Data { name: "data", leaf, values: &values, mask: None };
                 let likelihood = match name {
-                    "poisson_16" => Likelihood::poisson(worker, &data, None)?,
-                    "gaussian_16" => Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(0.3))?,
-                    _ => Likelihood::student_t(worker, &data, NoiseLevel::Uniform(0.3), 3.0)?,
+                    "poisson_16" => Likelihood::poisson(rank, &data, None)?,
+                    "gaussian_16" => Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(0.3))?,
+                    _ => Likelihood::student_t(rank, &data, NoiseLevel::Uniform(0.3), 3.0)?,
                 };
                 let likelihood = likelihood.amend(&model)?;
                 assert_eq!(likelihood.degrees_of_freedom(), 12);
-                let x = field(worker, likelihood.domain(), &numbers(&golden["pos"]))?;
-                let v = field(worker, likelihood.domain(), &numbers(&golden["tangent"]))?;
-                let eta = field(worker, likelihood.data_space(), &own_cells(worker, golden, &golden["eta_d"]))?;
-                let prior = worker.dot(&x, &x)? / 2.0;
-                let energy = likelihood.energy(worker, &x)?;
+                let x = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
+                let v = field(rank, likelihood.domain(), &numbers(&golden["tangent"]))?;
+                let eta = field(rank, likelihood.data_space(), &own_cells(rank, golden, &golden["eta_d"]))?;
+                let prior = rank.vector_dot(&x, &x)? / 2.0;
+                let energy = likelihood.energy(rank, &x)?;
                 let wanted = golden["energy"].as_f64().unwrap() - prior;
                 // The model's values are good to some 32 roundings; the slopes along them add up to a few times the energy.
                 let away = (energy - wanted).abs() / (f64::from(f32::EPSILON) * wanted.abs());
                 assert!(away < ROUNDINGS, "{name}: {energy} {wanted}, {away} roundings");
-                let at = likelihood.at(worker, &x)?;
+                let at = likelihood.at(rank, &x)?;
                 let (mut gradient, mut metric, mut left, mut right, mut tau) = (
-                    Vector::new(worker.gpu(), likelihood.domain())?,
-                    Vector::new(worker.gpu(), likelihood.domain())?,
-                    Vector::new(worker.gpu(), likelihood.domain())?,
-                    Vector::new(worker.gpu(), likelihood.data_space())?,
-                    Vector::new(worker.gpu(), likelihood.data_space())?,
+                    Vector::new(&rank.gpu, likelihood.domain())?,
+                    Vector::new(&rank.gpu, likelihood.domain())?,
+                    Vector::new(&rank.gpu, likelihood.domain())?,
+                    Vector::new(&rank.gpu, likelihood.data_space())?,
+                    Vector::new(&rank.gpu, likelihood.data_space())?,
                 );
-                at.gradient(worker, &mut gradient)?;
-                at.metric(worker, &v, &mut metric)?;
-                at.left_sqrt(worker, &eta, &mut left)?;
-                at.right_sqrt(worker, &v, &mut right)?;
-                at.coordinates(worker, &x, &mut tau)?;
-                close(worker, name, &right, &own_cells(worker, golden, &golden["right_sqrt_tangent"]), ROUNDINGS)?;
-                close(worker, name, &tau, &own_cells(worker, golden, &golden["tau"]), ROUNDINGS)?;
+                at.gradient(rank, &mut gradient)?;
+                at.metric(rank, &v, &mut metric)?;
+                at.left_sqrt(rank, &eta, &mut left)?;
+                at.right_sqrt(rank, &v, &mut right)?;
+                at.coordinates(rank, &x, &mut tau)?;
+                close(rank, name, &right, &own_cells(rank, golden, &golden["right_sqrt_tangent"]), ROUNDINGS)?;
+                close(rank, name, &tau, &own_cells(rank, golden, &golden["tau"]), ROUNDINGS)?;
                 // Without what the prior adds.
                 let less = |name: &str, other: &str| -> Vec<f64> {
                     numbers(&golden[name]).iter().zip(numbers(&golden[other])).map(|(a, b)| a - b).collect()
@@ -535,17 +535,17 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
                 for (what, found, wanted) in wanted {
                     // Of the whole vector: parts are sums of terms that cancel.
                     let most = wanted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-                    for (at, value) in flat(worker, found)? {
+                    for (at, value) in flat(rank, found)? {
                         let away = (value - wanted[at]).abs() / (most * f64::from(f32::EPSILON));
                         assert!(away < 2.0 * ROUNDINGS, "{name}, {what}[{at}]: {value} {}, {away}", wanted[at]);
                     }
                 }
                 if parts == [1, 1] {
-                    check_metric(worker, &likelihood, &x, 21)?;
-                    let report = likelihood.report(worker, &x)?;
+                    check_metric(rank, &likelihood, &x, 21)?;
+                    let report = likelihood.report(rank, &x)?;
                     assert!(report[0].reduced_chi_squared > 0.1 && report[0].count == 12, "{report:?}");
                 }
-                let whole = [bits(worker, &gradient)?, bits(worker, &metric)?, bits(worker, &left)?];
+                let whole = [bits(rank, &gradient)?, bits(rank, &metric)?, bits(rank, &left)?];
                 Ok((energy.to_bits(), whole))
             });
             let energies: Vec<u64> = found.iter().map(|rank| rank.0).collect();
@@ -557,12 +557,12 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
 }
 
 /// The log-normal rate of 64 x 64 cells of the goldens, and the likelihood of this rank's counts.
-fn large_poisson(worker: &mut Worker<'_>) -> Result<(Model, Likelihood), InferenceError> {
+fn large_poisson(rank: &mut Rank) -> Result<(Model, Likelihood), InferenceError> {
     let counts = numbers(&golden("poisson_64_counts.json"));
     let mut description = golden("poisson_64_given.json")["model"].clone();
     description["kind"] = "power".into();
-    let regular = grid(worker, &[64, 64], &[1.0 / 64.0]);
-    let correlated = CorrelatedField::new(worker, &regular, &prior_of(&description))?.model()?;
+    let regular = grid(rank, &[64, 64], &[1.0 / 64.0]);
+    let correlated = CorrelatedField::new(rank, &regular, &prior_of(&description))?.model()?;
     let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
     let rate = correlated.then(&Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?))?;
     let leaf = Leaf::cells(&regular);
@@ -572,7 +572,7 @@ fn large_poisson(worker: &mut Worker<'_>) -> Result<(Model, Likelihood), Inferen
     let cells = lines.flat_map(|j| part[2].clone().map(move |k| (64 * j + k) as usize));
     let own: Vec<f64> = cells.map(|at| counts[at]).collect();
     let data = Data { name: "counts", leaf: &leaf, values: &own, mask: None };
-    let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
+    let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&rate)?;
     Ok((rate, likelihood))
 }
 
@@ -600,10 +600,10 @@ fn away_from(truth: &[f64], samples: &[Vec<f64>]) -> [f64; 5] {
 /// from 8 in: it begins at the truth, where NIFTy's energies are up to 85 below those after 8 iterations.
 #[test]
 fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
-    ranks([1, 1], |worker| {
-        let (rate, likelihood) = large_poisson(worker)?;
+    ranks([1, 1], |rank| {
+        let (rate, likelihood) = large_poisson(rank)?;
         let n: usize = likelihood.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
-        let truth = field(worker, likelihood.domain(), &white(n, 601))?;
+        let truth = field(rank, likelihood.domain(), &white(n, 601))?;
         let groups = SampleGroups::one(&Communicator::solo());
         let options = |iteration| IterationOptions {
             pairs: 4,
@@ -614,16 +614,16 @@ fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
             ..IterationOptions::default()
         };
         let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(Excitations::Seed(3));
-        let fit = fit.run(worker, &truth)?;
-        let logarithms = |worker: &mut Worker<'_>, x: &Vector| -> Result<Vec<f64>, InferenceError> {
-            let value = rate.value(worker, x)?;
-            Ok(flat(worker, &value)?.into_iter().map(|(_, rate)| rate.ln()).collect())
+        let fit = fit.run(rank, &truth)?;
+        let logarithms = |rank: &mut Rank, x: &Vector| -> Result<Vec<f64>, InferenceError> {
+            let value = rate.value(rank, x)?;
+            Ok(flat(rank, &value)?.into_iter().map(|(_, rate)| rate.ln()).collect())
         };
-        let true_rate = logarithms(worker, &truth)?;
+        let true_rate = logarithms(rank, &truth)?;
         let mut samples = Vec::new();
         for sample in fit.samples.own() {
-            let place = fit.samples.at(worker, sample)?;
-            samples.push(logarithms(worker, &place)?);
+            let place = fit.samples.at(rank, sample)?;
+            samples.push(logarithms(rank, &place)?);
         }
         let [error, rms, width, one, two] = away_from(&true_rate, &samples);
         let last = fit.history.last().unwrap();
@@ -653,28 +653,28 @@ fn the_large_poisson_problem_starts_as_the_golden() {
     let start = &all["start"];
     let mut first = None;
     for parts in [[1, 1], [2, 2]] {
-        let found = ranks(parts, |worker| {
-            let (_, likelihood) = large_poisson(worker)?;
+        let found = ranks(parts, |rank| {
+            let (_, likelihood) = large_poisson(rank)?;
             let n: usize = likelihood.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
             let x = white(n, 603).iter().map(|value| 0.1 * value).collect::<Vec<_>>();
-            let x = field(worker, likelihood.domain(), &x)?;
-            let v = field(worker, likelihood.domain(), &white(n, 604))?;
-            let along = field(worker, likelihood.domain(), &white(n, 606))?;
-            let prior = worker.dot(&x, &x)? / 2.0;
-            let at = likelihood.at(worker, &x)?;
-            let energy = at.energy(worker)? + prior;
+            let x = field(rank, likelihood.domain(), &x)?;
+            let v = field(rank, likelihood.domain(), &white(n, 604))?;
+            let along = field(rank, likelihood.domain(), &white(n, 606))?;
+            let prior = rank.vector_dot(&x, &x)? / 2.0;
+            let at = likelihood.at(rank, &x)?;
+            let energy = at.energy(rank)? + prior;
             let (mut gradient, mut metric) =
-                (Vector::new(worker.gpu(), likelihood.domain())?, Vector::new(worker.gpu(), likelihood.domain())?);
-            at.gradient(worker, &mut gradient)?;
-            at.metric(worker, &v, &mut metric)?;
-            worker.axpby(1.0, &x, 1.0, &mut gradient)?;
-            worker.axpby(1.0, &v, 1.0, &mut metric)?;
+                (Vector::new(&rank.gpu, likelihood.domain())?, Vector::new(&rank.gpu, likelihood.domain())?);
+            at.gradient(rank, &mut gradient)?;
+            at.metric(rank, &v, &mut metric)?;
+            rank.vector_axpby(1.0, &x, 1.0, &mut gradient)?;
+            rank.vector_axpby(1.0, &v, 1.0, &mut metric)?;
             let found = [
                 ("energy", energy),
-                ("gradient_norm", worker.dot(&gradient, &gradient)?.sqrt()),
-                ("metric_norm", worker.dot(&metric, &metric)?.sqrt()),
-                ("gradient_dot", worker.dot(&gradient, &along)?),
-                ("metric_dot", worker.dot(&metric, &along)?),
+                ("gradient_norm", rank.vector_dot(&gradient, &gradient)?.sqrt()),
+                ("metric_norm", rank.vector_dot(&metric, &metric)?.sqrt()),
+                ("gradient_dot", rank.vector_dot(&gradient, &along)?),
+                ("metric_dot", rank.vector_dot(&metric, &along)?),
             ];
             for (what, found) in found {
                 let wanted = start[what].as_f64().unwrap();
@@ -685,7 +685,7 @@ fn the_large_poisson_problem_starts_as_the_golden() {
                     "{what}: {found} {wanted}"
                 );
             }
-            let values = flat(worker, &gradient)?;
+            let values = flat(rank, &gradient)?;
             Ok(values.into_iter().map(|(at, value)| (at, (value as f32).to_bits())).collect::<Vec<_>>())
         });
         let found = together(found);
@@ -696,7 +696,7 @@ fn the_large_poisson_problem_starts_as_the_golden() {
 /// Energies of 10^7 against f64: for the model's values as they are, in f32.
 #[test]
 fn energies_resolve_small_differences() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let n = 4096;
         let leaf = Leaf::points(n as u64, n as u64);
         let single = |value: f64| f64::from(value as f32);
@@ -711,34 +711,34 @@ fn energies_resolve_small_differences() {
         let pairs = || first.iter().zip(&second).zip(&numbers).map(|((s, c), d)| (*s, *c, *d));
         let cases = [
             (
-                Likelihood::poisson(worker, &of(&counts), None)?,
+                Likelihood::poisson(rank, &of(&counts), None)?,
                 &first,
                 first.iter().zip(&counts).map(|(s, d)| s - d * s.ln()).sum::<f64>(),
             ),
             (
-                Likelihood::gaussian(worker, &of(&numbers), NoiseLevel::Uniform(1.0))?,
+                Likelihood::gaussian(rank, &of(&numbers), NoiseLevel::Uniform(1.0))?,
                 &first,
                 pairs().map(|(s, _, d)| (s - d).powi(2) / 2.0).sum(),
             ),
             (
-                Likelihood::student_t(worker, &of(&numbers), NoiseLevel::Uniform(1.0), 2500.0)?,
+                Likelihood::student_t(rank, &of(&numbers), NoiseLevel::Uniform(1.0), 2500.0)?,
                 &first,
                 pairs().map(|(s, _, d)| third(2500.0, (s - d).powi(2))).sum(),
             ),
             (
-                Likelihood::gaussian_inferred(worker, &of(&numbers))?,
+                Likelihood::gaussian_inferred(rank, &of(&numbers))?,
                 &both,
                 pairs().map(|(m, c, d)| (c * (m - d)).powi(2) / 2.0 - c.ln()).sum(),
             ),
             (
-                Likelihood::student_t_inferred(worker, &of(&numbers), 2500.0)?,
+                Likelihood::student_t_inferred(rank, &of(&numbers), 2500.0)?,
                 &both,
                 pairs().map(|(m, c, d)| third(2500.0, ((m - d) / c).powi(2)) + c.ln()).sum(),
             ),
         ];
         for (number, (likelihood, x, wanted)) in cases.into_iter().enumerate() {
-            let x = field(worker, likelihood.domain(), x)?;
-            let found = likelihood.energy(worker, &x)?;
+            let x = field(rank, likelihood.domain(), x)?;
+            let found = likelihood.energy(rank, &x)?;
             assert!(wanted.abs() > 3e6, "{number}: {wanted}");
             assert!((found - wanted).abs() < 1e-4 * (wanted.abs() / 1e7).max(1.0), "{number}: {found} {wanted}");
         }
@@ -749,12 +749,12 @@ fn energies_resolve_small_differences() {
 /// The same of classes, whose energies are logarithms of sums: of near logits, and of logits far from that of the datum.
 #[test]
 fn energies_of_classes_resolve_small_differences() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let (n, classes) = (4096, 5);
         let leaf = Leaf::points(n as u64, n as u64);
         let own: Vec<f64> = (0..n).map(|i| (i % classes) as f64).collect();
         let data = Data { name: "class", leaf: &leaf, values: &own, mask: None };
-        let likelihood = Likelihood::categorical(worker, &data, classes as u32)?;
+        let likelihood = Likelihood::categorical(rank, &data, classes as u32)?;
         let noise = white(n * classes, 75);
         for (spread, below) in [(1.0, 0.0), (30.0, 0.0), (0.3, 2500.0)] {
             let logit = |at: usize| if own[at % n] == (at / n) as f64 { -below } else { 0.0 };
@@ -765,8 +765,8 @@ fn energies_of_classes_resolve_small_differences() {
                 most - s[own[i] as usize * n + i] + all.map(|logit| (logit - most).exp()).sum::<f64>().ln()
             };
             let wanted: f64 = (0..n).map(energy).sum();
-            let x = field(worker, likelihood.domain(), &s)?;
-            let found = likelihood.energy(worker, &x)?;
+            let x = field(rank, likelihood.domain(), &s)?;
+            let found = likelihood.energy(rank, &x)?;
             assert!((found - wanted).abs() < 1e-11 * wanted, "{spread} {below}: {found} {wanted}");
         }
         Ok(())
@@ -776,7 +776,7 @@ fn energies_of_classes_resolve_small_differences() {
 /// Log-normal rates that are too small or too great for f32: no derivative is NaN where the energy is finite, and where it is not that is an error.
 #[test]
 fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let x = [-1e4, -200.0, -103.5, -95.0, -88.0, -80.0, 0.0, 80.0];
         let n = x.len();
         let leaf = Leaf::points(n as u64, n as u64);
@@ -785,19 +785,19 @@ fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
         let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", &space, "counts")?);
         let mut of = |counts: &[f64], x: &[f64]| -> Result<_, InferenceError> {
             let data = Data { name: "counts", leaf: &leaf, values: counts, mask: None };
-            let likelihood = Likelihood::poisson(worker, &data, None)?.amend(&rate)?;
-            let x = field(worker, likelihood.domain(), x)?;
-            let at = likelihood.at(worker, &x)?;
-            let mut out = Vector::new(worker.gpu(), likelihood.domain())?;
-            let ones = field(worker, likelihood.domain(), &vec![1.0; n])?;
+            let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&rate)?;
+            let x = field(rank, likelihood.domain(), x)?;
+            let at = likelihood.at(rank, &x)?;
+            let mut out = Vector::new(&rank.gpu, likelihood.domain())?;
+            let ones = field(rank, likelihood.domain(), &vec![1.0; n])?;
             let mut found = Vec::new();
-            at.gradient(worker, &mut out)?;
-            found.extend(flat(worker, &out)?);
-            at.metric(worker, &ones, &mut out)?;
-            found.extend(flat(worker, &out)?);
-            let residual = likelihood.normalized_residual(worker, &x)?.unwrap();
-            found.extend(flat(worker, &residual)?);
-            Ok((at.energy(worker), found.into_iter().map(|(_, value)| value).collect::<Vec<f64>>()))
+            at.gradient(rank, &mut out)?;
+            found.extend(flat(rank, &out)?);
+            at.metric(rank, &ones, &mut out)?;
+            found.extend(flat(rank, &out)?);
+            let residual = likelihood.normalized_residual(rank, &x)?.unwrap();
+            found.extend(flat(rank, &residual)?);
+            Ok((at.energy(rank), found.into_iter().map(|(_, value)| value).collect::<Vec<f64>>()))
         };
         // Without counts energy, gradient and metric all are the rate, and the residual is its root.
         let (energy, found) = of(&[0.0; 8], &x)?;
@@ -825,9 +825,9 @@ fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
         }
         // A model that says a negative rate, where nothing was counted, too.
         let data = Data { name: "counts", leaf: &leaf, values: &[0.0; 8], mask: None };
-        let likelihood = Likelihood::poisson(worker, &data, None)?;
-        let s = field(worker, likelihood.domain(), &[1.0, 2.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0])?;
-        assert!(matches!(likelihood.energy(worker, &s), Err(InferenceError::NotFinite { .. })));
+        let likelihood = Likelihood::poisson(rank, &data, None)?;
+        let s = field(rank, likelihood.domain(), &[1.0, 2.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0])?;
+        assert!(matches!(likelihood.energy(rank, &s), Err(InferenceError::NotFinite { .. })));
         Ok(())
     });
 }
@@ -845,7 +845,7 @@ fn priors_are_those_of_the_goldens() {
         ("laplace_2", Prior::Laplace { scale: 2.0 }, 2e-6),
         ("invgamma_a2_scale3", Prior::InverseGamma { shape: 2.0, scale: 3.0 }, 1e-5),
     ];
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         for (name, prior, bound) in cases {
             let (wanted, slopes) = (numbers(&golden[name]), numbers(&golden[&format!("{name}_derivative")]));
             // NIFTy tabulates the inverse gamma distribution.
@@ -863,14 +863,13 @@ fn priors_are_those_of_the_goldens() {
             for leaf in [Leaf::vector(7), Leaf::parameters(7)] {
                 let domain = Space::of("xi", leaf)?;
                 let model = prior.operator(&domain, "x")?;
-                let x = field(worker, &domain, &xi)?;
-                let at = model.at(worker, &x)?;
-                let (mut jvp, mut vjp) =
-                    (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), &domain)?);
-                let ones = field(worker, &domain, &[1.0; 7])?;
-                at.jvp(worker, &ones, &mut jvp)?;
-                at.vjp(worker, &at.value, &mut vjp)?;
-                let found = [&at.value, &jvp, &vjp].map(|field| flat(worker, field));
+                let x = field(rank, &domain, &xi)?;
+                let at = model.at(rank, &x)?;
+                let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, &domain)?);
+                let ones = field(rank, &domain, &[1.0; 7])?;
+                at.jvp(rank, &ones, &mut jvp)?;
+                at.vjp(rank, &at.value, &mut vjp)?;
+                let found = [&at.value, &jvp, &vjp].map(|field| flat(rank, field));
                 let [value, jvp, vjp] = found;
                 let (value, jvp, vjp) = (value?, jvp?, vjp?);
                 for (n, &xi) in xi.iter().enumerate() {
@@ -898,25 +897,25 @@ fn priors_are_those_of_the_goldens() {
 
 /// What a likelihood of few data gives: energy, gradient, metric times a vector, and the residual.
 fn all_of(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     likelihood: &Likelihood,
     x: &[f64],
     v: &[f64],
 ) -> Result<(f64, [Vec<f64>; 2]), InferenceError> {
-    let (x, v) = (field(worker, likelihood.domain(), x)?, field(worker, likelihood.domain(), v)?);
-    let at = likelihood.at(worker, &x)?;
-    let mut out = Vector::new(worker.gpu(), likelihood.domain())?;
-    at.gradient(worker, &mut out)?;
-    let gradient = flat(worker, &out)?.into_iter().map(|(_, value)| value).collect();
-    at.metric(worker, &v, &mut out)?;
-    let metric = flat(worker, &out)?.into_iter().map(|(_, value)| value).collect();
-    check_metric(worker, likelihood, &x, 21)?;
-    Ok((at.energy(worker)?, [gradient, metric]))
+    let (x, v) = (field(rank, likelihood.domain(), x)?, field(rank, likelihood.domain(), v)?);
+    let at = likelihood.at(rank, &x)?;
+    let mut out = Vector::new(&rank.gpu, likelihood.domain())?;
+    at.gradient(rank, &mut out)?;
+    let gradient = flat(rank, &out)?.into_iter().map(|(_, value)| value).collect();
+    at.metric(rank, &v, &mut out)?;
+    let metric = flat(rank, &out)?.into_iter().map(|(_, value)| value).collect();
+    check_metric(rank, likelihood, &x, 21)?;
+    Ok((at.energy(rank)?, [gradient, metric]))
 }
 
 #[test]
 fn what_is_masked_does_not_count() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let counts = [3.0, f64::NAN, 0.0, 7.0, 2.0, -4.0];
         let mask = [true, false, true, true, true, false];
         let kept = [0, 2, 3, 4];
@@ -932,31 +931,27 @@ fn what_is_masked_does_not_count() {
         let sigma = [0.5; 6];
         let pairs = [
             (
-                Likelihood::poisson(worker, &all, Some(&exposure))?,
-                Likelihood::poisson(worker, &alone, Some(&of(&exposure, 1)))?,
+                Likelihood::poisson(rank, &all, Some(&exposure))?,
+                Likelihood::poisson(rank, &alone, Some(&of(&exposure, 1)))?,
                 1,
             ),
             (
-                Likelihood::gaussian(worker, &all, NoiseLevel::Uniform(0.5))?,
-                Likelihood::gaussian(worker, &alone, NoiseLevel::Each(&sigma[..4]))?,
+                Likelihood::gaussian(rank, &all, NoiseLevel::Uniform(0.5))?,
+                Likelihood::gaussian(rank, &alone, NoiseLevel::Each(&sigma[..4]))?,
                 1,
             ),
             (
-                Likelihood::student_t(worker, &all, NoiseLevel::Each(&sigma), 4.0)?,
-                Likelihood::student_t(worker, &alone, NoiseLevel::Uniform(0.5), 4.0)?,
+                Likelihood::student_t(rank, &all, NoiseLevel::Each(&sigma), 4.0)?,
+                Likelihood::student_t(rank, &alone, NoiseLevel::Uniform(0.5), 4.0)?,
                 1,
             ),
-            (Likelihood::gaussian_inferred(worker, &all)?, Likelihood::gaussian_inferred(worker, &alone)?, 2),
-            (
-                Likelihood::student_t_inferred(worker, &all, 4.0)?,
-                Likelihood::student_t_inferred(worker, &alone, 4.0)?,
-                2,
-            ),
+            (Likelihood::gaussian_inferred(rank, &all)?, Likelihood::gaussian_inferred(rank, &alone)?, 2),
+            (Likelihood::student_t_inferred(rank, &all, 4.0)?, Likelihood::student_t_inferred(rank, &alone, 4.0)?, 2),
         ];
         for (number, (masked, selected, components)) in pairs.into_iter().enumerate() {
             assert_eq!([&masked, &selected].map(Likelihood::degrees_of_freedom), [4, 4]);
-            let (energy, found) = all_of(worker, &masked, &x[..6 * components], &v[..6 * components])?;
-            let (wanted_energy, wanted) = all_of(worker, &selected, &of(&x, components), &of(&v, components))?;
+            let (energy, found) = all_of(rank, &masked, &x[..6 * components], &v[..6 * components])?;
+            let (wanted_energy, wanted) = all_of(rank, &selected, &of(&x, components), &of(&v, components))?;
             assert!((energy - wanted_energy).abs() < 1e-9 * (1.0 + energy.abs()), "{number}: {energy} {wanted_energy}");
             for (found, wanted) in found.iter().zip(&wanted) {
                 let rest = (0..6 * components).filter(|at| !mask[at % 6]);
@@ -972,14 +967,14 @@ fn what_is_masked_does_not_count() {
 
 #[test]
 fn each_number_that_a_model_says_of_a_datum_counts_for_the_evidence() {
-    ranks([1, 1], |worker| {
-        let (leaf, values) = (six_points(worker), [0.5, -1.0, 2.0, 0.25, 0.0, 1.0]);
-        let data = six(worker, &values, &leaf);
-        let likelihood = Likelihood::gaussian_inferred(worker, &data)?;
+    ranks([1, 1], |rank| {
+        let (leaf, values) = (six_points(rank), [0.5, -1.0, 2.0, 0.25, 0.0, 1.0]);
+        let data = six(rank, &values, &leaf);
+        let likelihood = Likelihood::gaussian_inferred(rank, &data)?;
         // Means of 0 and inverse deviations of 1, where curvatures are 1 and 2.
-        let place = field(worker, likelihood.domain(), &[[0.0; 6], [1.0; 6]].concat())?;
+        let place = field(rank, likelihood.domain(), &[[0.0; 6], [1.0; 6]].concat())?;
         let groups = SampleGroups::one(&Communicator::solo());
-        let found = evidence(worker, &likelihood, &groups, &Samples::none(place), &EvidenceOptions::default())?;
+        let found = evidence(rank, &likelihood, &groups, &Samples::none(place), &EvidenceOptions::default())?;
         let wanted = 6.0 * (2.0_f64.ln() + 3.0_f64.ln());
         for bound in found.log_determinant {
             assert!((bound - wanted).abs() < 1e-4, "{found:?} {wanted}");
@@ -990,12 +985,12 @@ fn each_number_that_a_model_says_of_a_datum_counts_for_the_evidence() {
 
 #[test]
 fn chi_squared_is_of_data_that_have_residuals() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let leaf = Leaf::points(4, 4);
         let data = |name, values| Data { name, leaf: &leaf, values, mask: None };
         let (ones, classes) = ([1.0; 4], [0.0, 2.0, 1.0, 1.0]);
-        let values = Likelihood::gaussian(worker, &data("values", &ones), NoiseLevel::Uniform(1.0))?;
-        let both = values.plus(&Likelihood::categorical(worker, &data("classes", &classes), 3)?)?;
+        let values = Likelihood::gaussian(rank, &data("values", &ones), NoiseLevel::Uniform(1.0))?;
+        let both = values.plus(&Likelihood::categorical(rank, &data("classes", &classes), 3)?)?;
         assert_eq!(both.degrees_of_freedom(), 8);
         let groups = SampleGroups::one(&Communicator::solo());
         let options = |_| IterationOptions {
@@ -1003,8 +998,8 @@ fn chi_squared_is_of_data_that_have_residuals() {
             position: NewtonOptions::default().steps(0),
             ..IterationOptions::default()
         };
-        let start = field(worker, both.domain(), &[0.0; 16])?;
-        let fit = OptimizeKl::new(&both, &groups, 1).options(options).run(worker, &start)?;
+        let start = field(rank, both.domain(), &[0.0; 16])?;
+        let fit = OptimizeKl::new(&both, &groups, 1).options(options).run(rank, &start)?;
         assert_eq!(fit.history[0].chi_squared[0], Some(1.0));
         Ok(())
     });
@@ -1012,15 +1007,15 @@ fn chi_squared_is_of_data_that_have_residuals() {
 
 #[test]
 fn classes_follow_the_softmax() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let (classes, places) = (5, 7);
         let leaf = Leaf::points(places as u64, places as u64);
         let own = [0.0, 4.0, 2.0, 2.0, 9.0, 1.0, 3.0];
         let mask = own.map(|class| class < 5.0);
         let data = Data { name: "class", leaf: &leaf, values: &own, mask: Some(&mask) };
-        let likelihood = Likelihood::categorical(worker, &data, classes as u32)?;
+        let likelihood = Likelihood::categorical(rank, &data, classes as u32)?;
         let (s, v) = (white(classes * places, 51), white(classes * places, 52));
-        let (energy, [gradient, metric]) = all_of(worker, &likelihood, &s, &v)?;
+        let (energy, [gradient, metric]) = all_of(rank, &likelihood, &s, &v)?;
         let mut wanted_energy = 0.0;
         for place in 0..places {
             let at = |class: usize| class * places + place;
@@ -1040,10 +1035,10 @@ fn classes_follow_the_softmax() {
             }
         }
         assert!((energy - wanted_energy).abs() < 1e-5, "{energy} {wanted_energy}");
-        let x = field(worker, likelihood.domain(), &s)?;
-        assert!(likelihood.normalized_residual(worker, &x)?.is_none() && likelihood.report(worker, &x)?.is_empty());
-        let mut out = Vector::new(worker.gpu(), likelihood.data_space())?;
-        let error = likelihood.at(worker, &x)?.coordinates(worker, &x, &mut out).unwrap_err();
+        let x = field(rank, likelihood.domain(), &s)?;
+        assert!(likelihood.normalized_residual(rank, &x)?.is_none() && likelihood.report(rank, &x)?.is_empty());
+        let mut out = Vector::new(&rank.gpu, likelihood.data_space())?;
+        let error = likelihood.at(rank, &x)?.coordinates(rank, &x, &mut out).unwrap_err();
         assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
         Ok(())
     });
@@ -1051,7 +1046,7 @@ fn classes_follow_the_softmax() {
 
 #[test]
 fn sums_of_likelihoods_are_sums() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let leaf = Leaf::points(5, 5);
         let (counts, values) = ([1.0, 4.0, 0.0, 2.0, 3.0], [0.5, -1.0, 2.0, 0.25, 0.0]);
         let first = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
@@ -1061,15 +1056,15 @@ fn sums_of_likelihoods_are_sums() {
         let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", &space(&["a", "b"])?, "counts")?);
         let angle = "fn angle(b: f32, c: f32) -> f32 { return b * c; }";
         let angle = Model::new(PointwiseOperator::wgsl(angle, "angle", &space(&["b", "c"])?, "angles")?);
-        let first = Likelihood::poisson(worker, &first, None)?.amend(&rate)?;
-        let second = Likelihood::gaussian(worker, &second, NoiseLevel::Uniform(0.5))?.amend(&angle)?;
+        let first = Likelihood::poisson(rank, &first, None)?.amend(&rate)?;
+        let second = Likelihood::gaussian(rank, &second, NoiseLevel::Uniform(0.5))?.amend(&angle)?;
         let both = first.plus(&second)?;
         assert_eq!(both.domain().names().collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(both.data_space().names().collect::<Vec<_>>(), ["angles", "counts"]);
         let (x, v) = (white(15, 61), white(15, 62));
-        let (energy, [gradient, metric]) = all_of(worker, &both, &x, &v)?;
-        let (first_energy, [first_gradient, first_metric]) = all_of(worker, &first, &x[..10], &v[..10])?;
-        let (second_energy, [second_gradient, second_metric]) = all_of(worker, &second, &x[5..], &v[5..])?;
+        let (energy, [gradient, metric]) = all_of(rank, &both, &x, &v)?;
+        let (first_energy, [first_gradient, first_metric]) = all_of(rank, &first, &x[..10], &v[..10])?;
+        let (second_energy, [second_gradient, second_metric]) = all_of(rank, &second, &x[5..], &v[5..])?;
         assert!((energy - first_energy - second_energy).abs() < 1e-12 * energy.abs());
         for (found, first, second) in
             [(gradient, first_gradient, second_gradient), (metric, first_metric, second_metric)]
@@ -1079,10 +1074,10 @@ fn sums_of_likelihoods_are_sums() {
                 assert!((found[at] - wanted).abs() < 1e-6 * (1.0 + wanted.abs()), "{at}: {} {wanted}", found[at]);
             }
         }
-        let mut tau = Vector::new(worker.gpu(), both.data_space())?;
-        let x = field(worker, both.domain(), &x)?;
-        both.at(worker, &x)?.coordinates(worker, &x, &mut tau)?;
-        assert_eq!(both.report(worker, &x)?.iter().map(|report| report.count).collect::<Vec<_>>(), [5, 5]);
+        let mut tau = Vector::new(&rank.gpu, both.data_space())?;
+        let x = field(rank, both.domain(), &x)?;
+        both.at(rank, &x)?.coordinates(rank, &x, &mut tau)?;
+        assert_eq!(both.report(rank, &x)?.iter().map(|report| report.count).collect::<Vec<_>>(), [5, 5]);
         let error = first.plus(&first).unwrap_err();
         assert!(error.to_string().contains("two data sets"), "{error}");
         Ok(())
@@ -1092,19 +1087,19 @@ fn sums_of_likelihoods_are_sums() {
 /// One model says what two data sets are of: as one kernel, as two models side by side, and after something that both take.
 #[test]
 fn sums_are_amended_by_one_model() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let leaf = Leaf::points(5, 5);
         let (counts, values) = ([1.0, 4.0, 0.0, 2.0, 3.0], [0.5, -1.0, 2.0, 0.25, 0.0]);
         let data = |name, values| Data { name, leaf: &leaf, values, mask: None };
-        let first = Likelihood::poisson(worker, &data("counts", &counts), None)?;
-        let second = Likelihood::gaussian(worker, &data("angles", &values), NoiseLevel::Uniform(0.5))?;
+        let first = Likelihood::poisson(rank, &data("counts", &counts), None)?;
+        let second = Likelihood::gaussian(rank, &data("angles", &values), NoiseLevel::Uniform(0.5))?;
         let both = first.plus(&second)?;
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, leaf.clone())));
         let rate = "fn rate(a: f32, b: f32) -> f32 { return exp(a + 0.5 * b); }";
         let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", &space(&["a", "b"])?, "counts")?);
         let angle = "fn angle(b: f32, c: f32) -> f32 { return b * c; }";
         let angle = Model::new(PointwiseOperator::wgsl(angle, "angle", &space(&["b", "c"])?, "angles")?);
-        let halves = field(worker, angle.target(), &[0.5; 5])?;
+        let halves = field(rank, angle.target(), &[0.5; 5])?;
         let half = angle.then(&Model::new(Diagonal::new(angle.target(), &halves)?))?;
         let beside = rate.zip(&half)?;
         let (x, v) = (white(15, 63), white(15, 64));
@@ -1113,8 +1108,8 @@ fn sums_are_amended_by_one_model() {
             let apart = first.amend(&rate)?.plus(&second.amend(angle)?)?;
             let together = both.amend(&model)?;
             assert_eq!(together.domain().names().collect::<Vec<_>>(), ["a", "b", "c"]);
-            let (energy, [gradient, metric]) = all_of(worker, &together, &x, &v)?;
-            let (wanted_energy, [wanted_gradient, wanted_metric]) = all_of(worker, &apart, &x, &v)?;
+            let (energy, [gradient, metric]) = all_of(rank, &together, &x, &v)?;
+            let (wanted_energy, [wanted_gradient, wanted_metric]) = all_of(rank, &apart, &x, &v)?;
             assert!((energy - wanted_energy).abs() < 1e-6 * energy.abs(), "{model:?}: {energy}, not {wanted_energy}");
             for (found, wanted) in gradient.iter().chain(&metric).zip(wanted_gradient.iter().chain(&wanted_metric)) {
                 assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted.abs()), "{model:?}: {found}, not {wanted}");
@@ -1130,7 +1125,7 @@ fn sums_are_amended_by_one_model() {
 
 #[test]
 fn data_that_cannot_be_are_refused() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let leaf = Leaf::points(3, 3);
         let of = |values| Data { name: "sky", leaf: &leaf, values, mask: None };
         let refused = |found: Result<Likelihood, InferenceError>, what: &str| {
@@ -1140,28 +1135,28 @@ fn data_that_cannot_be_are_refused() {
             assert!(text.contains(what), "{text}, not {what}");
         };
         let sound = [1.0, 2.0, 0.0];
-        refused(Likelihood::poisson(worker, &of(&[1.0, -1.0, 0.0]), None), "number 1 is -1");
-        refused(Likelihood::poisson(worker, &of(&[1.0, 2.0, 0.5]), None), "whole numbers");
-        refused(Likelihood::poisson(worker, &of(&[1.0, 2.0]), None), "2 data for 3 places");
-        refused(Likelihood::poisson(worker, &of(&sound), Some(&[1.0, 2.0])), "2 exposures for 3 places");
-        refused(Likelihood::poisson(worker, &of(&sound), Some(&[1.0, -2.0, 1.0])), "exposure of number 1");
-        refused(Likelihood::poisson(worker, &of(&sound), Some(&[1.0, 0.0, 1.0])), "exposure of 0");
-        refused(Likelihood::poisson(worker, &of(&[0.0; 3]), Some(&[0.0; 3])), "none of them counts");
-        refused(Likelihood::gaussian(worker, &of(&[1.0, f64::NAN, 0.0]), NoiseLevel::Uniform(1.0)), "number 1 is NaN");
+        refused(Likelihood::poisson(rank, &of(&[1.0, -1.0, 0.0]), None), "number 1 is -1");
+        refused(Likelihood::poisson(rank, &of(&[1.0, 2.0, 0.5]), None), "whole numbers");
+        refused(Likelihood::poisson(rank, &of(&[1.0, 2.0]), None), "2 data for 3 places");
+        refused(Likelihood::poisson(rank, &of(&sound), Some(&[1.0, 2.0])), "2 exposures for 3 places");
+        refused(Likelihood::poisson(rank, &of(&sound), Some(&[1.0, -2.0, 1.0])), "exposure of number 1");
+        refused(Likelihood::poisson(rank, &of(&sound), Some(&[1.0, 0.0, 1.0])), "exposure of 0");
+        refused(Likelihood::poisson(rank, &of(&[0.0; 3]), Some(&[0.0; 3])), "none of them counts");
+        refused(Likelihood::gaussian(rank, &of(&[1.0, f64::NAN, 0.0]), NoiseLevel::Uniform(1.0)), "number 1 is NaN");
         for sigma in [0.0, 1e-50, 1e50, f64::NAN] {
-            refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Uniform(sigma)), "it must be positive");
+            refused(Likelihood::gaussian(rank, &of(&sound), NoiseLevel::Uniform(sigma)), "it must be positive");
         }
-        refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Each(&[1.0; 2])), "standard deviations of noise");
-        refused(Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Each(&[1.0, 1.0, -1.0])), "number 2");
-        refused(Likelihood::student_t(worker, &of(&sound), NoiseLevel::Uniform(1.0), 0.0), "degrees of freedom");
-        refused(Likelihood::categorical(worker, &of(&sound), 2), "number 1 is 2");
-        refused(Likelihood::categorical(worker, &of(&sound), 1), "1 classes");
+        refused(Likelihood::gaussian(rank, &of(&sound), NoiseLevel::Each(&[1.0; 2])), "standard deviations of noise");
+        refused(Likelihood::gaussian(rank, &of(&sound), NoiseLevel::Each(&[1.0, 1.0, -1.0])), "number 2");
+        refused(Likelihood::student_t(rank, &of(&sound), NoiseLevel::Uniform(1.0), 0.0), "degrees of freedom");
+        refused(Likelihood::categorical(rank, &of(&sound), 2), "number 1 is 2");
+        refused(Likelihood::categorical(rank, &of(&sound), 1), "1 classes");
         let masked = Data { mask: Some(&[false; 3]), ..of(&sound) };
-        refused(Likelihood::gaussian(worker, &masked, NoiseLevel::Uniform(1.0)), "none of them counts");
+        refused(Likelihood::gaussian(rank, &masked, NoiseLevel::Uniform(1.0)), "none of them counts");
         let masked = Data { mask: Some(&[true; 2]), ..of(&sound) };
-        refused(Likelihood::gaussian(worker, &masked, NoiseLevel::Uniform(1.0)), "entries of the mask");
+        refused(Likelihood::gaussian(rank, &masked, NoiseLevel::Uniform(1.0)), "entries of the mask");
         // A model of other places.
-        let likelihood = Likelihood::gaussian(worker, &of(&sound), NoiseLevel::Uniform(1.0))?;
+        let likelihood = Likelihood::gaussian(rank, &of(&sound), NoiseLevel::Uniform(1.0))?;
         let space = Space::of("x", Leaf::points(4, 4))?;
         let model = Model::new(PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return x; }", "f", &space, "y")?);
         let error = likelihood.amend(&model).unwrap_err().to_string();
@@ -1170,16 +1165,15 @@ fn data_that_cannot_be_are_refused() {
         let both = Space::new([("a", leaf.clone()), ("b", leaf.clone())])?;
         let text = "fn f(a: f32, b: f32) -> f32 { return a * b; }";
         let of_two = likelihood.amend(&Model::new(PointwiseOperator::wgsl(text, "f", &both, "sky")?))?;
-        let only =
-            Vector::zeros(&mut worker.context.recorder, &Space::new([("a", leaf.clone()), ("c", leaf.clone())])?)?;
+        let only = Vector::zeros(&mut rank.recorder, &Space::new([("a", leaf.clone()), ("c", leaf.clone())])?)?;
         let groups = SampleGroups::one(&Communicator::solo());
-        let error = OptimizeKl::new(&of_two, &groups, 1).run(worker, &only).unwrap_err();
+        let error = OptimizeKl::new(&of_two, &groups, 1).run(rank, &only).unwrap_err();
         assert!(matches!(error, InferenceError::Operators(_)) && error.to_string().contains("`b`"), "{error}");
-        let error = of_two.energy(worker, &only).unwrap_err();
+        let error = of_two.energy(rank, &only).unwrap_err();
         assert!(error.to_string().contains("`b`"), "{error}");
         // An energy that is not finite.
-        let x = field(worker, likelihood.domain(), &[1.0, f64::INFINITY, 0.0])?;
-        assert!(matches!(likelihood.energy(worker, &x), Err(InferenceError::NotFinite { .. })));
+        let x = field(rank, likelihood.domain(), &[1.0, f64::INFINITY, 0.0])?;
+        assert!(matches!(likelihood.energy(rank, &x), Err(InferenceError::NotFinite { .. })));
         Ok(())
     });
 }
@@ -1188,31 +1182,30 @@ fn data_that_cannot_be_are_refused() {
 fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..meshloom_sanitizer::options().unwrap() };
-    ranks_with([1, 1], &options, |worker| {
-        let regular = grid(worker, &[10, 12], &[0.1]);
+    ranks_with([1, 1], &options, |rank| {
+        let regular = grid(rank, &[10, 12], &[0.1]);
         let prior = FieldPrior {
             name: String::new(),
             offset_mean: 1.0,
             offset_std: [0.5, 0.2],
             axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude: power_law(1.0, -3.0) }],
         };
-        let correlated = CorrelatedField::new(worker, &regular, &prior)?.model()?;
+        let correlated = CorrelatedField::new(rank, &regular, &prior)?.model()?;
         let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
         let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?);
         let model = correlated.then(&rate)?;
         let leaf = Leaf::cells(&regular);
         let (counts, exposure, mask) = (vec![2.0; 120], vec![0.5; 120], [&[true; 100][..], &[false; 20]].concat());
         let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
-        let likelihood = Likelihood::poisson(worker, &data, Some(&exposure))?.amend(&model)?;
-        let x = field(worker, likelihood.domain(), &white(correlated_len(&likelihood), 81))?;
-        let at = likelihood.at(worker, &x)?;
-        let (v, mut out) =
-            (random_field(worker, likelihood.domain(), 82)?, Vector::new(worker.gpu(), likelihood.domain())?);
+        let likelihood = Likelihood::poisson(rank, &data, Some(&exposure))?.amend(&model)?;
+        let x = field(rank, likelihood.domain(), &white(correlated_len(&likelihood), 81))?;
+        let at = likelihood.at(rank, &x)?;
+        let (v, mut out) = (random_field(rank, likelihood.domain(), 82)?, Vector::new(&rank.gpu, likelihood.domain())?);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            at.metric(worker, &v, &mut out)?;
-            worker.context.recorder.submit()?;
-            seen.push((worker.context.recorder.counts(), worker.gpu().allocations(), worker.gpu().compiled()));
+            at.metric(rank, &v, &mut out)?;
+            rank.recorder.submit()?;
+            seen.push((rank.recorder.counts(), rank.gpu.allocations(), rank.gpu.compiled()));
         }
         let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
             unreachable!()
@@ -1240,7 +1233,7 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
     let nodes = [(0.0, 8.0 / 15.0), (1.355_626_2, 0.222_075_9), (2.856_970, 0.011_257_41)];
     let nodes: Vec<(f64, f64)> =
         nodes.into_iter().flat_map(|(z, w)| if z == 0.0 { vec![(z, w)] } else { vec![(z, w), (-z, w)] }).collect();
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         for (n, deviation) in [(5usize, 2.0), (50, 1.0), (500, 0.5)] {
             // Data of mean 0 and this root mean square.
             let raw = white(n, 31);
@@ -1256,7 +1249,7 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
                 return vec2<f32>(mean + 0.0 * rest, exp(width));
             }";
             let model = Model::new(PointwiseOperator::wgsl(text, "says", &latent, "data")?);
-            let likelihood = Likelihood::gaussian_inferred(worker, &data)?.amend(&model)?;
+            let likelihood = Likelihood::gaussian_inferred(rank, &data)?.amend(&model)?;
 
             let (count, squares) = (n as f64, n as f64 * deviation * deviation);
             // -ln of the posterior of the width x, with the mean integrated out.
@@ -1281,22 +1274,22 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
             }
             let metric = [count * (2.0 * at).exp() + 1.0, 2.0 * count + 1.0];
             let latent_values = move |mean: f64, width: f64| [vec![mean], vec![0.0; n], vec![width]].concat();
-            let position = field(worker, &latent, &latent_values(0.0, at))?;
-            let expansion = Expansion::new(worker, &likelihood, &position, &[])?;
-            let start = field(worker, &latent, &latent_values(0.0, 0.0))?;
+            let position = field(rank, &latent, &latent_values(0.0, at))?;
+            let expansion = Expansion::new(rank, &likelihood, &position, &[])?;
+            let start = field(rank, &latent, &latent_values(0.0, 0.0))?;
             let (mut sums, mut total) = ([0.0; 2], 0.0);
             for &(z, a) in &nodes {
                 for &(y, b) in &nodes {
                     let t = latent_values(z * metric[0].sqrt(), y * metric[1].sqrt());
                     let given = Excitations::Given(Rc::new(
-                        move |worker: &mut Worker<'_>, excitation: Excitation, out: &mut Vector| {
+                        move |rank: &mut Rank, excitation: Excitation, out: &mut Vector| {
                             let values = if excitation.what == Excited::Prior { t.clone() } else { vec![0.0; 2 * n] };
-                            *out = field(worker, &out.space().clone(), &values)?;
+                            *out = field(rank, &out.space().clone(), &values)?;
                             Ok(())
                         },
                     ));
-                    let found = expansion.curve(worker, &given, [0, 0], 1.0, &start, &NewtonOptions::default())?;
-                    let x = flat(worker, &found.x)?[n + 1].1;
+                    let found = expansion.curve(rank, &given, [0, 0], 1.0, &start, &NewtonOptions::default())?;
+                    let x = flat(rank, &found.x)?[n + 1].1;
                     sums = [sums[0] + a * b * x, sums[1] + a * b * x * x];
                     total += a * b;
                 }
@@ -1312,19 +1305,19 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
 /// are refused.
 #[test]
 fn coordinates_of_another_metric_are_found() {
-    ranks([1, 1], |worker| {
+    ranks([1, 1], |rank| {
         let leaf = Leaf::points(5, 5);
         let data = Data { name: "data", leaf: &leaf, values: &[0.5, -1.0, 2.0, 0.25, 0.0], mask: None };
-        let inferred = Likelihood::gaussian_inferred(worker, &data)?;
-        let x = field(worker, inferred.domain(), &[0.3, -0.4, 1.0, 0.5, 0.2, 1.5, 0.8, 1.1, 2.0, 0.6])?;
-        let found = check_metric(worker, &inferred, &x, 21)?;
+        let inferred = Likelihood::gaussian_inferred(rank, &data)?;
+        let x = field(rank, inferred.domain(), &[0.3, -0.4, 1.0, 0.5, 0.2, 1.5, 0.8, 1.1, 2.0, 0.6])?;
+        let found = check_metric(rank, &inferred, &x, 21)?;
         assert!(found.coordinates.is_some_and(|away| away < 1e-3), "{found:?}");
-        let student = Likelihood::student_t_inferred(worker, &data, 3.0)?;
-        assert_eq!(check_metric(worker, &student, &x, 21)?.coordinates, None);
+        let student = Likelihood::student_t_inferred(rank, &data, 3.0)?;
+        assert_eq!(check_metric(rank, &student, &x, 21)?.coordinates, None);
         // Without steps nothing is bent, so that no coordinates are needed.
         let positive = "fn positive(s: vec2<f32>) -> vec2<f32> { return vec2<f32>(s.x, exp(s.y)); }";
         let positive = Model::new(PointwiseOperator::wgsl(positive, "positive", student.domain(), "data")?);
-        let (student, x) = (student.amend(&positive)?, field(worker, student.domain(), &[0.0; 10])?);
+        let (student, x) = (student.amend(&positive)?, field(rank, student.domain(), &[0.0; 10])?);
         let groups = SampleGroups::one(&Communicator::solo());
         let options = |steps: u64| IterationOptions {
             sampling: Sampling::Curved(Draw::New),
@@ -1332,8 +1325,8 @@ fn coordinates_of_another_metric_are_found() {
             position: NewtonOptions::default().steps(0),
             ..IterationOptions::default()
         };
-        OptimizeKl::new(&student, &groups, 1).options(|_| options(0)).run(worker, &x)?;
-        let error = OptimizeKl::new(&student, &groups, 1).options(|_| options(1)).run(worker, &x).unwrap_err();
+        OptimizeKl::new(&student, &groups, 1).options(|_| options(0)).run(rank, &x)?;
+        let error = OptimizeKl::new(&student, &groups, 1).options(|_| options(1)).run(rank, &x).unwrap_err();
         assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
         Ok(())
     });

@@ -6,7 +6,7 @@ use super::{Case, Inner, Outcome};
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Array, Gpu};
 use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Model, Vector, Worker};
+use meshloom::operators::{Model, Vector};
 use meshloom::pm::{Config, Gradient, Noise, Observable, SimulationError, SimulationOperator};
 use meshloom::random::white_noise;
 use meshloom::{Error, Rank};
@@ -54,34 +54,33 @@ struct Found {
 }
 
 fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> {
-    let mut context = Rank::new(comm.clone(), gpu.clone())?;
+    let mut rank = Rank::new(comm.clone(), gpu.clone())?;
     let config = Config { particles: N, mesh: 2 * N, box_size: 40.0, steps: 2, ..Config::default() };
     let config = Config { grid: Some(grid.parts()), ..config };
     let (sites, cells) = (grid.part([N; 3], comm.rank()), grid.part([2 * N; 3], comm.rank()));
-    let mut worker = Worker::new(&mut context, grid)?;
-    let model = Model::new(SimulationOperator::new(&mut worker, config.clone(), 2, &[Observable::Density])?);
-    let field = |worker: &mut Worker<'_>, space, values: &[f32]| {
-        let field = Vector::new(worker.gpu(), space)?;
-        worker.context.recorder.upload(field.array(space.names().next().unwrap_or_default())?, 0, values)?;
+    let model = Model::new(SimulationOperator::new(&mut rank, config.clone(), 2, &[Observable::Density])?);
+    let field = |rank: &mut Rank, space, values: &[f32]| {
+        let field = Vector::new(&rank.gpu, space)?;
+        rank.recorder.upload(field.array(space.names().next().unwrap_or_default())?, 0, values)?;
         Ok::<_, Error>(field)
     };
-    let x = field(&mut worker, model.domain(), &noise(&sites, N, 1))?;
-    let dx = field(&mut worker, model.domain(), &noise(&sites, N, 2))?;
-    let dy = field(&mut worker, model.target(), &noise(&cells, 2 * N, 3))?;
-    let at = model.at(&mut worker, &x)?;
-    let (mut jvp, mut vjp) = (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
-    at.jvp(&mut worker, &dx, &mut jvp)?;
-    at.vjp(&mut worker, &dy, &mut vjp)?;
-    let get = |worker: &mut Worker<'_>, array: &Array<f32>| worker.context.recorder.download(array, 0, array.len());
-    let (jvp, vjp) = (get(&mut worker, jvp.array("density")?)?, get(&mut worker, vjp.array("white_noise")?)?);
+    let x = field(&mut rank, model.domain(), &noise(&sites, N, 1))?;
+    let dx = field(&mut rank, model.domain(), &noise(&sites, N, 2))?;
+    let dy = field(&mut rank, model.target(), &noise(&cells, 2 * N, 3))?;
+    let at = model.at(&mut rank, &x)?;
+    let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, model.domain())?);
+    at.jvp(&mut rank, &dx, &mut jvp)?;
+    at.vjp(&mut rank, &dy, &mut vjp)?;
+    let get = |rank: &mut Rank, array: &Array<f32>| rank.recorder.download(array, 0, array.len());
+    let (jvp, vjp) = (get(&mut rank, jvp.array("density")?)?, get(&mut rank, vjp.array("white_noise")?)?);
 
     let by = dy.array("density")?.clone();
-    let mut gradient = Gradient::new(worker.context, config, 1)?;
-    let found = gradient.evaluate(worker.context, Noise::Seed, |observer, context| {
+    let mut gradient = Gradient::new(&mut rank, config, 1)?;
+    let found = gradient.evaluate(&mut rank, Noise::Seed, |observer, context| {
         observer.add_density(context, &by)?;
         Ok::<_, SimulationError>(1.0)
     })?;
-    let gradient = get(&mut worker, &found.white_noise)?;
+    let gradient = get(&mut rank, &found.white_noise)?;
     Ok(Found { jvp, vjp, gradient, parameters: [found.cosmology.omega_m, found.cosmology.h] })
 }
 
@@ -102,8 +101,8 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
         };
         assert!(own == wanted, "rank {} of {grid}", comm.rank());
         if ranks > 2 {
-            let mut context = Rank::new(comm.clone(), gpu.clone())?;
-            every_operator::check(&mut Worker::new(&mut context, grid)?, |_| true)?;
+            crate::process_grid::set(grid);
+            every_operator::check(&mut Rank::new(comm.clone(), gpu.clone())?, |_| true)?;
         }
     }
     comm.barrier()?;

@@ -18,6 +18,9 @@ mod fourier;
 mod launcher;
 #[path = "../shared/plans.rs"]
 mod plans;
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;
 
 mod comm;
 mod exchange;

@@ -2,6 +2,7 @@
 
 use super::correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI_COTANGENT};
 use super::ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
+use meshloom::Rank;
 use meshloom::comm::Op;
 use meshloom::exchange::collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use meshloom::gpu::Options;
@@ -10,7 +11,7 @@ use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
     PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, StencilOperator, SumOverRanks, Tap, ToDevice,
-    Vector, Wavenumbers, Worker, check_adjoint, check_derivative, random_field,
+    Vector, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 
 const SHAPE: [u64; 3] = [4, 5, 6];
@@ -28,44 +29,44 @@ fn cell([i, j, k]: [u64; 3]) -> usize {
     ((i * 5 + j) * 6 + k) as usize
 }
 
-fn space(worker: &Worker<'_>) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(worker, SHAPE)))
+fn space(rank: &Rank) -> Result<Space, OperatorError> {
+    Space::of("x", Leaf::cells(&regular(rank, SHAPE)))
 }
 
 /// A field of cells with these values of all ranks.
-fn field_of(worker: &mut Worker<'_>, all: &[f64]) -> Result<Vector, OperatorError> {
-    let mut field = Vector::new(worker.gpu(), &space(worker)?)?;
-    let own = own(&regular(worker, SHAPE), all);
-    field.set(&mut worker.context.recorder, "x", &own)?;
+fn field_of(rank: &mut Rank, all: &[f64]) -> Result<Vector, OperatorError> {
+    let mut field = Vector::new(&rank.gpu, &space(rank)?)?;
+    let own = own(&regular(rank, SHAPE), all);
+    field.set(&mut rank.recorder, "x", &own)?;
     Ok(field)
 }
 
 /// Runs an operator from cells to cells and its adjoint on all grids: both against what is `wanted`, and to the same bits.
 fn cells_to_cells<L: Linear + 'static>(
-    make: impl Fn(&mut Worker<'_>) -> Result<L, OperatorError> + Sync,
+    make: impl Fn(&mut Rank) -> Result<L, OperatorError> + Sync,
     [x, wanted, adjoint]: [&[f64]; 3],
 ) {
     let mut bits: Option<Vec<u32>> = None;
     let with = |options: &Options, parts: [usize; 2]| {
-        on_grid(parts, options, |worker| {
-            let model = Model::new(make(worker)?);
-            let x = field_of(worker, x)?;
-            worker.context.recorder.wait()?;
-            let before = worker.context.recorder.counts().dispatches;
-            let at = model.at(worker, &x)?;
-            let mut back = Vector::new(worker.gpu(), model.domain())?;
-            at.vjp(worker, &x, &mut back)?;
-            worker.context.recorder.wait()?;
+        on_grid(parts, options, |rank| {
+            let model = Model::new(make(rank)?);
+            let x = field_of(rank, x)?;
+            rank.recorder.wait()?;
+            let before = rank.recorder.counts().dispatches;
+            let at = model.at(rank, &x)?;
+            let mut back = Vector::new(&rank.gpu, model.domain())?;
+            at.vjp(rank, &x, &mut back)?;
+            rank.recorder.wait()?;
             if parts == [1, 1] {
                 // Alone a rank has no blocks to pack: each pass is a dispatch.
                 let cost = model.cost();
                 let passes = cost.apply.passes + cost.vjp.passes;
-                assert_eq!(worker.context.recorder.counts().dispatches - before, passes, "{model:?}");
+                assert_eq!(rank.recorder.counts().dispatches - before, passes, "{model:?}");
                 assert_eq!(cost.apply.messages + cost.vjp.messages, 0);
             }
-            check_adjoint(worker, &model, &x)?;
-            let cells = cells(&regular(worker, SHAPE));
-            let recorder = &mut worker.context.recorder;
+            check_adjoint(rank, &model, &x)?;
+            let cells = cells(&regular(rank, SHAPE));
+            let recorder = &mut rank.recorder;
             let (there, back) = (at.value.get(recorder, "x")?, back.get(recorder, "x")?);
             let there = cells.iter().map(|&cell| cell as usize).zip(there);
             Ok(there.chain(cells.iter().map(|&cell| 120 + cell as usize).zip(back)).collect::<Vec<_>>())
@@ -98,9 +99,9 @@ fn stencils_reach_over_ranks_and_round_the_box() {
         (0..120).map(|cell| sum(place(cell))).collect()
     };
     cells_to_cells(
-        |worker| {
-            let space = space(worker)?;
-            StencilOperator::new(worker, &space, &taps)
+        |rank| {
+            let space = space(rank)?;
+            StencilOperator::new(rank, &space, &taps)
         },
         [&x, &apply(1), &apply(-1)],
     );
@@ -121,9 +122,9 @@ fn convolutions_are_sums_over_the_box() {
         (0..120).map(|cell| sum(place(cell))).collect()
     };
     cells_to_cells(
-        |worker| {
-            let (space, kernel) = (space(worker)?, field_of(worker, &kernel)?);
-            Convolution::new(worker, &space, &kernel)
+        |rank| {
+            let (space, kernel) = (space(rank)?, field_of(rank, &kernel)?);
+            Convolution::new(rank, &space, &kernel)
         },
         [&x, &apply(true), &apply(false)],
     );
@@ -135,8 +136,8 @@ fn masks_multiply_and_selections_pick() {
     let mask: Vec<f64> = (0..120).map(|cell| f64::from(cell % 3 == 0)).collect();
     let masked: Vec<f64> = x.iter().zip(&mask).map(|(x, mask)| x * mask).collect();
     cells_to_cells(
-        |worker| {
-            let (space, mask) = (space(worker)?, field_of(worker, &mask)?);
+        |rank| {
+            let (space, mask) = (space(rank)?, field_of(rank, &mask)?);
             Diagonal::new(&space, &mask)
         },
         [&x, &masked, &masked],
@@ -144,45 +145,45 @@ fn masks_multiply_and_selections_pick() {
     // Of the cells that are listed, in their order; some ranks have none of them.
     let listed = [[0, 4, 5], [3, 0, 0], [0, 0, 1], [2, 2, 2], [0, 1, 0]];
     for parts in GRIDS {
-        on_grid(parts, &options()[1], |worker| {
-            let space = space(worker)?;
-            let select = Select::cells(worker, &space, &listed)?;
-            let replicate = Model::new(Replicate::new(worker, Linear::target(&select))?);
+        on_grid(parts, &options()[1], |rank| {
+            let space = space(rank)?;
+            let select = Select::cells(rank, &space, &listed)?;
+            let replicate = Model::new(Replicate::new(rank, Linear::target(&select))?);
             let model = Model::new(select);
-            let field = field_of(worker, &x)?;
-            let regular = regular(worker, SHAPE);
+            let field = field_of(rank, &x)?;
+            let regular = regular(rank, SHAPE);
             let wanted: Vec<f64> = listed.iter().filter(|at| regular.owns(**at)).map(|at| x[cell(*at)]).collect();
-            let value = model.value(worker, &field)?;
-            assert_eq!(host(worker, &value)?["x"], wanted);
+            let value = model.value(rank, &field)?;
+            assert_eq!(host(rank, &value)?["x"], wanted);
             let whole = model.then(&replicate)?;
-            let data = whole.value(worker, &field)?;
-            let mut sorted = host(worker, &data)?["x"].clone();
+            let data = whole.value(rank, &field)?;
+            let mut sorted = host(rank, &data)?["x"].clone();
             let mut all: Vec<f64> = listed.iter().map(|at| x[cell(*at)]).collect();
             sorted.sort_by(f64::total_cmp);
             all.sort_by(f64::total_cmp);
             assert_eq!(sorted, all);
             for model in [model, whole] {
-                check_adjoint(worker, &model, &field)?;
+                check_adjoint(rank, &model, &field)?;
             }
-            let ranks = worker.comm().size() as u64;
+            let ranks = rank.comm.size() as u64;
             let own = Space::of("x", Leaf::points(3, 3 * ranks))?;
-            let sum = Model::new(SumOverRanks::new(worker, &own)?);
-            let ones = random_field(worker, &own, 8)?;
-            check_adjoint(worker, &sum, &ones)?;
+            let sum = Model::new(SumOverRanks::new(rank, &own)?);
+            let ones = random_field(rank, &own, 8)?;
+            check_adjoint(rank, &sum, &ones)?;
             // Complex factors, for components and batches.
             let leaf = Leaf::half_spectrum(&regular);
             let space = Space::of("x", leaf.clone().batch(3))?;
-            let factors = random_field(worker, &Space::of("w", leaf)?, 5)?;
+            let factors = random_field(rank, &Space::of("w", leaf)?, 5)?;
             let model = Model::new(Diagonal::new(&space, &factors)?);
-            let x = random_field(worker, &space, 6)?;
-            check_adjoint(worker, &model, &x)?;
+            let x = random_field(rank, &space, 6)?;
+            check_adjoint(rank, &model, &x)?;
             let ghosts = Model::new(Ghosts::new(
-                worker,
+                rank,
                 &Space::of("x", Leaf::cells(&regular).batch(2))?,
                 [[1, 2], [2, 0], [1, 1]],
             )?);
-            let x = random_field(worker, ghosts.domain(), 7)?;
-            check_adjoint(worker, &ghosts, &x)?;
+            let x = random_field(rank, ghosts.domain(), 7)?;
+            check_adjoint(rank, &ghosts, &x)?;
             Ok(())
         });
     }
@@ -215,31 +216,31 @@ fn fields_are_read_at_points_and_values_painted() {
     }
     let mut bits: Option<Vec<u32>> = None;
     for (options, parts) in options().iter().flat_map(|options| GRIDS.map(|parts| (options.clone(), parts))) {
-        let found = on_grid(parts, &options, |worker| {
-            let (space, regular) = (space(worker)?, regular(worker, SHAPE));
+        let found = on_grid(parts, &options, |rank| {
+            let (space, regular) = (space(rank)?, regular(rank, SHAPE));
             let is_own = |point: &[f64; 3]| regular.owns(PointsInCells::cell_of(*point, regular.size, SHAPE));
             let numbers: Vec<usize> = (0..points.len()).filter(|&n| is_own(&points[n])).collect();
             let positions: Vec<[f64; 3]> = numbers.iter().map(|&n| points[n]).collect();
-            let readout = Readout::new(worker, &space, Window::Cic, &positions)?;
-            let mut values = Vector::new(worker.gpu(), Linear::target(&readout))?;
+            let readout = Readout::new(rank, &space, Window::Cic, &positions)?;
+            let mut values = Vector::new(&rank.gpu, Linear::target(&readout))?;
             let own_values: Vec<f64> = numbers.iter().map(|&n| carried[n]).collect();
-            values.set(&mut worker.context.recorder, "x", &own_values)?;
-            let field = field_of(worker, &x)?;
+            values.set(&mut rank.recorder, "x", &own_values)?;
+            let field = field_of(rank, &x)?;
             let model = Model::new(readout);
-            let at = model.at(worker, &field)?;
-            for (value, n) in host(worker, &at.value)?["x"].iter().zip(&numbers) {
+            let at = model.at(rank, &field)?;
+            for (value, n) in host(rank, &at.value)?["x"].iter().zip(&numbers) {
                 let wanted: f64 = cic(points[*n]).into_iter().map(|(cell, weight)| weight * x[cell]).sum();
                 assert!((value - wanted).abs() < 1e-6, "{value} {wanted}");
             }
-            let mut mesh = Vector::new(worker.gpu(), &space)?;
-            at.vjp(worker, &values, &mut mesh)?;
-            check_adjoint(worker, &model, &field)?;
+            let mut mesh = Vector::new(&rank.gpu, &space)?;
+            at.vjp(rank, &values, &mut mesh)?;
+            check_adjoint(rank, &model, &field)?;
             // Several fields, and a wider window.
             let pairs = Space::of("x", Leaf::cells(&regular).components(2))?;
-            let wide = Model::new(Readout::new(worker, &pairs, Window::Tsc, &positions)?);
-            let two = random_field(worker, &pairs, 1)?;
-            check_adjoint(worker, &wide, &two)?;
-            Ok(cells(&regular).into_iter().zip(host(worker, &mesh)?["x"].clone()).collect::<Vec<_>>())
+            let wide = Model::new(Readout::new(rank, &pairs, Window::Tsc, &positions)?);
+            let two = random_field(rank, &pairs, 1)?;
+            check_adjoint(rank, &wide, &two)?;
+            Ok(cells(&regular).into_iter().zip(host(rank, &mesh)?["x"].clone()).collect::<Vec<_>>())
         });
         let mut all = vec![f64::NAN; 120];
         found.into_iter().flatten().for_each(|(cell, value)| all[cell as usize] = value);
@@ -266,13 +267,13 @@ fn lines_of_sight_are_integrals() {
     });
     let mut bits: Option<Vec<u32>> = None;
     for parts in GRIDS {
-        let found = on_grid(parts, &options()[0], |worker| {
-            let space = space(worker)?;
-            let model = Model::new(LinesOfSight::new(worker, &space, &lines, step)?);
-            let field = field_of(worker, &x)?;
-            check_adjoint(worker, &model, &field)?;
-            let value = model.value(worker, &field)?;
-            Ok(host(worker, &value)?["x"].clone())
+        let found = on_grid(parts, &options()[0], |rank| {
+            let space = space(rank)?;
+            let model = Model::new(LinesOfSight::new(rank, &space, &lines, step)?);
+            let field = field_of(rank, &x)?;
+            check_adjoint(rank, &model, &field)?;
+            let value = model.value(rank, &field)?;
+            Ok(host(rank, &value)?["x"].clone())
         });
         for values in found {
             for (found, wanted) in values.iter().zip(&wanted) {
@@ -285,18 +286,18 @@ fn lines_of_sight_are_integrals() {
 }
 
 /// The correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes times excitations, transformed, plus an offset.
-fn correlated_field(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, OperatorError> {
+fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, OperatorError> {
     let modes = Space::of("xi", Leaf::modes(regular))?;
     let wavenumbers = Wavenumbers::unique(regular)?;
     assert_eq!(wavenumbers.len(), CYCLES.len());
     for (found, cycles) in wavenumbers.values().iter().zip(CYCLES) {
         assert!((found / (2.0 * std::f64::consts::PI) - cycles).abs() < 1e-8, "{found} {cycles}");
     }
-    let amplitudes = Model::new(wavenumbers.amplitudes(worker, &modes)?).named("amplitude")?;
+    let amplitudes = Model::new(wavenumbers.amplitudes(rank, &modes)?).named("amplitude")?;
     let both = amplitudes.zip(&Model::identity(&modes)?)?;
     let text = "fn f(amplitude: f32, xi: f32) -> f32 { return amplitude * xi; }";
     let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
-    let transform = Model::new(Adjoint(Hartley::new(worker, &Space::of("x", Leaf::cells(regular))?)?));
+    let transform = Model::new(Adjoint(Hartley::new(rank, &Space::of("x", Leaf::cells(regular))?)?));
     let text = "fn f(x: f32) -> f32 { return 0.7 + x; }";
     let offset = Model::new(PointwiseOperator::wgsl(text, "f", transform.target(), "field")?);
     both.then(&product)?.then(&transform)?.then(&offset)
@@ -308,22 +309,22 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
     for (options, parts) in
         options().iter().flat_map(|options| [[1, 1], [2, 2], [1, 3]].map(|parts| (options.clone(), parts)))
     {
-        let found = on_grid(parts, &options, |worker| {
+        let found = on_grid(parts, &options, |rank| {
             let regular = RegularGrid {
                 shape: [1, 6, 10],
                 size: [1.0, 0.6, 2.0],
-                grid: worker.comms.grid(),
-                rank: worker.comm().rank(),
+                grid: crate::process_grid::of(rank),
+                rank: rank.comm.rank(),
             };
-            let model = correlated_field(worker, &regular)?;
-            let mut x = Vector::new(worker.gpu(), model.domain())?;
+            let model = correlated_field(rank, &regular)?;
+            let mut x = Vector::new(&rank.gpu, model.domain())?;
             let part = regular.modes(false);
             let modes: Vec<usize> = part[1]
                 .clone()
                 .flat_map(|j| part[2].clone().map(move |k| (j * 10 + k) as usize))
                 .filter(|_| part[0] == (0..1))
                 .collect();
-            let recorder = &mut worker.context.recorder;
+            let recorder = &mut rank.recorder;
             x.set(recorder, "amplitudes", &AMPLITUDE)?;
             x.set(recorder, "xi", &modes.iter().map(|&mode| XI[mode]).collect::<Vec<_>>())?;
             let own_cells = cells(&regular);
@@ -332,31 +333,26 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
                     assert!((found - all[at]).abs() < 2e-6 * (1.0 + all[at].abs()), "{what}: {found} {}", all[at]);
                 }
             };
-            let at = model.at(worker, &x)?;
+            let at = model.at(rank, &x)?;
             let own: Vec<usize> = own_cells.iter().map(|&cell| cell as usize).collect();
-            close(&host(worker, &at.value)?["field"], &FIELD, &own, "field");
-            let mut dy = Vector::new(worker.gpu(), model.target())?;
-            dy.set(
-                &mut worker.context.recorder,
-                "field",
-                &own.iter().map(|&cell| COTANGENT[cell]).collect::<Vec<_>>(),
-            )?;
-            let mut dx = Vector::new(worker.gpu(), model.domain())?;
-            at.vjp(worker, &dy, &mut dx)?;
-            let gradient = host(worker, &dx)?;
+            close(&host(rank, &at.value)?["field"], &FIELD, &own, "field");
+            let mut dy = Vector::new(&rank.gpu, model.target())?;
+            dy.set(&mut rank.recorder, "field", &own.iter().map(|&cell| COTANGENT[cell]).collect::<Vec<_>>())?;
+            let mut dx = Vector::new(&rank.gpu, model.domain())?;
+            at.vjp(rank, &dy, &mut dx)?;
+            let gradient = host(rank, &dx)?;
             close(&gradient["xi"], &XI_COTANGENT, &modes, "excitations");
-            check_adjoint(worker, &model, &x)?;
-            let direction = random_field(worker, model.domain(), 2)?;
-            let taylor = check_derivative(worker, &model, &x, &direction)?;
+            check_adjoint(rank, &model, &x)?;
+            let direction = random_field(rank, model.domain(), 2)?;
+            let taylor = check_derivative(rank, &model, &x, &direction)?;
             assert!((taylor.order.unwrap() - 2.0).abs() < 0.1, "{taylor}");
 
             // Modes of each wavenumber, as the sum of ones.
-            let spectrum =
-                Wavenumbers::unique(&regular)?.amplitudes(worker, &Space::of("xi", Leaf::modes(&regular))?)?;
-            let mut ones = Vector::new(worker.gpu(), Linear::target(&spectrum))?;
-            ones.set(&mut worker.context.recorder, "xi", &vec![1.0; modes.len()])?;
-            let counts = Model::new(Adjoint(spectrum)).value(worker, &ones)?;
-            assert_eq!(host(worker, &counts)?["amplitudes"], MULTIPLICITY);
+            let spectrum = Wavenumbers::unique(&regular)?.amplitudes(rank, &Space::of("xi", Leaf::modes(&regular))?)?;
+            let mut ones = Vector::new(&rank.gpu, Linear::target(&spectrum))?;
+            ones.set(&mut rank.recorder, "xi", &vec![1.0; modes.len()])?;
+            let counts = Model::new(Adjoint(spectrum)).value(rank, &ones)?;
+            assert_eq!(host(rank, &counts)?["amplitudes"], MULTIPLICITY);
             Ok(gradient["amplitudes"].iter().map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
         });
         for found in found {
@@ -382,19 +378,19 @@ fn wavenumbers_of_incommensurate_boxes_are_not_too_many() {
 
 #[test]
 fn bins_have_the_modes_between_their_edges() {
-    on_grid([1, 1], &options()[0], |worker| {
+    on_grid([1, 1], &options()[0], |rank| {
         // Sides in no ratio of small numbers.
-        let regular = RegularGrid { size: [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1], ..regular(worker, [6, 5, 8]) };
+        let regular = RegularGrid { size: [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1], ..regular(rank, [6, 5, 8]) };
         let unique = Wavenumbers::unique(&regular)?;
         assert_eq!(unique.len(), 4 * 3 * 5, "hardly two modes have one wavenumber");
         let edges = [1.0, 3.0, 5.5, 9.0];
         let bins = Wavenumbers::edges(&regular, &edges)?;
         let modes = Space::of("m", Leaf::modes(&regular).batch(2))?;
-        let model = Model::new(bins.amplitudes(worker, &modes)?);
-        let mut amplitudes = Vector::new(worker.gpu(), model.domain())?;
-        amplitudes.set(&mut worker.context.recorder, "amplitudes", &[1.0, 2.0, 3.0, -1.0, -2.0, -3.0])?;
-        let values = model.value(worker, &amplitudes)?;
-        let values = host(worker, &values)?["m"].clone();
+        let model = Model::new(bins.amplitudes(rank, &modes)?);
+        let mut amplitudes = Vector::new(&rank.gpu, model.domain())?;
+        amplitudes.set(&mut rank.recorder, "amplitudes", &[1.0, 2.0, 3.0, -1.0, -2.0, -3.0])?;
+        let values = model.value(rank, &amplitudes)?;
+        let values = host(rank, &values)?["m"].clone();
         for (n, value) in values.iter().enumerate() {
             let (batch, mode) = (n / 240, [n % 240 / 40, n / 8 % 5, n % 8]);
             let k: f64 = (0..3)
@@ -411,7 +407,7 @@ fn bins_have_the_modes_between_their_edges() {
             let own = unique.values()[unique.bin(mode.map(|m| m as u64)).unwrap()];
             assert!((own - k).abs() <= 1e-14 * k, "{own} {k}");
         }
-        check_adjoint(worker, &model, &amplitudes)?;
+        check_adjoint(rank, &model, &amplitudes)?;
         Ok(())
     });
 }
@@ -422,34 +418,34 @@ fn sums_are_exact_whatever_their_order() {
     let terms: Vec<f64> = (0..120).map(|cell| number(cell, 30) * 2f64.powi((cell % 60) as i32 - 30)).collect();
     let mut bits: Option<Vec<u32>> = None;
     for parts in GRIDS {
-        let found = on_grid(parts, &options()[0], |worker| {
-            let (space, field) = (space(worker)?, field_of(worker, &terms)?);
+        let found = on_grid(parts, &options()[0], |rank| {
+            let (space, field) = (space(rank)?, field_of(rank, &terms)?);
             let one = Space::of("s", Leaf::vector(1))?;
             let sum = Model::new(Adjoint(Gather::broadcast(&one, &space)?));
-            check_adjoint(worker, &sum, &field)?;
-            let value = sum.value(worker, &field)?;
-            let found = host(worker, &value)?["s"][0];
+            check_adjoint(rank, &sum, &field)?;
+            let value = sum.value(rank, &field)?;
+            let found = host(rank, &value)?["s"][0];
             let wanted: f64 = terms.iter().map(|&term| f64::from(term as f32)).sum();
             // Each of 120 terms is rounded to 2^-55 of the greatest.
             assert!(
                 (found - wanted).abs() <= 1e-7 * wanted.abs() + 120.0 * 2f64.powi(-55) * 2f64.powi(29),
                 "{found} {wanted}"
             );
-            let regular = regular(worker, SHAPE);
+            let regular = regular(rank, SHAPE);
             let index: Vec<u32> = cells(&regular).iter().map(|&cell| (cell * 13 % 1500) as u32).collect();
-            let array = worker.gpu().array("index", index.len() as u64)?;
-            worker.context.recorder.upload(&array, 0, &index)?;
+            let array = rank.gpu.array("index", index.len() as u64)?;
+            rank.recorder.upload(&array, 0, &index)?;
             let gather = Gather::new(&Space::of("s", Leaf::vector(1400))?, &space, array)?;
             let model = Model::new(Adjoint(gather));
-            check_adjoint(worker, &model, &field)?;
-            let sums = model.value(worker, &field)?;
-            let sums = host(worker, &sums)?["s"].clone();
+            check_adjoint(rank, &model, &field)?;
+            let sums = model.value(rank, &field)?;
+            let sums = host(rank, &sums)?["s"].clone();
             for (bin, found) in sums.iter().enumerate() {
                 let own = (0..120usize).filter(|cell| cell * 13 % 1500 == bin);
                 let wanted: f64 = own.map(|cell| f64::from(terms[cell] as f32)).sum();
                 assert!((found - wanted).abs() <= 1e-7 * wanted.abs() + 2f64.powi(-20), "{bin}: {found} {wanted}");
             }
-            let dot = worker.dot(&field, &field)?;
+            let dot = rank.vector_dot(&field, &field)?;
             Ok(sums.iter().chain([&found, &dot]).map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
         });
         for found in found {
@@ -460,32 +456,32 @@ fn sums_are_exact_whatever_their_order() {
 
 #[test]
 fn parameters_come_to_the_device_and_their_cotangents_back() {
-    on_grid([2, 1], &options()[0], |worker| {
+    on_grid([2, 1], &options()[0], |rank| {
         let parameters = Space::of("rate", Leaf::parameters(1))?;
         let upload = Model::new(ToDevice::new(&parameters)?);
-        let cells = Space::of("rate", Leaf::cells(&regular(worker, SHAPE)))?;
+        let cells = Space::of("rate", Leaf::cells(&regular(rank, SHAPE)))?;
         let spread = upload.then(&Model::new(Gather::broadcast(upload.target(), &cells)?))?;
-        let x = Space::of("x", Leaf::cells(&regular(worker, SHAPE)))?;
+        let x = Space::of("x", Leaf::cells(&regular(rank, SHAPE)))?;
         let both = spread.zip(&Model::identity(&x)?)?;
         let text = "fn f(x: f32, rate: f32) -> f32 { return exp(rate * x); }";
         let model = both.then(&Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "y")?))?;
-        let mut at = random_field(worker, model.domain(), 1)?;
-        at.set(&mut worker.context.recorder, "rate", &[0.5])?;
-        check_adjoint(worker, &model, &at)?;
-        let direction = random_field(worker, model.domain(), 2)?;
-        let check = check_derivative(worker, &model, &at, &direction)?;
+        let mut at = random_field(rank, model.domain(), 1)?;
+        at.set(&mut rank.recorder, "rate", &[0.5])?;
+        check_adjoint(rank, &model, &at)?;
+        let direction = random_field(rank, model.domain(), 2)?;
+        let check = check_derivative(rank, &model, &at, &direction)?;
         assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
         let branches = Space::new([
             ("prior/rate", Leaf::vector(1)),
             ("prior/scale", Leaf::vector(2)),
             ("priority", Leaf::vector(3)),
         ])?;
-        let field = random_field(worker, &branches, 4)?.under("prior");
+        let field = random_field(rank, &branches, 4)?.under("prior");
         assert_eq!(field.space().names().collect::<Vec<_>>(), ["prior/rate", "prior/scale"]);
         assert_eq!(field.array("prior/scale")?.len(), 2);
-        let here = model.at(worker, &at)?;
-        let (dy, mut dx) = (random_field(worker, model.target(), 3)?, Vector::new(worker.gpu(), model.domain())?);
-        here.vjp(worker, &dy, &mut dx)?;
+        let here = model.at(rank, &at)?;
+        let (dy, mut dx) = (random_field(rank, model.target(), 3)?, Vector::new(&rank.gpu, model.domain())?);
+        here.vjp(rank, &dy, &mut dx)?;
         assert!(dx.parameters("rate")?[0] != 0.0);
         Ok(())
     });
@@ -493,37 +489,37 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
 
 #[test]
 fn what_linear_operators_cannot_take_is_refused() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let (space, regular) = (space(worker)?, regular(worker, SHAPE));
+    on_grid([1, 1], &options()[0], |rank| {
+        let (space, regular) = (space(rank)?, regular(rank, SHAPE));
         let fails = |error: Option<OperatorError>, wanted: &str| {
             let text = error.expect(wanted).to_string();
             assert!(text.contains(wanted), "{text}\n{wanted}");
         };
         let complex = Space::of("x", Leaf::cells(&regular).complex())?;
         let vector = Space::of("x", Leaf::vector(7))?;
-        fails(StencilOperator::new(worker, &space, &[]).err(), "0 taps");
-        fails(StencilOperator::new(worker, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
-        fails(StencilOperator::new(worker, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
-        fails(StencilOperator::new(worker, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
-        fails(StencilOperator::new(worker, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
-        fails(Hartley::new(worker, &vector).err(), "not one field of cells");
-        fails(Select::cells(worker, &space, &[[0, 5, 0]]).err(), "cell [0, 5, 0]");
-        fails(Select::places(worker, &space, &[3, 8, 3]).err(), "place 3");
-        fails(Select::places(worker, &space, &[120]).err(), "place 120 of its 120");
-        let factors = Vector::new(worker.gpu(), &complex)?;
+        fails(StencilOperator::new(rank, &space, &[]).err(), "0 taps");
+        fails(StencilOperator::new(rank, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
+        fails(StencilOperator::new(rank, &space, &[([4, 0, 0], 1.0)]).err(), "offset [4, 0, 0]");
+        fails(StencilOperator::new(rank, &space, &[([1, 0, 0], f64::NAN)]).err(), "NaN");
+        fails(StencilOperator::new(rank, &complex, &[([1, 0, 0], 1.0)]).err(), "complex fields");
+        fails(Hartley::new(rank, &vector).err(), "not one field of cells");
+        fails(Select::cells(rank, &space, &[[0, 5, 0]]).err(), "cell [0, 5, 0]");
+        fails(Select::places(rank, &space, &[3, 8, 3]).err(), "place 3");
+        fails(Select::places(rank, &space, &[120]).err(), "place 120 of its 120");
+        let factors = Vector::new(&rank.gpu, &complex)?;
         fails(Diagonal::new(&space, &factors).err(), "complex ones for complex values only");
-        fails(Readout::new(worker, &space, Window::Cic, &[[f64::NAN, 0.0, 0.0]]).err(), "NaN");
-        fails(LinesOfSight::new(worker, &space, &[[[0.0; 3]; 2]], 0.1).err(), "line 0");
-        fails(LinesOfSight::new(worker, &space, &[], -1.0).err(), "a step of -1");
+        fails(Readout::new(rank, &space, Window::Cic, &[[f64::NAN, 0.0, 0.0]]).err(), "NaN");
+        fails(LinesOfSight::new(rank, &space, &[[[0.0; 3]; 2]], 0.1).err(), "line 0");
+        fails(LinesOfSight::new(rank, &space, &[], -1.0).err(), "a step of -1");
         fails(Gather::broadcast(&vector, &space).err(), "a vector of 7");
         fails(Wavenumbers::edges(&regular, &[2.0, 1.0]).err(), "must grow");
         fails(ToDevice::new(&space).err(), "parameters");
-        fails(Replicate::new(worker, &space).err(), "one number at each point");
+        fails(Replicate::new(rank, &space).err(), "one number at each point");
         Ok(())
     });
-    on_grid([2, 1], &options()[0], |worker| {
-        let space = space(worker)?;
-        let error = Readout::new(worker, &space, Window::Cic, &[[0.1; 3]]).err().map(|error| error.to_string());
+    on_grid([2, 1], &options()[0], |rank| {
+        let space = space(rank)?;
+        let error = Readout::new(rank, &space, Window::Cic, &[[0.1; 3]]).err().map(|error| error.to_string());
         let error = error.unwrap();
         assert!(error.contains("rank 1: it does not own cell [0, 0, 0]"), "{error}");
         Ok(())
@@ -546,25 +542,25 @@ fn white(seed: u64, n: u64) -> f64 {
 #[test]
 fn clouds_in_cells_have_their_golden_values() {
     // Eight points on 4^3 cells of 1; computed in f64 by independent code.
-    on_grid([1, 1], &options()[0], |worker| {
-        let regular = RegularGrid { shape: [4; 3], size: [4.0; 3], grid: worker.comms.grid(), rank: 0 };
+    on_grid([1, 1], &options()[0], |rank| {
+        let regular = RegularGrid { shape: [4; 3], size: [4.0; 3], grid: crate::process_grid::of(rank), rank: 0 };
         let space = Space::of("x", Leaf::cells(&regular))?;
         let points: Vec<[f64; 3]> = (0..8).map(|n| [0, 1, 2].map(|d| 4.0 * uniform(100 + d, n))).collect();
         assert!((points[0][1] - 3.265764802394).abs() < 1e-11 && (points[1][0] - 0.058363160841).abs() < 1e-11);
-        let model = Model::new(Readout::new(worker, &space, Window::Cic, &points)?);
-        let mut field = Vector::new(worker.gpu(), &space)?;
-        field.set(&mut worker.context.recorder, "x", &(0..64).map(|n| white(7, n)).collect::<Vec<_>>())?;
-        let at = model.at(worker, &field)?;
+        let model = Model::new(Readout::new(rank, &space, Window::Cic, &points)?);
+        let mut field = Vector::new(&rank.gpu, &space)?;
+        field.set(&mut rank.recorder, "x", &(0..64).map(|n| white(7, n)).collect::<Vec<_>>())?;
+        let at = model.at(rank, &field)?;
         for (found, golden) in
-            host(worker, &at.value)?["x"].iter().zip([-0.283193935148, -0.110300388528, -0.836123403503])
+            host(rank, &at.value)?["x"].iter().zip([-0.283193935148, -0.110300388528, -0.836123403503])
         {
             assert!((found - golden).abs() < 1e-6, "{found} {golden}");
         }
-        let mut ones = Vector::new(worker.gpu(), model.target())?;
-        ones.set(&mut worker.context.recorder, "x", &[1.0; 8])?;
-        let mut mesh = Vector::new(worker.gpu(), &space)?;
-        at.vjp(worker, &ones, &mut mesh)?;
-        let mesh = host(worker, &mesh)?["x"].clone();
+        let mut ones = Vector::new(&rank.gpu, model.target())?;
+        ones.set(&mut rank.recorder, "x", &[1.0; 8])?;
+        let mut mesh = Vector::new(&rank.gpu, &space)?;
+        at.vjp(rank, &ones, &mut mesh)?;
+        let mesh = host(rank, &mesh)?["x"].clone();
         for (found, golden) in mesh.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
             assert!((found - golden).abs() < 1e-6, "{found} {golden}");
         }
@@ -580,9 +576,9 @@ fn clouds_in_cells_have_their_golden_values() {
 #[test]
 fn arrays_of_all_ranks_are_joined() {
     for parts in [[1, 1], [3, 1]] {
-        on_grid(parts, &options()[1], |worker| {
-            let (comm, gpu) = (worker.comm().clone(), worker.gpu().clone());
-            let recorder = &mut worker.context.recorder;
+        on_grid(parts, &options()[1], |rank| {
+            let (comm, gpu) = (rank.comm.clone(), rank.gpu.clone());
+            let recorder = &mut rank.recorder;
             let (rank, ranks) = (comm.rank() as u32, comm.size() as u32);
             let array = gpu.array::<u32>("array", 5)?;
             recorder.upload(&array, 0, &[10 + rank, 7 * rank, 3, u32::MAX - rank, rank])?;
@@ -617,21 +613,21 @@ fn arrays_of_all_ranks_are_joined() {
 #[test]
 fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
     let sums = |parts: [usize; 2]| {
-        on_grid(parts, &options()[0], |worker| {
+        on_grid(parts, &options()[0], |rank| {
             let shapes = [("p", [6, 10, 1]), ("q", [3, 20, 1])];
-            let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(worker, shape)))))?;
-            let mut fields = [Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?];
+            let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(rank, shape)))))?;
+            let mut fields = [Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?];
             for (salt, field) in fields.iter_mut().enumerate() {
                 for (name, shape) in shapes {
                     let mut all: Vec<f64> = (0..60).map(|cell| number(cell, salt as u64)).collect();
                     // Far above the terms of the other sums.
                     all[3] *= if (salt, name) == (0, "q") { 1e6 } else { 1.0 };
-                    let own = own(&regular(worker, shape), &all);
-                    field.set(&mut worker.context.recorder, name, &own)?;
+                    let own = own(&regular(rank, shape), &all);
+                    field.set(&mut rank.recorder, name, &own)?;
                 }
             }
             let [x, y] = &fields;
-            worker.sums(&[(x, Some(x)), (y, Some(y)), (x, Some(y)), (y, None)])
+            rank.vector_sums(&[(x, Some(x)), (y, Some(y)), (x, Some(y)), (y, None)])
         })
     };
     let one = sums([1, 1]);

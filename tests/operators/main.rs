@@ -6,6 +6,9 @@ mod correlated_field;
 #[path = "../shared/every_operator.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod every_operator;
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;
 #[path = "../shared/operators.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod ranks;

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use super::ranks::on_grid;
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Array, Gpu, Kernel, KernelSource, Options};
-use meshloom::grid::Grid;
 use meshloom::inference::{Data, Likelihood, NoiseLevel};
 use meshloom::map::{
     ChunkSize, Deal, Items, MapChunk, MapError, Mapped, Mapping, Placement, RowReduction, jacobian_columns,
@@ -14,7 +13,7 @@ use meshloom::map::{
 };
 use meshloom::operators::{
     Differentiable, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
-    PointwiseOperator, Space, SumOverRanks, Vector, Worker,
+    PointwiseOperator, Space, SumOverRanks, Vector,
 };
 use meshloom::{Error, Rank};
 
@@ -317,25 +316,25 @@ impl Differentiable for Counting {
         self.inner.target()
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.linearised.set(self.linearised.get() + 1000);
-        self.inner.apply(worker, x, y)
+        self.inner.apply(rank, x, y)
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         self.linearised.set(self.linearised.get() + 1);
-        let at = self.inner.at(worker, x)?;
-        y.copy_from(&mut worker.context.recorder, &at.value)?;
+        let at = self.inner.at(rank, x)?;
+        y.copy_from(&mut rank.recorder, &at.value)?;
         Ok(Box::new(CountingAt(at)))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.inner.identify(worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.inner.identify(rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -344,12 +343,12 @@ impl Differentiable for Counting {
 }
 
 impl Linearised for CountingAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.0.jvp(worker, dx, dy)
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.0.jvp(rank, dx, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.0.vjp(worker, dy, dx)
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.0.vjp(rank, dy, dx)
     }
 }
 
@@ -358,21 +357,21 @@ impl Linearised for CountingAt {
 fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once() {
     let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [2, 1], [3, 1]] {
-        on_grid(grid, &options, |worker| {
-            let (me, ranks) = (worker.comm().rank() as u64, worker.comm().size() as u64);
+        on_grid(grid, &options, |rank| {
+            let (me, ranks) = (rank.comm.rank() as u64, rank.comm.size() as u64);
             let space = Space::new([("x", Leaf::points(3, 3 * ranks)), ("a", Leaf::vector(1))])?;
             let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
             let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
-            let sum = Model::new(SumOverRanks::new(worker, square.target())?);
+            let sum = Model::new(SumOverRanks::new(rank, square.target())?);
             let linearised = Rc::new(Cell::new(0));
             let model = Model::new(Counting { inner: square.then(&sum)?, linearised: linearised.clone() });
             let x = |rank: u64, i: u64| (rank * 3 + i) as f64 * 0.5 - 1.0;
-            let mut at = Vector::new(worker.gpu(), model.domain())?;
-            at.set(&mut worker.context.recorder, "a", &[2.0])?;
-            at.set(&mut worker.context.recorder, "x", &[x(me, 0), x(me, 1), x(me, 2)])?;
-            let point = model.at(worker, &at)?;
-            let columns = numbers_of(worker, model.domain())?;
-            assert_eq!((columns, numbers_of(worker, model.target())?), (1 + 3 * ranks, 3));
+            let mut at = Vector::new(&rank.gpu, model.domain())?;
+            at.set(&mut rank.recorder, "a", &[2.0])?;
+            at.set(&mut rank.recorder, "x", &[x(me, 0), x(me, 1), x(me, 2)])?;
+            let point = model.at(rank, &at)?;
+            let columns = numbers_of(rank, model.domain())?;
+            assert_eq!((columns, numbers_of(rank, model.target())?), (1 + 3 * ranks, 3));
             // By numbers of the domain: first the factor, then the points rank by rank.
             let entry = |i: u64, j: u64| match j {
                 0 => (0..ranks).map(|rank| x(rank, i) * x(rank, i)).sum::<f64>(),
@@ -380,10 +379,10 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             };
             for chunk in [1, 2, 7, columns, columns + 1] {
                 let mut seen = 0;
-                jacobian_columns(worker, &point, 0..columns, ChunkSize::Items(chunk), |worker, first, fields| {
+                jacobian_columns(rank, &point, 0..columns, ChunkSize::Items(chunk), |rank, first, fields| {
                     assert!(first == seen && fields.len() as u64 <= chunk);
                     for (j, field) in (first..).zip(fields) {
-                        let column = field.get(&mut worker.context.recorder, "y")?;
+                        let column = field.get(&mut rank.recorder, "y")?;
                         assert_eq!(column, [0, 1, 2].map(|i| entry(i, j)), "column {j} on {ranks} ranks");
                     }
                     seen += fields.len() as u64;
@@ -391,11 +390,11 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
                 })
                 .unwrap();
                 assert_eq!(seen, columns);
-                jacobian_rows(worker, &point, 0..3, ChunkSize::Items(chunk), |worker, first, fields| {
+                jacobian_rows(rank, &point, 0..3, ChunkSize::Items(chunk), |rank, first, fields| {
                     for (i, field) in (first..).zip(fields) {
-                        let row = field.get(&mut worker.context.recorder, "x")?;
+                        let row = field.get(&mut rank.recorder, "x")?;
                         assert_eq!(row, [0, 1, 2].map(|at| entry(i, 1 + 3 * me + at)), "row {i} on {ranks} ranks");
-                        assert_eq!(field.get(&mut worker.context.recorder, "a")?, [entry(i, 0)]);
+                        assert_eq!(field.get(&mut rank.recorder, "a")?, [entry(i, 0)]);
                     }
                     Ok::<_, Error>(())
                 })
@@ -405,7 +404,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             // Errors of all ranks, whoever asks for what.
             let asked = [(2..4, 1), (0..3, 0), (0..2 + u64::from(me == 0), 1)];
             for (rows, chunk) in &asked[..if ranks > 1 { 3 } else { 2 }] {
-                let wrong = jacobian_rows(worker, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok(()));
+                let wrong = jacobian_rows(rank, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok(()));
                 assert!(matches!(wrong, Err::<_, Error>(Error::Map(MapError::Invalid(_)))), "{wrong:?}");
             }
             Ok(())
@@ -420,34 +419,33 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
     // A device of its own, whose memory no other test counts.
     let options = Options { window_bytes: Some(1 << 23), kernels: 408, ..meshloom_sanitizer::options().unwrap() };
     for ranks in [1, 2] {
-        on_grid([ranks as usize, 1], &options, |worker| {
+        on_grid([ranks as usize, 1], &options, |rank| {
             let space = Space::of("x", Leaf::points(POINTS, POINTS * ranks))?;
             let square = PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return x * x; }", "f", &space, "y")?;
-            let mut x = Vector::zeros(&mut worker.context.recorder, &space)?;
-            x.set(&mut worker.context.recorder, "x", &[1.5; POINTS as usize])?;
-            let point = Model::new(square).at(worker, &x)?;
-            let me = worker.comm().rank() as u64;
+            let mut x = Vector::zeros(&mut rank.recorder, &space)?;
+            x.set(&mut rank.recorder, "x", &[1.5; POINTS as usize])?;
+            let point = Model::new(square).at(rank, &x)?;
+            let me = rank.comm.rank() as u64;
             let budget = ranks << 20;
-            let settled = |worker: &mut Worker<'_>| {
-                worker.context.recorder.wait()?;
-                worker.context.gpu.trim();
-                worker.comm().barrier()?;
-                let before = worker.gpu().allocated();
-                worker.comm().barrier()?;
+            let settled = |rank: &mut Rank| {
+                rank.recorder.wait()?;
+                rank.gpu.trim();
+                rank.comm.barrier()?;
+                let before = rank.gpu.allocated();
+                rank.comm.barrier()?;
                 Ok::<_, Error>(before)
             };
-            let before = settled(worker).unwrap();
+            let before = settled(rank).unwrap();
             let (mut most, mut columns) = (0, 0);
-            let report =
-                jacobian_columns(worker, &point, 10..310, ChunkSize::Memory(budget), |worker, first, fields| {
-                    most = most.max(worker.gpu().allocated() - before);
-                    columns += fields.len() as u64;
-                    let number = first as usize + fields.len() - 1;
-                    let last = fields[fields.len() - 1].get(&mut worker.context.recorder, "y")?;
-                    let wrong = (0..last.len()).find(|&at| last[at] != if me == 0 && at == number { 3.0 } else { 0.0 });
-                    assert_eq!(wrong, None, "column {number}");
-                    Ok::<_, Error>(())
-                });
+            let report = jacobian_columns(rank, &point, 10..310, ChunkSize::Memory(budget), |rank, first, fields| {
+                most = most.max(rank.gpu.allocated() - before);
+                columns += fields.len() as u64;
+                let number = first as usize + fields.len() - 1;
+                let last = fields[fields.len() - 1].get(&mut rank.recorder, "y")?;
+                let wrong = (0..last.len()).find(|&at| last[at] != if me == 0 && at == number { 3.0 } else { 0.0 });
+                assert_eq!(wrong, None, "column {number}");
+                Ok::<_, Error>(())
+            });
             let report = report.unwrap();
             assert_eq!((report.items, columns), (10..310, 300));
             let found = report.estimate.unwrap();
@@ -459,7 +457,7 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
             assert_eq!(report.chunks, found.measured.len() as u64 + (300 - measured).div_ceil(chunk));
             // What no column fits into is said on all ranks.
             let small = ChunkSize::Memory(4 * POINTS);
-            let error = jacobian_columns(worker, &point, 0..9, small, |_, _, _| Ok::<_, Error>(()));
+            let error = jacobian_columns(rank, &point, 0..9, small, |_, _, _| Ok::<_, Error>(()));
             assert!(matches!(error, Err(Error::Map(MapError::Budget { .. }))), "{error:?}");
             Ok(())
         });
@@ -471,20 +469,20 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
 fn likelihoods_are_mapped() {
     let options = meshloom_sanitizer::options().unwrap();
     let noise = |item: u64| 0.25 + 0.5 * item as f64;
-    let energy = |worker: &mut Worker<'_>, item: u64| {
+    let energy = |rank: &mut Rank, item: u64| {
         let leaf = Leaf::points(5, 5);
         let data = Data { name: "data", leaf: &leaf, values: &[1.0, -2.0, 0.5, 4.0, 0.0], mask: None };
-        let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(noise(item)))?;
+        let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(noise(item)))?;
         let text = "fn f(x: f32) -> f32 { return exp(x); }";
         let model = PointwiseOperator::wgsl(text, "f", &Space::of("x", leaf)?, "y")?;
         let likelihood = likelihood.amend(&Model::new(model))?;
-        let mut x = Vector::zeros(&mut worker.context.recorder, likelihood.domain())?;
-        x.set(&mut worker.context.recorder, "x", &[0.0, 0.5, -1.0, 1.5, 0.25])?;
-        Ok::<_, Error>(likelihood.energy(worker, &x)? as f32)
+        let mut x = Vector::zeros(&mut rank.recorder, likelihood.domain())?;
+        x.set(&mut rank.recorder, "x", &[0.0, 0.5, -1.0, 1.5, 0.25])?;
+        Ok::<_, Error>(likelihood.energy(rank, &x)? as f32)
     };
-    let wanted = on_grid([1, 1], &options, |worker| {
+    let wanted = on_grid([1, 1], &options, |rank| {
         // By its definition, to what f32 and exp leave.
-        let found: Vec<f32> = (0..13).map(|item| energy(worker, item).unwrap()).collect();
+        let found: Vec<f32> = (0..13).map(|item| energy(rank, item).unwrap()).collect();
         let pairs = [(0.0, 1.0), (0.5, -2.0), (-1.0, 0.5), (1.5, 4.0), (0.25, 0.0)];
         let squares: f64 = pairs.iter().map(|(x, d): &(f64, f64)| (x.exp() - d).powi(2)).sum();
         for (item, &found) in (0..).zip(&found) {
@@ -498,15 +496,14 @@ fn likelihoods_are_mapped() {
         on_ranks(ranks, &options, |context| {
             // Ranks have different numbers of chunks: each works alone.
             let alone = context.comm.split(Some(context.comm.rank() as u32), 0)?.unwrap();
-            let mut own = Rank::new(alone, context.gpu.clone())?;
-            let mut worker = Worker::new(&mut own, Grid::new([1, 1], 1).unwrap())?;
+            let mut rank = Rank::new(alone, context.gpu.clone())?;
             for chunk in [1, 4, 13] {
                 let mapping = Mapping::new(13)
                     .chunk(ChunkSize::Items(chunk))
                     .output("energies", 1, Placement::Gathered)
                     .output("sum", 1, Placement::Reduced(RowReduction::Sum));
                 let mapped = map(context, &mapping, &[], |context, chunk| {
-                    let energies = chunk.items.clone().map(|item| energy(&mut worker, item));
+                    let energies = chunk.items.clone().map(|item| energy(&mut rank, item));
                     let energies = energies.collect::<Result<Vec<_>, _>>()?;
                     for output in &chunk.outputs {
                         context.recorder.upload(output, 0, &energies)?;
@@ -526,37 +523,37 @@ fn likelihoods_are_mapped() {
 fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
     let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [3, 1]] {
-        on_grid(grid, &options, |worker| {
-            let (me, ranks) = (worker.comm().rank(), worker.comm().size() as u64);
+        on_grid(grid, &options, |rank| {
+            let (me, ranks) = (rank.comm.rank(), rank.comm.size() as u64);
             let space = Space::new([("x", Leaf::points(2, 2 * ranks)), ("a", Leaf::vector(1))])?;
             let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
             let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
-            let mut x = Vector::new(worker.gpu(), &space)?;
-            x.set(&mut worker.context.recorder, "a", &[0.5])?;
-            x.set(&mut worker.context.recorder, "x", &[1.0 + me as f64, -0.5])?;
+            let mut x = Vector::new(&rank.gpu, &space)?;
+            x.set(&mut rank.recorder, "a", &[0.5])?;
+            x.set(&mut rank.recorder, "x", &[1.0 + me as f64, -0.5])?;
             let leaf = square.target().only().unwrap().1.clone();
             let data = Data { name: "data", leaf: &leaf, values: &[0.0; 2], mask: None };
             let sigma = 0.25;
-            let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(sigma)).unwrap();
-            let metric = likelihood.amend(&square).unwrap().at(worker, &x).unwrap();
-            let mut v = Vector::new(worker.gpu(), &space)?;
-            v.set(&mut worker.context.recorder, "a", &[2.0])?;
-            v.set(&mut worker.context.recorder, "x", &[-1.0, 3.0 - me as f64])?;
-            let mut wanted = Vector::new(worker.gpu(), &space)?;
-            metric.metric(worker, &v, &mut wanted).unwrap();
-            let mut found = Vector::zeros(&mut worker.context.recorder, &space)?;
-            let (at, rows) = (square.at(worker, &x)?, numbers_of(worker, square.target())?);
+            let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(sigma)).unwrap();
+            let metric = likelihood.amend(&square).unwrap().at(rank, &x).unwrap();
+            let mut v = Vector::new(&rank.gpu, &space)?;
+            v.set(&mut rank.recorder, "a", &[2.0])?;
+            v.set(&mut rank.recorder, "x", &[-1.0, 3.0 - me as f64])?;
+            let mut wanted = Vector::new(&rank.gpu, &space)?;
+            metric.metric(rank, &v, &mut wanted).unwrap();
+            let mut found = Vector::zeros(&mut rank.recorder, &space)?;
+            let (at, rows) = (square.at(rank, &x)?, numbers_of(rank, square.target())?);
             assert_eq!(rows, 2 * ranks);
-            jacobian_rows(worker, &at, 0..rows, ChunkSize::Items(4), |worker, _, fields| {
+            jacobian_rows(rank, &at, 0..rows, ChunkSize::Items(4), |rank, _, fields| {
                 for row in fields {
-                    let along = worker.dot(row, &v)?;
-                    worker.axpby(along / (sigma * sigma), row, 1.0, &mut found)?;
+                    let along = rank.vector_dot(row, &v)?;
+                    rank.vector_axpby(along / (sigma * sigma), row, 1.0, &mut found)?;
                 }
                 Ok::<_, Error>(())
             })
             .unwrap();
             for name in ["a", "x"] {
-                let [found, wanted] = [&found, &wanted].map(|field| field.get(&mut worker.context.recorder, name));
+                let [found, wanted] = [&found, &wanted].map(|field| field.get(&mut rank.recorder, name));
                 // All numbers are a few binary digits: nothing is rounded.
                 assert_eq!(found?, wanted?, "{name} on {ranks} ranks");
             }

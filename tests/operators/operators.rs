@@ -7,6 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
+use meshloom::Rank;
 use meshloom::fft::{Norm, Operator, Wave};
 use meshloom::gpu::Options;
 use meshloom::grid::Grid;
@@ -15,7 +16,7 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, KernelOperator, Leaf,
     Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
-    Readout, RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, Worker, check_adjoint, check_derivative,
+    Readout, RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, check_adjoint, check_derivative,
     check_finite, random_field,
 };
 
@@ -55,23 +56,23 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
     // All windows of a function's arguments and results are bound at once: of 16 KiB they are nine at most, and some devices bind ten.
     let [whole, small] = options();
     for (options, parts) in [(whole, [1, 1]), (Options { window_bytes: Some(16 << 10), ..small }, [2, 1])] {
-        on_grid(parts, &options, |worker| {
-            let regular = regular(worker, [5, 17, 16]);
+        on_grid(parts, &options, |rank| {
+            let regular = regular(rank, [5, 17, 16]);
             let cells = Leaf::cells(&regular).batch(2);
             let leaves = [("x", cells.clone()), ("v", cells.clone().components(3)), ("z", cells.clone().complex())];
             let (domain, target) = (Space::new(leaves)?, Space::of("turned", cells.clone().complex())?);
             let operator = PointwiseOperator::wgsl_onto(FLOW, "flow", &domain, &target)?;
             let function = operator.map().function().clone();
             let model = Model::new(operator);
-            let (x, dx) = (random_field(worker, &domain, 3)?, random_field(worker, &domain, 4)?);
-            let dy = random_field(worker, &target, 5)?;
-            let at = model.at(worker, &x)?;
-            let mut jvp = Vector::new(worker.gpu(), &target)?;
-            let mut vjp = Vector::new(worker.gpu(), &domain)?;
-            at.jvp(worker, &dx, &mut jvp)?;
-            at.vjp(worker, &dy, &mut vjp)?;
+            let (x, dx) = (random_field(rank, &domain, 3)?, random_field(rank, &domain, 4)?);
+            let dy = random_field(rank, &target, 5)?;
+            let at = model.at(rank, &x)?;
+            let mut jvp = Vector::new(&rank.gpu, &target)?;
+            let mut vjp = Vector::new(&rank.gpu, &domain)?;
+            at.jvp(rank, &dx, &mut jvp)?;
+            at.vjp(rank, &dy, &mut vjp)?;
 
-            let [x, dx, dy, y, jvp, vjp] = [&x, &dx, &dy, &at.value, &jvp, &vjp].map(|field| host(worker, field));
+            let [x, dx, dy, y, jvp, vjp] = [&x, &dx, &dy, &at.value, &jvp, &vjp].map(|field| host(rank, field));
             let (x, dx, dy, y, jvp, vjp) = (x?, dx?, dy?, y?, jvp?, vjp?);
             let close = |what: &str, found: Vec<f64>, wanted: Vec<f64>| {
                 let scale = 1.0 + wanted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
@@ -103,8 +104,8 @@ fn pointwise(text: &str, domain: &Space, result: &str) -> Result<Model, Operator
 
 #[test]
 fn ten_pointwise_operators_are_one_dispatch() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let space = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
+    on_grid([1, 1], &options()[0], |rank| {
+        let space = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
         let step = pointwise("fn f(x: f32) -> f32 { return x + 0.5 * x / (1.0 + x * x); }", &space, "x")?;
         let mut chain = step.clone();
         for _ in 0..9 {
@@ -114,24 +115,24 @@ fn ten_pointwise_operators_are_one_dispatch() {
         let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &space, "x")?;
         let whole = chain.times(&square)?.plus(&chain)?;
         assert!(whole.is_pointwise(), "{whole:?}");
-        let x = random_field(worker, &space, 1)?;
+        let x = random_field(rank, &space, 1)?;
         for model in [&chain, &whole] {
-            worker.context.recorder.wait()?;
-            let before = worker.context.recorder.counts();
-            let at = model.at(worker, &x)?;
-            let (mut dy, mut dx) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
-            at.jvp(worker, &x, &mut dy)?;
-            at.vjp(worker, &x, &mut dx)?;
-            worker.context.recorder.wait()?;
-            let after = worker.context.recorder.counts();
+            rank.recorder.wait()?;
+            let before = rank.recorder.counts();
+            let at = model.at(rank, &x)?;
+            let (mut dy, mut dx) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?);
+            at.jvp(rank, &x, &mut dy)?;
+            at.vjp(rank, &x, &mut dx)?;
+            rank.recorder.wait()?;
+            let after = rank.recorder.counts();
             assert_eq!(after.dispatches - before.dispatches, 3, "one for each call");
             // The derivative and its transpose at once are one, too, and what one after the other gives.
-            let (mut at_once, mut apart) = (Vector::new(worker.gpu(), &space)?, Vector::new(worker.gpu(), &space)?);
-            at.normal(worker, &x, &mut at_once)?;
-            worker.context.recorder.wait()?;
-            assert_eq!(worker.context.recorder.counts().dispatches - after.dispatches, 1);
-            at.vjp(worker, &dy, &mut apart)?;
-            for (at_once, apart) in host(worker, &at_once)?["x"].iter().zip(&host(worker, &apart)?["x"]) {
+            let (mut at_once, mut apart) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?);
+            at.normal(rank, &x, &mut at_once)?;
+            rank.recorder.wait()?;
+            assert_eq!(rank.recorder.counts().dispatches - after.dispatches, 1);
+            at.vjp(rank, &dy, &mut apart)?;
+            for (at_once, apart) in host(rank, &at_once)?["x"].iter().zip(&host(rank, &apart)?["x"]) {
                 assert!((at_once - apart).abs() <= 1e-5 * apart.abs(), "{at_once} {apart}");
             }
             let words = 4 * 4 * 5 * 6;
@@ -140,12 +141,12 @@ fn ten_pointwise_operators_are_one_dispatch() {
                 [cost.apply, cost.jvp, cost.vjp].map(|cost| (cost.passes, cost.bytes)),
                 [(1, 2 * words), (1, 3 * words), (1, 3 * words)]
             );
-            check_adjoint(worker, model, &x)?;
-            let check = check_derivative(worker, model, &x, &x)?;
+            check_adjoint(rank, model, &x)?;
+            let check = check_derivative(rank, model, &x, &x)?;
             assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
         }
-        let (x, y) = (host(worker, &x)?, chain.value(worker, &x)?);
-        for (x, y) in x["x"].iter().zip(host(worker, &y)?["x"].iter()) {
+        let (x, y) = (host(rank, &x)?, chain.value(rank, &x)?);
+        for (x, y) in x["x"].iter().zip(host(rank, &y)?["x"].iter()) {
             let wanted = (0..10).fold(*x, |x, _| x + 0.5 * x / (1.0 + x * x));
             assert!((y - wanted).abs() < 1e-5, "{y} {wanted}");
         }
@@ -156,14 +157,14 @@ fn ten_pointwise_operators_are_one_dispatch() {
 #[test]
 fn every_operator_has_its_adjoint_and_its_derivative() {
     for parts in GRIDS {
-        on_grid(parts, &options()[0], |worker| every_operator::check(worker, |_| true));
+        on_grid(parts, &options()[0], |rank| every_operator::check(rank, |_| true));
     }
 }
 
 /// The fingerprint of a model.
-fn fingerprint(worker: &mut Worker<'_>, model: &Model) -> Result<u64, OperatorError> {
+fn fingerprint(rank: &mut Rank, model: &Model) -> Result<u64, OperatorError> {
     let mut fingerprint = Fingerprint::new();
-    model.identify(worker, &mut fingerprint)?;
+    model.identify(rank, &mut fingerprint)?;
     Ok(fingerprint.value())
 }
 
@@ -173,12 +174,12 @@ const OF_THE_RANKS: [&str; 5] = ["Gather", "Readout", "Replicate", "SumOverRanks
 #[test]
 fn fingerprints_tell_operators_apart_and_know_no_ranks() {
     let marks = |parts, of_the_ranks: bool| {
-        let all = on_grid(parts, &options()[0], |worker| {
+        let all = on_grid(parts, &options()[0], |rank| {
             let mut marks = Vec::new();
             for case in every_operator::CASES {
                 if of_the_ranks || !OF_THE_RANKS.contains(&case.name) {
-                    for model in case.models(worker)? {
-                        marks.push((case.name, fingerprint(worker, &model)?));
+                    for model in case.models(rank)? {
+                        marks.push((case.name, fingerprint(rank, &model)?));
                     }
                 }
             }
@@ -201,22 +202,22 @@ fn fingerprints_tell_operators_apart_and_know_no_ranks() {
 #[test]
 fn fingerprints_know_every_constant() {
     let marks = |parts| {
-        let all = on_grid(parts, &options()[0], |worker| {
-            let regular = regular(worker, [4, 6, 8]);
+        let all = on_grid(parts, &options()[0], |rank| {
+            let regular = regular(rank, [4, 6, 8]);
             let space = Space::of("x", Leaf::cells(&regular))?;
-            let field = |worker: &mut Worker<'_>, other: bool| {
-                let mut field = random_field(worker, &space, 5)?;
-                let mut values = field.get(&mut worker.context.recorder, "x")?;
+            let field = |rank: &mut Rank, other: bool| {
+                let mut field = random_field(rank, &space, 5)?;
+                let mut values = field.get(&mut rank.recorder, "x")?;
                 if other && let Some(at) = regular.owns([3, 5, 7]).then(|| values.len() - 1) {
                     values[at] += 1e-6;
                 }
-                field.set(&mut worker.context.recorder, "x", &values)?;
+                field.set(&mut rank.recorder, "x", &values)?;
                 Ok::<_, OperatorError>(field)
             };
             let mut pairs = Vec::new();
             for other in [false, true] {
                 let (unit, tiny) = (if other { 1.5 } else { 1.0 }, if other { 1e-6 } else { 0.0 });
-                let factors = field(worker, other)?;
+                let factors = field(rank, other)?;
                 let damp = |_: usize, wave: Wave| (-unit * wave.k).exp();
                 let damp = Operator { constant: [1.0, 0.0], factor: &damp, laplacian: None };
                 let lines = [[[0.1, 0.2, 0.3], [1.0, 2.0 + tiny, 1.0]]];
@@ -230,20 +231,20 @@ fn fingerprints_know_every_constant() {
                     |space: &Space| prior.operator(space, "y").map_err(|error| OperatorError::failed("prior", error));
                 let models = [
                     Model::new(Diagonal::new(&space, &factors)?),
-                    Model::new(Convolution::new(worker, &space, &factors)?),
+                    Model::new(Convolution::new(rank, &space, &factors)?),
                     Model::new(PointwiseOperator::wgsl_with(text, "f", &space, &weights, "y")?),
-                    Model::new(FourierFilter::new(worker, &space, &damp)?),
-                    Model::new(StencilOperator::new(worker, &space, &[([0, 0, 1], 1.0 + tiny)])?),
-                    Model::new(LinesOfSight::new(worker, &space, &lines, 0.3)?),
-                    Model::new(Readout::new(worker, &space, Window::Cic, &own)?),
-                    Model::new(Select::cells(worker, &space, &[[0, 0, if other { 2 } else { 1 }]])?),
+                    Model::new(FourierFilter::new(rank, &space, &damp)?),
+                    Model::new(StencilOperator::new(rank, &space, &[([0, 0, 1], 1.0 + tiny)])?),
+                    Model::new(LinesOfSight::new(rank, &space, &lines, 0.3)?),
+                    Model::new(Readout::new(rank, &space, Window::Cic, &own)?),
+                    Model::new(Select::cells(rank, &space, &[[0, 0, if other { 2 } else { 1 }]])?),
                     pointwise(&format!("fn f(x: f32) -> f32 {{ return {unit:?} * x; }}"), &space, "y")?,
                     pointwise("fn f(x: f32) -> f32 { return x; }", &space, if other { "z" } else { "y" })?,
                     pointwise("fn f(x: f32) -> f32 { return x; }", &Space::of("x", Leaf::cells(&larger))?, "y")?,
                     prior(&space)?,
                     prior(&Space::of("x", Leaf::parameters(3))?)?,
                 ];
-                pairs.push(models.iter().map(|model| fingerprint(worker, model)).collect::<Result<Vec<_>, _>>()?);
+                pairs.push(models.iter().map(|model| fingerprint(rank, model)).collect::<Result<Vec<_>, _>>()?);
             }
             Ok(pairs)
         });
@@ -260,7 +261,7 @@ fn fingerprints_know_every_constant() {
 #[test]
 fn every_operator_works_in_small_windows() {
     for parts in [[1, 1], [1, 2]] {
-        on_grid(parts, &options()[1], |worker| every_operator::check(worker, |_| true));
+        on_grid(parts, &options()[1], |rank| every_operator::check(rank, |_| true));
     }
 }
 
@@ -322,8 +323,8 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
     let wanted = hartley(shape, &x);
     let mut bits: Option<Vec<u32>> = None;
     for (options, parts) in options().iter().flat_map(|options| GRIDS.map(|parts| (options.clone(), parts))) {
-        let found = on_grid(parts, &options, |worker| {
-            let regular = regular(worker, shape);
+        let found = on_grid(parts, &options, |rank| {
+            let regular = regular(rank, shape);
             let space = Space::of("x", Leaf::cells(&regular))?;
             let pairs = Space::of("x", Leaf::cells(&regular).components(2).batch(2))?;
             let complex = Space::of("x", Leaf::cells(&regular).complex().batch(3))?;
@@ -340,49 +341,49 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                 laplacian: Some(&|_, wave| wave.k * wave.k),
             };
             let own_cells = own(&regular, &x);
-            let mut field = Vector::new(worker.gpu(), &space)?;
-            field.set(&mut worker.context.recorder, "x", &own_cells)?;
+            let mut field = Vector::new(&rank.gpu, &space)?;
+            field.set(&mut rank.recorder, "x", &own_cells)?;
             let models = [
-                Model::new(Fourier::new(worker, &space, Norm::Backward)?),
-                Model::new(Fourier::new(worker, &complex, Norm::Ortho)?),
-                Model::new(Adjoint(Fourier::new(worker, &pairs, Norm::Forward)?)),
-                Model::new(Hartley::new(worker, &pairs)?),
-                Model::new(FourierFilter::new(worker, &space, &multiplier)?),
-                Model::new(FourierFilter::padded(worker, &complex, &multiplier, Some([8, 10, 12]))?),
-                Model::new(Fourier::new(worker, &space, Norm::Backward)?.inverse()),
-                Model::new(Fourier::new(worker, &complex, Norm::Ortho)?.inverse()),
-                Model::new(Adjoint(Fourier::new(worker, &pairs, Norm::Forward)?.inverse())),
+                Model::new(Fourier::new(rank, &space, Norm::Backward)?),
+                Model::new(Fourier::new(rank, &complex, Norm::Ortho)?),
+                Model::new(Adjoint(Fourier::new(rank, &pairs, Norm::Forward)?)),
+                Model::new(Hartley::new(rank, &pairs)?),
+                Model::new(FourierFilter::new(rank, &space, &multiplier)?),
+                Model::new(FourierFilter::padded(rank, &complex, &multiplier, Some([8, 10, 12]))?),
+                Model::new(Fourier::new(rank, &space, Norm::Backward)?.inverse()),
+                Model::new(Fourier::new(rank, &complex, Norm::Ortho)?.inverse()),
+                Model::new(Adjoint(Fourier::new(rank, &pairs, Norm::Forward)?.inverse())),
             ];
             for model in &models {
-                let x = random_field(worker, model.domain(), 9)?;
-                check_adjoint(worker, model, &x)?;
+                let x = random_field(rank, model.domain(), 9)?;
+                check_adjoint(rank, model, &x)?;
                 assert!(model.cost().apply.passes >= 3);
                 assert_eq!(model.cost().apply.messages > 0, parts != [1, 1], "{model:?}");
             }
             // The inverse gives the field back.
             for norm in [Norm::Backward, Norm::Ortho] {
-                let fourier = || Fourier::new(worker, &space, norm);
+                let mut fourier = || Fourier::new(rank, &space, norm);
                 let both = Model::new(fourier()?).then(&Model::new(fourier()?.inverse()))?;
-                let again = both.value(worker, &field)?;
-                for (again, x) in host(worker, &again)?["x"].iter().zip(&own_cells) {
+                let again = both.value(rank, &field)?;
+                for (again, x) in host(rank, &again)?["x"].iter().zip(&own_cells) {
                     assert!((again - x).abs() < 1e-6, "{again} {x}");
                 }
             }
             // There and back is the number of cells.
-            let hartley = Hartley::new(worker, &space)?;
+            let hartley = Hartley::new(rank, &space)?;
             let modes = Space::of("x", Leaf::modes(&regular))?;
             let there = Model::new(hartley);
-            let y = there.value(worker, &field)?;
-            let back = there.at(worker, &field)?;
-            let mut again = Vector::new(worker.gpu(), &space)?;
-            back.vjp(worker, &y, &mut again)?;
-            for (again, x) in host(worker, &again)?["x"].iter().zip(&own_cells) {
+            let y = there.value(rank, &field)?;
+            let back = there.at(rank, &field)?;
+            let mut again = Vector::new(&rank.gpu, &space)?;
+            back.vjp(rank, &y, &mut again)?;
+            for (again, x) in host(rank, &again)?["x"].iter().zip(&own_cells) {
                 assert!((again / 120.0 - x).abs() < 1e-6, "{again} {x}");
             }
             assert_eq!(y.space(), &modes);
             let part = regular.modes(false);
             let mut found = Vec::new();
-            let values = y.get(&mut worker.context.recorder, "x")?;
+            let values = y.get(&mut rank.recorder, "x")?;
             let mut values = values.into_iter();
             for i in part[0].clone() {
                 for j in part[1].clone() {
@@ -392,8 +393,8 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                     }
                 }
             }
-            let filtered = models[4].value(worker, &field)?;
-            let filtered = filtered.get(&mut worker.context.recorder, "x")?;
+            let filtered = models[4].value(rank, &field)?;
+            let filtered = filtered.get(&mut rank.recorder, "x")?;
             let filtered =
                 cells(&regular).into_iter().zip(filtered).map(|(cell, value)| (120 + cell as usize, value as f32));
             found.extend(filtered);
@@ -414,18 +415,18 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
 fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
     for n in [4099u64, 9409] {
         let x: Vec<f64> = (0..n).map(|cell| f64::from(number(cell, 3) as f32)).collect();
-        let [found, back] = on_grid([1, 1], &options()[0], |worker| {
-            let space = Space::of("x", Leaf::cells(&regular(worker, [1, 1, n])))?;
-            let hartley = Model::new(Hartley::new(worker, &space)?);
-            let mut field = Vector::new(worker.gpu(), &space)?;
-            field.set(&mut worker.context.recorder, "x", &x)?;
-            let at = hartley.at(worker, &field)?;
-            let mut back = Vector::new(worker.gpu(), &space)?;
-            let modes = field.get(&mut worker.context.recorder, "x")?;
-            let mut cotangent = Vector::new(worker.gpu(), hartley.target())?;
-            cotangent.set(&mut worker.context.recorder, "x", &modes)?;
-            at.vjp(worker, &cotangent, &mut back)?;
-            Ok([at.value.get(&mut worker.context.recorder, "x")?, back.get(&mut worker.context.recorder, "x")?])
+        let [found, back] = on_grid([1, 1], &options()[0], |rank| {
+            let space = Space::of("x", Leaf::cells(&regular(rank, [1, 1, n])))?;
+            let hartley = Model::new(Hartley::new(rank, &space)?);
+            let mut field = Vector::new(&rank.gpu, &space)?;
+            field.set(&mut rank.recorder, "x", &x)?;
+            let at = hartley.at(rank, &field)?;
+            let mut back = Vector::new(&rank.gpu, &space)?;
+            let modes = field.get(&mut rank.recorder, "x")?;
+            let mut cotangent = Vector::new(&rank.gpu, hartley.target())?;
+            cotangent.set(&mut rank.recorder, "x", &modes)?;
+            at.vjp(rank, &cotangent, &mut back)?;
+            Ok([at.value.get(&mut rank.recorder, "x")?, back.get(&mut rank.recorder, "x")?])
         })
         .remove(0);
         // Each of some log n stages rounds the sum of all squares, four units in the last place at most for a butterfly and its twiddle; a convolution
@@ -447,8 +448,8 @@ fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
 
 #[test]
 fn what_does_not_fit_is_said_when_it_is_composed() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let regular = regular(worker, [4, 4, 4]);
+    on_grid([1, 1], &options()[0], |rank| {
+        let regular = regular(rank, [4, 4, 4]);
         let other = RegularGrid { shape: [4, 4, 8], ..regular.clone() };
         let cut = RegularGrid { grid: Grid::new([2, 1], 2).unwrap(), ..regular.clone() };
         let space = Space::of("x", Leaf::cells(&regular))?;
@@ -476,7 +477,7 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
         let mixed = Space::new([("x", Leaf::cells(&regular)), ("w", Leaf::vector(64))])?;
         fails(pointwise("fn f(x: f32, w: f32) -> f32 { return x * w; }", &mixed, "y"), &["not the same places"]);
         let foreign = Space::of("x", Leaf::cells(&cut))?;
-        fails(Fourier::new(worker, &foreign, Norm::Backward).map(Model::new), &["Fourier transform", "2x1", "1x1"]);
+        fails(Fourier::new(rank, &foreign, Norm::Backward).map(Model::new), &["Fourier transform", "2x1", "1x1"]);
         for (leaf, wanted) in [
             (Leaf::cells(&RegularGrid { shape: [0, 1, 1], ..regular.clone() }), "every axis needs cells"),
             (Leaf::cells(&RegularGrid { size: [1.0, f64::NAN, 1.0], ..regular.clone() }), "a length"),
@@ -486,23 +487,23 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
             assert!(error.contains("`x`") && error.contains(wanted), "{error}");
         }
         // Fields of another space are refused before anything is recorded.
-        let (field, vector) = (Vector::new(worker.gpu(), &space)?, Space::of("n", Leaf::vector(3))?);
-        let mut wrong = Vector::new(worker.gpu(), &vector)?;
-        let error = square.apply(worker, &field, &mut wrong).unwrap_err().to_string();
+        let (field, vector) = (Vector::new(&rank.gpu, &space)?, Space::of("n", Leaf::vector(3))?);
+        let mut wrong = Vector::new(&rank.gpu, &vector)?;
+        let error = square.apply(rank, &field, &mut wrong).unwrap_err().to_string();
         assert!(error.contains("operator `f`") && error.contains("vector of 3"), "{error}");
         let mut same = field.clone();
-        assert!(square.apply(worker, &field, &mut same).is_err(), "in place");
-        let at = square.at(worker, &field)?;
-        let (dy, mut dx) = (Vector::new(worker.gpu(), square.target())?, Vector::new(worker.gpu(), &space)?);
-        assert!(matches!(at.jvp(worker, &field, &mut wrong), Err(OperatorError::Fit { .. })));
-        assert!(matches!(at.vjp(worker, &dy, &mut wrong), Err(OperatorError::Fit { .. })));
-        assert!(matches!(at.vjp(worker, &wrong, &mut dx), Err(OperatorError::Fit { .. })));
+        assert!(square.apply(rank, &field, &mut same).is_err(), "in place");
+        let at = square.at(rank, &field)?;
+        let (dy, mut dx) = (Vector::new(&rank.gpu, square.target())?, Vector::new(&rank.gpu, &space)?);
+        assert!(matches!(at.jvp(rank, &field, &mut wrong), Err(OperatorError::Fit { .. })));
+        assert!(matches!(at.vjp(rank, &dy, &mut wrong), Err(OperatorError::Fit { .. })));
+        assert!(matches!(at.vjp(rank, &wrong, &mut dx), Err(OperatorError::Fit { .. })));
         // NaN is found by whoever sums.
-        let mut field = Vector::new(worker.gpu(), &space)?;
+        let mut field = Vector::new(&rank.gpu, &space)?;
         let mut values = vec![1.0; 64];
         values[17] = f64::NAN;
-        field.set(&mut worker.context.recorder, "x", &values)?;
-        let error = worker.dot(&field, &field).unwrap_err().to_string();
+        field.set(&mut rank.recorder, "x", &values)?;
+        let error = rank.vector_dot(&field, &field).unwrap_err().to_string();
         assert!(error.contains("leaf `x`") && error.contains("NaN"), "{error}");
         Ok(())
     });
@@ -521,20 +522,20 @@ impl Differentiable for Wrong {
     fn target(&self) -> &Space {
         self.0.target()
     }
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.0.apply(worker, x, y)
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.0.apply(rank, x, y)
     }
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.0.apply(worker, x, y)?;
-        Ok(Box::new(WrongAt(self.0.at(worker, x)?)))
+        self.0.apply(rank, x, y)?;
+        Ok(Box::new(WrongAt(self.0.at(rank, x)?)))
     }
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.0.identify(worker, out)
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        self.0.identify(rank, out)
     }
     fn cost(&self) -> OperatorCost {
         OperatorCost::default()
@@ -544,29 +545,29 @@ impl Differentiable for Wrong {
 struct WrongAt(Linearisation);
 
 impl Linearised for WrongAt {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.0.jvp(worker, dx, dy)?;
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.0.jvp(rank, dx, dy)?;
         let half = dy.clone();
-        let mut out = Vector::new(worker.gpu(), dy.space())?;
-        worker.axpby(1.01, &half, 0.0, &mut out)?;
-        dy.copy_from(&mut worker.context.recorder, &out)
+        let mut out = Vector::new(&rank.gpu, dy.space())?;
+        rank.vector_axpby(1.01, &half, 0.0, &mut out)?;
+        dy.copy_from(&mut rank.recorder, &out)
     }
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.0.vjp(worker, dy, dx)
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.0.vjp(rank, dy, dx)
     }
 }
 
 #[test]
 fn checks_find_a_wrong_derivative() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let space = Space::of("x", Leaf::cells(&regular(worker, [4, 4, 4])))?;
+    on_grid([1, 1], &options()[0], |rank| {
+        let space = Space::of("x", Leaf::cells(&regular(rank, [4, 4, 4])))?;
         let right = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &space, "y")?;
-        let x = random_field(worker, &space, 1)?;
-        check_adjoint(worker, &right, &x)?;
-        check_derivative(worker, &right, &x, &x)?;
+        let x = random_field(rank, &space, 1)?;
+        check_adjoint(rank, &right, &x)?;
+        check_derivative(rank, &right, &x, &x)?;
         let wrong = Model::new(Wrong(right));
-        assert!(matches!(check_adjoint(worker, &wrong, &x), Err(OperatorError::Check { .. })));
-        let error = check_derivative(worker, &wrong, &x, &x).unwrap_err().to_string();
+        assert!(matches!(check_adjoint(rank, &wrong, &x), Err(OperatorError::Check { .. })));
+        let error = check_derivative(rank, &wrong, &x, &x).unwrap_err().to_string();
         assert!(error.contains("order 1.") || error.contains("order 0."), "{error}");
         Ok(())
     });
@@ -576,38 +577,37 @@ fn checks_find_a_wrong_derivative() {
 fn warmed_derivatives_allocate_compile_and_move_nothing() {
     // No other test of the process has this window, so nobody else allocates on this device meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 405, ..options()[0].clone() };
-    on_grid([1, 1], &options, |worker| {
-        let regular = regular(worker, [6, 5, 8]);
+    on_grid([1, 1], &options, |rank| {
+        let regular = regular(rank, [6, 5, 8]);
         let cells = Space::of("x", Leaf::cells(&regular))?;
         let filter =
             Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
         let modes = Space::of("xi", Leaf::modes(&regular))?;
-        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
+        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?;
         let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
         let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
-        let stencil = StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
+        let stencil = StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
         let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
         let parts = [
             Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
-            Model::new(Adjoint(Hartley::new(worker, &cells)?)),
-            Model::new(FourierFilter::new(worker, &cells, &filter)?),
+            Model::new(Adjoint(Hartley::new(rank, &cells)?)),
+            Model::new(FourierFilter::new(rank, &cells, &filter)?),
             pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "x")?,
             Model::new(stencil),
-            Model::new(Readout::new(worker, &cells, Window::Tsc, &points)?),
+            Model::new(Readout::new(rank, &cells, Window::Tsc, &points)?),
         ];
         let model = parts.iter().try_fold(both, |model, next| model.then(next))?;
-        let x = random_field(worker, model.domain(), 1)?;
-        let at = model.at(worker, &x)?;
-        let (dx, dy) = (random_field(worker, model.domain(), 2)?, random_field(worker, model.target(), 3)?);
-        let (mut jvp, mut vjp) =
-            (Vector::new(worker.gpu(), model.target())?, Vector::new(worker.gpu(), model.domain())?);
+        let x = random_field(rank, model.domain(), 1)?;
+        let at = model.at(rank, &x)?;
+        let (dx, dy) = (random_field(rank, model.domain(), 2)?, random_field(rank, model.target(), 3)?);
+        let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, model.domain())?);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            at.jvp(worker, &dx, &mut jvp)?;
-            at.vjp(worker, &dy, &mut vjp)?;
-            worker.context.recorder.submit()?;
-            let counts = worker.context.recorder.counts();
-            seen.push((counts, worker.gpu().allocations(), worker.gpu().compiled()));
+            at.jvp(rank, &dx, &mut jvp)?;
+            at.vjp(rank, &dy, &mut vjp)?;
+            rank.recorder.submit()?;
+            let counts = rank.recorder.counts();
+            seen.push((counts, rank.gpu.allocations(), rank.gpu.compiled()));
         }
         let [_, (before, allocations, compiled), (after, later_allocations, later_compiled)] = seen[..] else {
             unreachable!()
@@ -617,27 +617,27 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
             (after.submits - before.submits, after.uploads, after.downloads),
             (1, before.uploads, before.downloads)
         );
-        check_adjoint(worker, &model, &x)?;
+        check_adjoint(rank, &model, &x)?;
         Ok(())
     });
 }
 
 #[test]
 fn the_operator_that_is_not_finite_is_named() {
-    on_grid([2, 1], &options()[0], |worker| {
-        let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
-        let stencil = Model::new(StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5)])?);
+    on_grid([2, 1], &options()[0], |rank| {
+        let cells = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
+        let stencil = Model::new(StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5)])?);
         let text = "fn growth(x: f32) -> f32 { return exp(200.0 * x); }";
         let growth = Model::new(PointwiseOperator::wgsl(text, "growth", &cells, "x")?);
         let model = stencil.then(&growth)?.then(&stencil)?;
-        let mut x = Vector::new(worker.gpu(), &cells)?;
+        let mut x = Vector::new(&rank.gpu, &cells)?;
         let mut values = vec![0.0; cells.leaf("x").unwrap().len() as usize];
-        x.set(&mut worker.context.recorder, "x", &values)?;
-        assert_eq!(check_finite(worker, &model, &x)?.space(), model.target());
+        x.set(&mut rank.recorder, "x", &values)?;
+        assert_eq!(check_finite(rank, &model, &x)?.space(), model.target());
         // One cell of one rank.
-        values[17] = f64::from(u8::from(worker.comm().rank() == 1));
-        x.set(&mut worker.context.recorder, "x", &values)?;
-        let error = check_finite(worker, &model, &x).unwrap_err();
+        values[17] = f64::from(u8::from(rank.comm.rank() == 1));
+        x.set(&mut rank.recorder, "x", &values)?;
+        let error = check_finite(rank, &model, &x).unwrap_err();
         assert!(matches!(&error, OperatorError::NotFinite { operator, .. } if operator == "growth"), "{error}");
         Ok(())
     });
@@ -645,8 +645,8 @@ fn the_operator_that_is_not_finite_is_named() {
 
 #[test]
 fn functions_side_by_side_share_their_leaves() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+    on_grid([1, 1], &options()[0], |rank| {
+        let cells = Leaf::cells(&regular(rank, [3, 4, 5]));
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
         let first = pointwise("fn f(x: f32, a: f32) -> f32 { return a * exp(x); }", &space(&["a", "x"])?, "z")?;
         let text = "fn f(m: f32, x: f32, b: f32) -> vec2<f32> { return vec2<f32>(x * m, b + m); }";
@@ -656,11 +656,11 @@ fn functions_side_by_side_share_their_leaves() {
         let model = both.then(&pointwise(third, both.target(), "y")?)?;
         assert!(both.is_pointwise() && model.is_pointwise());
         assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a", "b", "m", "x"]);
-        let x = random_field(worker, model.domain(), 1)?;
-        check_adjoint(worker, &model, &x)?;
-        check_derivative(worker, &model, &x, &x)?;
-        let (value, x) = (model.value(worker, &x)?, host(worker, &x)?);
-        for (n, found) in host(worker, &value)?["y"].iter().enumerate() {
+        let x = random_field(rank, model.domain(), 1)?;
+        check_adjoint(rank, &model, &x)?;
+        check_derivative(rank, &model, &x, &x)?;
+        let (value, x) = (model.value(rank, &x)?, host(rank, &x)?);
+        for (n, found) in host(rank, &value)?["y"].iter().enumerate() {
             let [a, b, m, x] = ["a", "b", "m", "x"].map(|name| x[name][n]);
             let wanted = x * m * a * x.exp() + (b + m).powi(2);
             assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
@@ -673,31 +673,31 @@ fn functions_side_by_side_share_their_leaves() {
 fn one_number_counts_for_all_places() {
     let mut bits: Option<Vec<u32>> = None;
     for parts in GRIDS {
-        let found = on_grid(parts, &options()[1], |worker| {
-            let leaf = Leaf::cells(&regular(worker, [4, 5, 6])).batch(2);
+        let found = on_grid(parts, &options()[1], |rank| {
+            let leaf = Leaf::cells(&regular(rank, [4, 5, 6])).batch(2);
             let leaves = [("rates", Leaf::vector(1).components(2).batch(2)), ("x", leaf)];
             let domain = Space::new(leaves)?;
             let text = "fn f(x: f32, rates: vec2<f32>) -> f32 { return rates.x * exp(rates.y * x); }";
             let model = pointwise(text, &domain, "y")?;
             assert!(model.is_pointwise());
-            let mut x = random_field(worker, &domain, 1)?;
-            x.set(&mut worker.context.recorder, "rates", &[0.5, 1.5, -0.25, 0.75])?;
-            check_adjoint(worker, &model, &x)?;
-            let direction = random_field(worker, &domain, 2)?;
-            let check = check_derivative(worker, &model, &x, &direction)?;
+            let mut x = random_field(rank, &domain, 1)?;
+            x.set(&mut rank.recorder, "rates", &[0.5, 1.5, -0.25, 0.75])?;
+            check_adjoint(rank, &model, &x)?;
+            let direction = random_field(rank, &domain, 2)?;
+            let check = check_derivative(rank, &model, &x, &direction)?;
             assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
-            let own = regular(worker, [4, 5, 6]);
+            let own = regular(rank, [4, 5, 6]);
             let all: Vec<f64> = (0..240).map(|n| number(n, 40)).collect();
             let values =
                 (0..2).flat_map(|batch| cells(&own).into_iter().map(move |cell| (batch * 120 + cell) as usize));
             let values: Vec<f64> = values.map(|at| all[at]).collect();
-            x.set(&mut worker.context.recorder, "x", &values)?;
-            let at = model.at(worker, &x)?;
-            let mut dx = Vector::new(worker.gpu(), &domain)?;
-            let mut dy = Vector::new(worker.gpu(), model.target())?;
-            dy.set(&mut worker.context.recorder, "y", &vec![1.0; values.len()])?;
-            at.vjp(worker, &dy, &mut dx)?;
-            let found = host(worker, &dx)?["rates"].clone();
+            x.set(&mut rank.recorder, "x", &values)?;
+            let at = model.at(rank, &x)?;
+            let mut dx = Vector::new(&rank.gpu, &domain)?;
+            let mut dy = Vector::new(&rank.gpu, model.target())?;
+            dy.set(&mut rank.recorder, "y", &vec![1.0; values.len()])?;
+            at.vjp(rank, &dy, &mut dx)?;
+            let found = host(rank, &dx)?["rates"].clone();
             for (batch, [a, b]) in [[0.5, 1.5], [-0.25, 0.75]].into_iter().enumerate() {
                 let x = &all[batch * 120..][..120];
                 let wanted =
@@ -716,11 +716,11 @@ fn one_number_counts_for_all_places() {
 
 #[test]
 fn constants_are_arguments_that_are_not_varied() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let cells = Leaf::cells(&regular(worker, [3, 4, 5]));
+    on_grid([1, 1], &options()[0], |rank| {
+        let cells = Leaf::cells(&regular(rank, [3, 4, 5]));
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
-        let (x, weights) = (random_field(worker, &space(&["x"])?, 1)?, random_field(worker, &space(&["w"])?, 2)?);
-        let others = random_field(worker, &space(&["w"])?, 3)?;
+        let (x, weights) = (random_field(rank, &space(&["x"])?, 1)?, random_field(rank, &space(&["w"])?, 2)?);
+        let others = random_field(rank, &space(&["w"])?, 3)?;
         let with = |text: &str, domain: &Space, constants: &Vector, result: &str| {
             Ok::<_, OperatorError>(Model::new(PointwiseOperator::wgsl_with(text, "f", domain, constants, result)?))
         };
@@ -731,12 +731,12 @@ fn constants_are_arguments_that_are_not_varied() {
         let model = first.then(&second)?.zip(&third)?;
         assert!(model.is_pointwise());
         assert_eq!(model.domain().names().collect::<Vec<_>>(), ["x"]);
-        check_adjoint(worker, &model, &x)?;
-        let check = check_derivative(worker, &model, &x, &x)?;
+        check_adjoint(rank, &model, &x)?;
+        let check = check_derivative(rank, &model, &x, &x)?;
         assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
-        let value = model.value(worker, &x)?;
-        let (found, x) = (host(worker, &value)?, host(worker, &x)?);
-        let (fixed, others) = (host(worker, &weights)?, host(worker, &others)?);
+        let value = model.value(rank, &x)?;
+        let (found, x) = (host(rank, &value)?, host(rank, &x)?);
+        let (fixed, others) = (host(rank, &weights)?, host(rank, &others)?);
         for n in 0..60 {
             let (x, w, v) = (x["x"][n], fixed["w"][n], others["w"][n]);
             let wanted = [(w * x.exp()).powi(2) + v, x / (2.0 + v)];
@@ -752,9 +752,9 @@ fn constants_are_arguments_that_are_not_varied() {
 
 #[test]
 fn pointwise_functions_meet_behind_other_operators() {
-    on_grid([1, 1], &options()[0], |worker| {
-        let cells = Space::of("x", Leaf::cells(&regular(worker, [4, 5, 6])))?;
-        let stencil = Model::new(StencilOperator::new(worker, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
+    on_grid([1, 1], &options()[0], |rank| {
+        let cells = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
+        let stencil = Model::new(StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
         let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &cells, "y")?;
         let grown = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "z")?;
         let end = stencil.then(&square)?.then(&grown)?;
@@ -762,9 +762,9 @@ fn pointwise_functions_meet_behind_other_operators() {
         assert_eq!(end.cost().apply.passes, stencil.cost().apply.passes + 1);
         assert_eq!(both.cost().apply.passes, 2 * stencil.cost().apply.passes + 1);
         assert!(matches!(end.parted(), [Some(_), Some(_)]) && matches!(both.parted(), [Some(_), None]));
-        let x = random_field(worker, &cells, 1)?;
-        check_adjoint(worker, &both, &x)?;
-        check_derivative(worker, &both, &x, &x)?;
+        let x = random_field(rank, &cells, 1)?;
+        check_adjoint(rank, &both, &x)?;
+        check_derivative(rank, &both, &x, &x)?;
         Ok(())
     });
 }
@@ -776,11 +776,11 @@ fn many_sums_at_once_are_those_of_each() {
     // In one window each, and in three, of which a product of two arrays takes six of the eight bindings that every device has.
     let windows = Options { window_bytes: Some(1 << 14), ..whole.clone() };
     for options in [whole, windows] {
-        on_grid([1, 1], &options, |worker| {
-            let cells = Leaf::cells(&regular(worker, [4, 50, 60]));
+        on_grid([1, 1], &options, |rank| {
+            let cells = Leaf::cells(&regular(rank, [4, 50, 60]));
             let space = Space::new([("cells", cells), ("few", Leaf::vector(5)), ("many", Leaf::vector(5000))])?;
             let [x, y, z] =
-                [random_field(worker, &space, 1)?, random_field(worker, &space, 2)?, random_field(worker, &space, 3)?];
+                [random_field(rank, &space, 1)?, random_field(rank, &space, 2)?, random_field(rank, &space, 3)?];
             let asked = [
                 (&x, Some(&y)),
                 (&x, None),
@@ -791,10 +791,10 @@ fn many_sums_at_once_are_those_of_each() {
                 (&y, None),
                 (&x, Some(&x)),
             ];
-            let found = worker.sums(&asked)?;
+            let found = rank.vector_sums(&asked)?;
             for (one, found) in asked.into_iter().zip(found) {
-                assert_eq!(worker.sums(&[one])?, [found], "alone");
-                let (a, b) = (host(worker, one.0)?, one.1.map(|b| host(worker, b)).transpose()?);
+                assert_eq!(rank.vector_sums(&[one])?, [found], "alone");
+                let (a, b) = (host(rank, one.0)?, one.1.map(|b| host(rank, b)).transpose()?);
                 let terms = a.iter().flat_map(|(name, a)| {
                     let b = b.as_ref().map(|b| &b[name]);
                     a.iter().enumerate().map(move |(at, a)| b.map_or(a.abs(), |b| a * b[at]))
@@ -804,9 +804,9 @@ fn many_sums_at_once_are_those_of_each() {
                 let bound = if one.1.is_some() { 6e-8 } else { 1e-12 };
                 assert!((found - wanted).abs() <= bound * scale, "{found} {wanted}");
             }
-            let before = worker.context.recorder.counts();
-            worker.sums(&asked)?;
-            let after = worker.context.recorder.counts();
+            let before = rank.recorder.counts();
+            rank.vector_sums(&asked)?;
+            let after = rank.recorder.counts();
             assert_eq!((after.submits - before.submits, after.downloads - before.downloads), (1, 1));
             Ok(())
         });
@@ -816,18 +816,18 @@ fn many_sums_at_once_are_those_of_each() {
 /// Vectors that every rank has, as two devices would have them, which round in their own ways: loops are left by such sums, and all ranks must leave together.
 #[test]
 fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
-    let found = on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
+    let found = on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |rank| {
         let few = [("few", Leaf::vector(5)), ("host", Leaf::parameters(3))];
         let leaves = few.clone().into_iter().chain([("many", Leaf::vector(5000))]);
         let (few, all) = (Space::new(few)?, Space::new(leaves)?);
         let mut found = Vec::new();
         for space in [few, all] {
             let of_rank = |rank: u64| 7 + rank;
-            let own = random_field(worker, &space, of_rank(worker.comm().rank() as u64))?;
-            let first = random_field(worker, &space, of_rank(0))?;
+            let own = random_field(rank, &space, of_rank(rank.comm.rank() as u64))?;
+            let first = random_field(rank, &space, of_rank(0))?;
             found.push(
                 [[(&own, Some(&own)), (&own, None)], [(&first, Some(&first)), (&first, None)]]
-                    .map(|asked| worker.sums(&asked)),
+                    .map(|asked| rank.vector_sums(&asked)),
             );
         }
         found.into_iter().flatten().collect::<Result<Vec<_>, _>>()
@@ -841,24 +841,24 @@ fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
 fn random_fields_are_the_same_on_all_grids() {
     let shape = [4, 5, 6];
     let whole = |parts: [usize; 2]| {
-        let found = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
-            let regular = regular(worker, shape);
-            let (rank, ranks) = (worker.comm().rank(), worker.comm().size());
+        let found = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
+            let regular = regular(rank, shape);
+            let (index, ranks) = (rank.index(), rank.size());
             let given = |rank: usize| if ranks == 1 { 6 } else { [3, 1, 2][rank % 3] };
             let numbers: Vec<u64> = cells(&regular).iter().map(|cell| 1000 + cell).collect();
-            let numbers = PointNumbers::new(&mut worker.context.recorder, numbers)?;
+            let numbers = PointNumbers::new(&mut rank.recorder, numbers)?;
             let leaves = [
                 ("cells", Leaf::cells(&regular).components(2)),
                 ("ghosts", Leaf::cells(&regular).ghosts([[1, 2], [0, 1], [0, 0]])),
                 ("modes", Leaf::half_spectrum(&regular)),
                 ("numbered", Leaf::numbered_points(numbers, 120)),
-                ("points", Leaf::points(given(rank), (0..ranks).map(given).sum())),
+                ("points", Leaf::points(given(index), (0..ranks).map(given).sum())),
             ];
             let mut all = Vec::new();
             for (name, leaf) in leaves {
                 let space = Space::of(name, leaf)?;
-                let field = random_field(worker, &space, 5)?;
-                all.push(field.get(&mut worker.context.recorder, name)?);
+                let field = random_field(rank, &space, 5)?;
+                all.push(field.get(&mut rank.recorder, name)?);
             }
             let (layout, modes) = (regular.layout([[1, 2], [0, 1], [0, 0]]), regular.modes(true));
             Ok((cells(&regular), layout, modes, all))
@@ -905,7 +905,7 @@ fn places([x, y, z]: &[std::ops::Range<u64>; 3]) -> Vec<(u64, u64, u64)> {
 
 #[test]
 fn kernels_of_a_caller_see_zeros_beyond_their_vectors_and_mistakes_are_explained() {
-    on_grid([1, 1], &Options::from_env().unwrap(), |worker| {
+    on_grid([1, 1], &Options::from_env().unwrap(), |rank| {
         let spaces = [6, 5].map(|len| Space::of("x", Leaf::vector(len)).unwrap());
         let operator = |text: &str| KernelOperator::new("sums", &spaces[0], &spaces[1], text);
         let text = "
@@ -913,11 +913,11 @@ fn kernels_of_a_caller_see_zeros_beyond_their_vectors_and_mistakes_are_explained
             fn jvp(i: u32) -> f32 { return dx(i - 1u) + 10.0 * dx(i) + 100.0 * dx(i + 2u); }
             fn vjp(i: u32) -> f32 { return dy(i + 1u) + 10.0 * dy(i) + 100.0 * dy(i - 2u); }";
         let sums = Model::new(operator(text)?);
-        let mut x = Vector::new(worker.gpu(), &spaces[0])?;
-        x.set(&mut worker.context.recorder, "x", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
-        let value = sums.value(worker, &x)?.get(&mut worker.context.recorder, "x")?;
+        let mut x = Vector::new(&rank.gpu, &spaces[0])?;
+        x.set(&mut rank.recorder, "x", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+        let value = sums.value(rank, &x)?.get(&mut rank.recorder, "x")?;
         assert_eq!(value, [310.0, 421.0, 532.0, 643.0, 54.0]);
-        check_adjoint(worker, &sums, &x)?;
+        check_adjoint(rank, &sums, &x)?;
         let error = operator("fn value(i: u32) -> f32 { return x(i); }").err().unwrap().to_string();
         assert!(error.contains("fn jvp"), "{error}");
         let host = Space::of("p", Leaf::parameters(3))?;

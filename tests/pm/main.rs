@@ -1,5 +1,8 @@
 //! Cosmology, meshes and the particle-mesh run.
 
+#[path = "../shared/process_grid.rs"]
+#[allow(dead_code, reason = "not every module uses all of it")]
+mod process_grid;
 #[path = "../shared/operators.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod ranks;

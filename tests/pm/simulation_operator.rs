@@ -4,16 +4,28 @@ use std::collections::BTreeMap;
 
 use super::ranks::{cells, host, on_grid, own};
 use super::reference_pm::white;
+use meshloom::Rank;
 use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters, Scheme};
 use meshloom::gpu::{Array, Options};
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Linearisation, Model, OperatorError, PointwiseOperator, Vector, Worker, check_adjoint, check_derivative,
+    Linearisation, Model, OperatorError, PointwiseOperator, Vector, check_adjoint, check_derivative,
 };
 use meshloom::pm::{Config, Gradient, Noise, Observable, Simulation, SimulationError, SimulationOperator};
 
 const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [3, 1], [2, 2]];
 const ALL: [Observable; 3] = [Observable::Momentum, Observable::Density, Observable::Displacement];
+
+/// The operator on the process grid of the test.
+fn operator(
+    rank: &mut Rank,
+    config: Config,
+    every: usize,
+    observables: &[Observable],
+) -> Result<SimulationOperator, OperatorError> {
+    let grid = Some(crate::process_grid::of(rank).parts());
+    SimulationOperator::new(rank, Config { grid, ..config }, every, observables)
+}
 
 fn config() -> Config {
     let base = Config { scheme: Scheme::FastPm, cosmology: Cosmology::simple(), ..Config::default() };
@@ -26,36 +38,36 @@ fn other() -> Config {
 }
 
 /// Numbers at the cells of the leaf `name`, the same on all grids, times `scale`.
-fn set(worker: &mut Worker<'_>, field: &mut Vector, name: &str, salt: u64, scale: f64) -> Result<(), OperatorError> {
+fn set(rank: &mut Rank, field: &mut Vector, name: &str, salt: u64, scale: f64) -> Result<(), OperatorError> {
     let leaf = field.space().leaf(name).unwrap().clone();
     let regular = leaf.regular().unwrap().clone();
     let count = regular.cells() as usize;
     let all = white(count * leaf.components as usize, salt);
     let values: Vec<f64> = all.chunks(count).flat_map(|one| own(&regular, one)).map(|value| scale * value).collect();
-    field.set(&mut worker.context.recorder, name, &values)
+    field.set(&mut rank.recorder, name, &values)
 }
 
 /// A field of noise, and of parameters where there are any.
 fn point(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     model: &Model,
     (salt, scale): (u64, f64),
     parameters: [f64; 5],
 ) -> Result<Vector, OperatorError> {
-    let mut x = Vector::new(worker.gpu(), model.domain())?;
-    set(worker, &mut x, "white_noise", salt, scale)?;
+    let mut x = Vector::new(&rank.gpu, model.domain())?;
+    set(rank, &mut x, "white_noise", salt, scale)?;
     if model.domain().len() > 1 {
-        x.set(&mut worker.context.recorder, "cosmology", &parameters)?;
+        x.set(&mut rank.recorder, "cosmology", &parameters)?;
     }
     Ok(x)
 }
 
-fn cotangent(worker: &mut Worker<'_>, model: &Model, salt: u64) -> Result<Vector, OperatorError> {
-    let mut dy = Vector::new(worker.gpu(), model.target())?;
+fn cotangent(rank: &mut Rank, model: &Model, salt: u64) -> Result<Vector, OperatorError> {
+    let mut dy = Vector::new(&rank.gpu, model.target())?;
     let names: Vec<String> = model.target().names().map(Into::into).collect();
     for (at, name) in names.iter().enumerate() {
         // Momenta and displacements are of another size than densities.
-        set(worker, &mut dy, name, salt + at as u64, if name == "density" { 1.0 } else { 0.1 })?;
+        set(rank, &mut dy, name, salt + at as u64, if name == "density" { 1.0 } else { 0.1 })?;
     }
     Ok(dy)
 }
@@ -64,13 +76,13 @@ const SIMPLE: [f64; 5] = [0.3, 0.05, 0.7, 0.96, 2e-9];
 const CHANGE: [f64; 5] = [0.02, 0.004, 0.03, 0.05, 2e-10];
 
 /// `<J dx, dy>` and `<dx, J^T dy>` to 16 roundings of the product of norms.
-fn transposes(worker: &mut Worker<'_>, at: &Linearisation, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
-    let mut forward = Vector::new(worker.gpu(), dy.space())?;
-    let mut reverse = Vector::new(worker.gpu(), dx.space())?;
-    at.jvp(worker, dx, &mut forward)?;
-    at.vjp(worker, dy, &mut reverse)?;
-    let scale = (worker.dot(&forward, &forward)? * worker.dot(dy, dy)?).sqrt();
-    let [there, back] = [worker.dot(&forward, dy)?, worker.dot(dx, &reverse)?];
+fn transposes(rank: &mut Rank, at: &Linearisation, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
+    let mut forward = Vector::new(&rank.gpu, dy.space())?;
+    let mut reverse = Vector::new(&rank.gpu, dx.space())?;
+    at.jvp(rank, dx, &mut forward)?;
+    at.vjp(rank, dy, &mut reverse)?;
+    let scale = (rank.vector_dot(&forward, &forward)? * rank.vector_dot(dy, dy)?).sqrt();
+    let [there, back] = [rank.vector_dot(&forward, dy)?, rank.vector_dot(dx, &reverse)?];
     assert!(there.abs() > 1e-4 * scale, "a product that says nothing: {there} of {scale}");
     assert!((there - back).abs() <= 16.0 * f64::from(f32::EPSILON) * scale, "{there} {back}, scale {scale}");
     Ok(())
@@ -79,19 +91,19 @@ fn transposes(worker: &mut Worker<'_>, at: &Linearisation, dx: &Vector, dy: &Vec
 #[test]
 fn both_derivatives_are_the_transposes_of_each_other() {
     for parts in GRIDS {
-        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
+        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
             for (config, every) in [(config(), 1), (other(), 2)] {
-                let run = SimulationOperator::new(worker, config, every, &ALL)?.with_cosmology()?;
+                let run = operator(rank, config, every, &ALL)?.with_cosmology()?;
                 assert_eq!(run.own_cosmology(), SIMPLE);
                 let model = Model::new(run);
-                let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-                let at = model.at(worker, &x)?;
-                let dy = cotangent(worker, &model, 4)?;
-                let both = point(worker, &model, (2, 1.0), CHANGE)?;
-                transposes(worker, &at, &both, &dy)?;
+                let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+                let at = model.at(rank, &x)?;
+                let dy = cotangent(rank, &model, 4)?;
+                let both = point(rank, &model, (2, 1.0), CHANGE)?;
+                transposes(rank, &at, &both, &dy)?;
                 // Of parameters alone.
-                let dx = point(worker, &model, (2, 0.0), CHANGE)?;
-                transposes(worker, &at, &dx, &dy)?;
+                let dx = point(rank, &model, (2, 0.0), CHANGE)?;
+                transposes(rank, &at, &dx, &dy)?;
             }
             Ok(())
         });
@@ -104,24 +116,24 @@ fn an_operator_takes_the_memory_that_it_said() {
     // No other test of the process has these windows, so nobody else allocates on the device.
     for (window, mesh) in [(1 << 22, 32), (1 << 23, 16)] {
         let options = Options { window_bytes: Some(window), ..meshloom_sanitizer::options().unwrap() };
-        on_grid([1, 1], &options, |worker| {
-            let before = worker.gpu().most_used();
+        on_grid([1, 1], &options, |rank| {
+            let before = rank.gpu.most_used();
             let config = Config { particles: 16, mesh, ..config() };
-            let run = SimulationOperator::new(worker, config, 2, &[Observable::Density])?.with_cosmology()?;
+            let run = operator(rank, config, 2, &[Observable::Density])?.with_cosmology()?;
             let said = run.memory();
             let model = Model::new(run);
-            let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-            let at = model.at(worker, &x)?;
-            let (dx, dy) = (point(worker, &model, (2, 1.0), CHANGE)?, cotangent(worker, &model, 4)?);
-            let mut forward = Vector::new(worker.gpu(), dy.space())?;
-            let mut reverse = Vector::new(worker.gpu(), dx.space())?;
+            let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+            let at = model.at(rank, &x)?;
+            let (dx, dy) = (point(rank, &model, (2, 1.0), CHANGE)?, cotangent(rank, &model, 4)?);
+            let mut forward = Vector::new(&rank.gpu, dy.space())?;
+            let mut reverse = Vector::new(&rank.gpu, dx.space())?;
             for _ in 0..2 {
-                at.jvp(worker, &dx, &mut forward)?;
-                at.vjp(worker, &dy, &mut reverse)?;
+                at.jvp(rank, &dx, &mut forward)?;
+                at.vjp(rank, &dy, &mut reverse)?;
             }
             // What is the caller's: the noise of two fields beside that of the point, and three densities.
             let fields = 4 * (2 * 16u64.pow(3) + 3 * mesh.pow(3));
-            let (taken, total) = (worker.gpu().most_used() - before - fields, said.total());
+            let (taken, total) = (rank.gpu.most_used() - before - fields, said.total());
             assert!(taken <= total && total <= taken + taken / 7, "{taken} bytes were taken, {total} said: {said:?}");
             Ok(())
         });
@@ -130,15 +142,15 @@ fn an_operator_takes_the_memory_that_it_said() {
 
 #[test]
 fn the_tangent_is_the_derivative_of_the_value() {
-    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
+    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |rank| {
         for config in [Config { window: Window::Pcs, ..config() }, other()] {
-            let model = Model::new(SimulationOperator::new(worker, config, 2, &ALL)?.with_cosmology()?);
-            let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-            let noise = point(worker, &model, (2, 0.3), [0.0; 5])?;
-            let found = check_derivative(worker, &model, &x, &noise)?;
+            let model = Model::new(operator(rank, config, 2, &ALL)?.with_cosmology()?);
+            let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+            let noise = point(rank, &model, (2, 0.3), [0.0; 5])?;
+            let found = check_derivative(rank, &model, &x, &noise)?;
             assert!(found.order.is_some(), "{found}");
-            let parameters = point(worker, &model, (2, 0.0), CHANGE)?;
-            let found = check_derivative(worker, &model, &x, &parameters)?;
+            let parameters = point(rank, &model, (2, 0.0), CHANGE)?;
+            let found = check_derivative(rank, &model, &x, &parameters)?;
             assert!(found.order.is_some(), "{found}");
         }
         Ok(())
@@ -147,27 +159,27 @@ fn the_tangent_is_the_derivative_of_the_value() {
 
 #[test]
 fn a_run_composes_with_other_operators() {
-    on_grid([1, 2], &meshloom_sanitizer::options().unwrap(), |worker| {
+    on_grid([1, 2], &meshloom_sanitizer::options().unwrap(), |rank| {
         let config = Config { window: Window::Tsc, steps: 2, ..config() };
-        let run = Model::new(SimulationOperator::new(worker, config, 1, &[Observable::Density])?);
+        let run = Model::new(operator(rank, config, 1, &[Observable::Density])?);
         let text = "fn f(density: f32) -> f32 { return log(0.5 + density * density); }";
         let model = run.then(&Model::new(PointwiseOperator::wgsl(text, "f", run.target(), "signal")?))?;
-        let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-        check_adjoint(worker, &model, &x)?;
-        let dx = point(worker, &model, (2, 0.3), SIMPLE)?;
-        check_derivative(worker, &model, &x, &dx)?;
+        let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+        check_adjoint(rank, &model, &x)?;
+        let dx = point(rank, &model, (2, 0.3), SIMPLE)?;
+        check_derivative(rank, &model, &x, &dx)?;
         let cost = model.cost();
         assert!(cost.apply.passes > 0 && cost.jvp.passes > cost.apply.passes && cost.vjp.passes > cost.jvp.passes);
         // Points have arrays of their own: another one in between changes nothing.
-        let at = model.at(worker, &x)?;
-        let mut first = Vector::new(worker.gpu(), model.target())?;
-        at.jvp(worker, &dx, &mut first)?;
-        let elsewhere = model.at(worker, &dx)?;
-        let (mut unused, mut second) = (Vector::new(worker.gpu(), model.target())?, first.clone());
-        elsewhere.jvp(worker, &x, &mut unused)?;
-        second = Vector::new(worker.gpu(), second.space())?;
-        at.jvp(worker, &dx, &mut second)?;
-        assert_eq!(host(worker, &first)?, host(worker, &second)?);
+        let at = model.at(rank, &x)?;
+        let mut first = Vector::new(&rank.gpu, model.target())?;
+        at.jvp(rank, &dx, &mut first)?;
+        let elsewhere = model.at(rank, &dx)?;
+        let (mut unused, mut second) = (Vector::new(&rank.gpu, model.target())?, first.clone());
+        elsewhere.jvp(rank, &x, &mut unused)?;
+        second = Vector::new(&rank.gpu, second.space())?;
+        at.jvp(rank, &dx, &mut second)?;
+        assert_eq!(host(rank, &first)?, host(rank, &second)?);
         Ok(())
     });
 }
@@ -175,8 +187,8 @@ fn a_run_composes_with_other_operators() {
 /// Values by leaf, component and cell.
 type Whole = BTreeMap<String, BTreeMap<(usize, u64), u64>>;
 
-fn gather(worker: &mut Worker<'_>, field: &Vector, whole: &mut Whole) -> Result<(), OperatorError> {
-    for (name, values) in host(worker, field)? {
+fn gather(rank: &mut Rank, field: &Vector, whole: &mut Whole) -> Result<(), OperatorError> {
+    for (name, values) in host(rank, field)? {
         let leaf = field.space().leaf(&name).unwrap().clone();
         let of_leaf = whole.entry(name).or_default();
         match leaf.regular() {
@@ -195,17 +207,17 @@ fn gather(worker: &mut Worker<'_>, field: &Vector, whole: &mut Whole) -> Result<
 #[test]
 fn values_and_products_have_the_same_bits_on_all_ranks() {
     let found = GRIDS.map(|parts| {
-        let ranks = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |worker| {
-            let model = Model::new(SimulationOperator::new(worker, config(), 2, &ALL)?.with_cosmology()?);
-            let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-            let at = model.at(worker, &x)?;
-            let (dx, dy) = (point(worker, &model, (2, 1.0), CHANGE)?, cotangent(worker, &model, 4)?);
-            let (mut jvp, mut vjp) = (Vector::new(worker.gpu(), dy.space())?, Vector::new(worker.gpu(), dx.space())?);
-            at.jvp(worker, &dx, &mut jvp)?;
-            at.vjp(worker, &dy, &mut vjp)?;
+        let ranks = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
+            let model = Model::new(operator(rank, config(), 2, &ALL)?.with_cosmology()?);
+            let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+            let at = model.at(rank, &x)?;
+            let (dx, dy) = (point(rank, &model, (2, 1.0), CHANGE)?, cotangent(rank, &model, 4)?);
+            let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, dy.space())?, Vector::new(&rank.gpu, dx.space())?);
+            at.jvp(rank, &dx, &mut jvp)?;
+            at.vjp(rank, &dy, &mut vjp)?;
             let mut own = [Whole::new(), Whole::new(), Whole::new()];
             for (field, whole) in [&at.value, &jvp, &vjp].into_iter().zip(&mut own) {
-                gather(worker, field, whole)?;
+                gather(rank, field, whole)?;
             }
             Ok(own)
         });
@@ -223,58 +235,58 @@ fn values_and_products_have_the_same_bits_on_all_ranks() {
     }
 }
 
-fn download(worker: &mut Worker<'_>, array: &Array<f32>) -> Vec<f32> {
-    worker.context.recorder.download(array, 0, array.len()).unwrap()
+fn download(rank: &mut Rank, array: &Array<f32>) -> Vec<f32> {
+    rank.recorder.download(array, 0, array.len()).unwrap()
 }
 
 #[test]
 fn the_operator_is_the_run_and_its_gradient() {
-    on_grid([1, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
-        let model = Model::new(SimulationOperator::new(worker, config(), 1, &ALL)?.with_cosmology()?);
-        let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-        let at = model.at(worker, &x)?;
-        let noise = download(worker, x.array("white_noise")?);
+    on_grid([1, 1], &meshloom_sanitizer::options().unwrap(), |rank| {
+        let model = Model::new(operator(rank, config(), 1, &ALL)?.with_cosmology()?);
+        let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+        let at = model.at(rank, &x)?;
+        let noise = download(rank, x.array("white_noise")?);
         let failed = |error: SimulationError| OperatorError::failed("test", error);
-        let values = |worker: &mut Worker<'_>, config: Config| {
-            let mut run = Simulation::new(worker.context, config, Noise::Values(&noise))?;
-            run.run(worker.context, |_, _, _| Ok::<_, SimulationError>(()))?;
-            Ok::<_, SimulationError>((run.density(worker.context)?.1, run.phase_space(worker.context)?))
+        let values = |rank: &mut Rank, config: Config| {
+            let mut run = Simulation::new(rank, config, Noise::Values(&noise))?;
+            run.run(rank, |_, _, _| Ok::<_, SimulationError>(()))?;
+            Ok::<_, SimulationError>((run.density(rank)?.1, run.phase_space(rank)?))
         };
-        let (density, [displacement, momentum]) = values(worker, config()).map_err(failed)?;
-        assert_eq!(download(worker, at.value.array("density")?), density);
+        let (density, [displacement, momentum]) = values(rank, config()).map_err(failed)?;
+        assert_eq!(download(rank, at.value.array("density")?), density);
         // Columns, one for each axis, as rows.
         let rows = |columns: Vec<f32>| -> Vec<f32> {
             let count = columns.len() / 3;
             (0..3 * count).map(|at| columns[at % 3 * count + at / 3]).collect()
         };
-        assert_eq!(rows(download(worker, at.value.array("displacement")?)), displacement);
-        assert_eq!(rows(download(worker, at.value.array("momentum")?)), momentum);
+        assert_eq!(rows(download(rank, at.value.array("displacement")?)), displacement);
+        assert_eq!(rows(download(rank, at.value.array("momentum")?)), momentum);
 
         // With another cosmology, to rounding: the force is the configuration's, with stronger kicks.
         let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9];
-        let there = point(worker, &model, (1, 1.0), elsewhere)?;
-        let value = model.value(worker, &there)?;
+        let there = point(rank, &model, (1, 1.0), elsewhere)?;
+        let value = model.value(rank, &there)?;
         let [omega_m, omega_b, h, n_s, amplitude] = elsewhere;
         let amplitude = Amplitude::Primordial(amplitude);
         let cosmology = Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..Parameters::default() });
-        let (density, _) = values(worker, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
-        let found = download(worker, value.array("density")?);
+        let (density, _) = values(rank, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
+        let found = download(rank, value.array("density")?);
         let apart = found.iter().zip(&density).map(|(a, b)| (a - b).abs());
         // A rounding of positions of 64 Mpc/h times the slope of the density in cells of 4 Mpc/h, over the steps.
         assert!(apart.fold(0.0, f32::max) < 1e-4);
 
-        let mut by = Vector::zeros(&mut worker.context.recorder, model.target())?;
-        set(worker, &mut by, "density", 4, 1.0)?;
-        let mut found = Vector::new(worker.gpu(), model.domain())?;
-        at.vjp(worker, &by, &mut found)?;
-        let mut gradient = Gradient::new(worker.context, config(), 2).map_err(failed)?;
+        let mut by = Vector::zeros(&mut rank.recorder, model.target())?;
+        set(rank, &mut by, "density", 4, 1.0)?;
+        let mut found = Vector::new(&rank.gpu, model.domain())?;
+        at.vjp(rank, &by, &mut found)?;
+        let mut gradient = Gradient::new(rank, config(), 2).map_err(failed)?;
         let cotangent = by.array("density")?.clone();
-        let same = gradient.evaluate(worker.context, Noise::Device(x.array("white_noise")?), |observer, context| {
+        let same = gradient.evaluate(rank, Noise::Device(x.array("white_noise")?), |observer, context| {
             observer.add_density(context, &cotangent)?;
             Ok::<_, SimulationError>(0.0)
         });
         let same = same.map_err(failed)?;
-        assert_eq!(download(worker, found.array("white_noise")?), download(worker, &same.white_noise));
+        assert_eq!(download(rank, found.array("white_noise")?), download(rank, &same.white_noise));
         let cosmology = same.cosmology;
         let wanted = [cosmology.omega_m, cosmology.omega_b, cosmology.h, cosmology.n_s, cosmology.primordial_amplitude];
         assert_eq!(found.parameters("cosmology")?, wanted);
@@ -284,29 +296,29 @@ fn the_operator_is_the_run_and_its_gradient() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |worker| {
+    on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |rank| {
         let refused = |found: Result<SimulationOperator, OperatorError>, what: &str| {
             let error = found.unwrap_err();
             assert!(matches!(error, OperatorError::Failed { .. }) && error.to_string().contains(what), "{error}");
         };
-        refused(SimulationOperator::new(worker, config(), 0, &ALL), "checkpoint_every");
-        refused(SimulationOperator::new(worker, config(), 1, &[]), "observables");
-        refused(SimulationOperator::new(worker, config(), 1, &[Observable::Density; 2]), "observables");
-        refused(SimulationOperator::new(worker, Config { mesh: 4, ..config() }, 1, &ALL), "mesh");
+        refused(operator(rank, config(), 0, &ALL), "checkpoint_every");
+        refused(operator(rank, config(), 1, &[]), "observables");
+        refused(operator(rank, config(), 1, &[Observable::Density; 2]), "observables");
+        refused(operator(rank, Config { mesh: 4, ..config() }, 1, &ALL), "mesh");
 
-        let model = Model::new(SimulationOperator::new(worker, config(), 1, &ALL)?.with_cosmology()?);
-        let matter = point(worker, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9])?;
-        let error = model.value(worker, &matter).unwrap_err();
+        let model = Model::new(operator(rank, config(), 1, &ALL)?.with_cosmology()?);
+        let matter = point(rank, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9])?;
+        let error = model.value(rank, &matter).unwrap_err();
         assert!(error.to_string().contains("Omega_m = 31"), "{error}");
-        let lost = point(worker, &model, (1, f64::NAN), SIMPLE)?;
-        let error = model.at(worker, &lost).unwrap_err();
+        let lost = point(rank, &model, (1, f64::NAN), SIMPLE)?;
+        let error = model.at(rank, &lost).unwrap_err();
         assert!(error.to_string().contains("no finite position"), "{error}");
-        let x = point(worker, &model, (1, 1.0), SIMPLE)?;
-        let at = model.at(worker, &x)?;
-        let (mut dx, mut dy) = (Vector::new(worker.gpu(), model.domain())?, cotangent(worker, &model, 4)?);
-        assert!(matches!(at.vjp(worker, &x, &mut dx), Err(OperatorError::Fit { .. })));
-        set(worker, &mut dy, "momentum", 1, f64::INFINITY)?;
-        let error = at.vjp(worker, &dy, &mut dx).unwrap_err();
+        let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+        let at = model.at(rank, &x)?;
+        let (mut dx, mut dy) = (Vector::new(&rank.gpu, model.domain())?, cotangent(rank, &model, 4)?);
+        assert!(matches!(at.vjp(rank, &x, &mut dx), Err(OperatorError::Fit { .. })));
+        set(rank, &mut dy, "momentum", 1, f64::INFINITY)?;
+        let error = at.vjp(rank, &dy, &mut dx).unwrap_err();
         assert!(matches!(error, OperatorError::NotFinite { .. }), "{error}");
         Ok(())
     });

@@ -1,5 +1,6 @@
 //! Every operator there is, made small: the table that checks of adjoints and derivatives run over.
 
+use meshloom::Rank;
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::fft::{Norm, Operator};
 use meshloom::inference::{
@@ -9,8 +10,7 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
     Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Replicate,
-    Select, Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, Worker, check_adjoint, check_derivative,
-    random_field,
+    Select, Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
 
@@ -25,23 +25,23 @@ pub struct Case {
     pub name: &'static str,
     /// Whether they are linear.
     linear: bool,
-    /// Models of it, on the ranks of a worker.
-    make: fn(&mut Worker<'_>) -> Models,
+    /// Models of it, on the ranks of a rank.
+    make: fn(&mut Rank) -> Models,
 }
 
 impl Case {
-    /// Models of it, on the ranks of a worker.
+    /// Models of it, on the ranks of a rank.
     #[allow(dead_code)]
-    pub fn models(&self, worker: &mut Worker<'_>) -> Models {
-        (self.make)(worker)
+    pub fn models(&self, rank: &mut Rank) -> Models {
+        (self.make)(rank)
     }
 }
 
-const fn linear(name: &'static str, make: fn(&mut Worker<'_>) -> Models) -> Case {
+const fn linear(name: &'static str, make: fn(&mut Rank) -> Models) -> Case {
     Case { name, linear: true, make }
 }
 
-const fn curved(name: &'static str, make: fn(&mut Worker<'_>) -> Models) -> Case {
+const fn curved(name: &'static str, make: fn(&mut Rank) -> Models) -> Case {
     Case { name, linear: false, make }
 }
 
@@ -49,7 +49,7 @@ const fn curved(name: &'static str, make: fn(&mut Worker<'_>) -> Models) -> Case
 pub const CASES: &[Case] = &[
     linear("Fourier", fourier),
     linear("InverseFourier", inverse_fourier),
-    linear("Hartley", |worker| one(Hartley::new(worker, &pairs(worker)?)?)),
+    linear("Hartley", |rank| one(Hartley::new(rank, &pairs(rank)?)?)),
     linear("FourierFilter", filters),
     linear("Convolution", convolution),
     linear("Wavenumbers", wavenumbers),
@@ -57,47 +57,47 @@ pub const CASES: &[Case] = &[
     linear("Diagonal", diagonals),
     linear("Select", select),
     linear("StencilOperator", stencil),
-    linear("Ghosts", |worker| one(Ghosts::new(worker, &pairs(worker)?, [[1, 2], [2, 0], [1, 1]])?)),
+    linear("Ghosts", |rank| one(Ghosts::new(rank, &pairs(rank)?, [[1, 2], [2, 0], [1, 1]])?)),
     linear("Readout", readouts),
     linear("LinesOfSight", lines),
-    linear("Replicate", |worker| one(Replicate::new(worker, &own_points(worker)?)?)),
+    linear("Replicate", |rank| one(Replicate::new(rank, &own_points(rank)?)?)),
     linear("SumOverRanks", sum_over_ranks),
     linear("RankCollective", collectives),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
-    linear("Adjoint", |worker| one(Adjoint(Hartley::new(worker, &pairs(worker)?)?))),
+    linear("Adjoint", |rank| one(Adjoint(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
     curved("OnHost", priors),
-    curved("Then", |worker| {
-        let (field, smooth) = (grown(worker, "x")?, smoothed(worker)?);
+    curved("Then", |rank| {
+        let (field, smooth) = (grown(rank, "x")?, smoothed(rank)?);
         Ok(vec![field.then(&smooth)?, smooth.then(&field)?.then(&smooth)?])
     }),
-    curved("Zip", |worker| Ok(vec![grown(worker, "y")?.zip(&smoothed(worker)?)?])),
-    curved("Part", |worker| {
-        let both = grown(worker, "y")?.zip(&grown(worker, "z")?)?;
+    curved("Zip", |rank| Ok(vec![grown(rank, "y")?.zip(&smoothed(rank)?)?])),
+    curved("Part", |rank| {
+        let both = grown(rank, "y")?.zip(&grown(rank, "z")?)?;
         let wanted = Space::of("z", both.target().leaf("z").expect("one of two").clone())?;
-        Ok(vec![both.giving(&wanted)?, smoothed(worker)?.then(&both)?.giving(&wanted)?])
+        Ok(vec![both.giving(&wanted)?, smoothed(rank)?.then(&both)?.giving(&wanted)?])
     }),
-    curved("Renamed", |worker| Ok(vec![smoothed(worker)?.then(&grown(worker, "y")?)?.named("z")?])),
-    curved("sums and products", |worker| {
-        let (field, smooth) = (grown(worker, "x")?, smoothed(worker)?);
+    curved("Renamed", |rank| Ok(vec![smoothed(rank)?.then(&grown(rank, "y")?)?.named("z")?])),
+    curved("sums and products", |rank| {
+        let (field, smooth) = (grown(rank, "x")?, smoothed(rank)?);
         Ok(vec![field.plus(&smooth)?, field.times(&smooth)?])
     }),
 ];
 
 /// Checks the adjoints and the Taylor remainders of all operators whose names `wanted` says.
-pub fn check(worker: &mut Worker<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), OperatorError> {
+pub fn check(rank: &mut Rank, wanted: impl Fn(&str) -> bool) -> Result<(), OperatorError> {
     for case in CASES.iter().filter(|case| wanted(case.name)) {
-        for model in (case.make)(worker)? {
-            let x = random_field(worker, model.domain(), 3)?;
-            let found = check_adjoint(worker, &model, &x)?;
+        for model in (case.make)(rank)? {
+            let x = random_field(rank, model.domain(), 3)?;
+            let found = check_adjoint(rank, &model, &x)?;
             // Before one rank alone there is nobody.
-            let is_zero = model.name() == "exclusive scan" && worker.comm().size() == 1;
+            let is_zero = model.name() == "exclusive scan" && rank.comm.size() == 1;
             assert!(is_zero || found.tolerance > 0.0, "{}: {model:?} is 0", case.name);
-            let dx = random_field(worker, model.domain(), 4)?;
-            let found = check_derivative(worker, &model, &x, &dx)?;
+            let dx = random_field(rank, model.domain(), 4)?;
+            let found = check_derivative(rank, &model, &x, &dx)?;
             // An order below 1.8 is an error by itself.
             assert_eq!(found.order.is_none(), case.linear, "{}: {model:?}\n{found}", case.name);
         }
@@ -109,132 +109,132 @@ fn one(operator: impl Differentiable + 'static) -> Models {
     Ok(vec![Model::new(operator)])
 }
 
-fn regular(worker: &Worker<'_>) -> RegularGrid {
+fn regular(rank: &Rank) -> RegularGrid {
     let size = SHAPE.map(|n| n as f64 * 0.5);
-    RegularGrid { shape: SHAPE, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+    RegularGrid { shape: SHAPE, size, grid: crate::process_grid::of(rank), rank: rank.index() }
 }
 
-fn cells(worker: &Worker<'_>) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(worker)))
+fn cells(rank: &Rank) -> Result<Space, OperatorError> {
+    Space::of("x", Leaf::cells(&regular(rank)))
 }
 
 /// Two components, a batch of two.
-fn pairs(worker: &Worker<'_>) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(worker)).components(2).batch(2))
+fn pairs(rank: &Rank) -> Result<Space, OperatorError> {
+    Space::of("x", Leaf::cells(&regular(rank)).components(2).batch(2))
 }
 
-fn complex(worker: &Worker<'_>) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(worker)).complex())
+fn complex(rank: &Rank) -> Result<Space, OperatorError> {
+    Space::of("x", Leaf::cells(&regular(rank)).complex())
 }
 
 /// Points of a rank: uneven, none on some.
-fn own_points(worker: &Worker<'_>) -> Result<Space, OperatorError> {
+fn own_points(rank: &Rank) -> Result<Space, OperatorError> {
     let own = |rank: usize| [5, 0, 2, 7][rank % 4];
-    Space::of("x", Leaf::points(own(worker.comm().rank()), (0..worker.comm().size()).map(own).sum()))
+    Space::of("x", Leaf::points(own(rank.comm.rank()), (0..rank.comm.size()).map(own).sum()))
 }
 
-fn grown(worker: &Worker<'_>, result: &str) -> Result<Model, OperatorError> {
+fn grown(rank: &Rank, result: &str) -> Result<Model, OperatorError> {
     let text = "fn f(x: f32) -> f32 { return x * exp(0.5 * x); }";
-    Ok(Model::new(PointwiseOperator::wgsl(text, "f", &cells(worker)?, result)?))
+    Ok(Model::new(PointwiseOperator::wgsl(text, "f", &cells(rank)?, result)?))
 }
 
 /// Products of neighbors: of vectors, and of cells, of which each rank sees its own.
-fn products(worker: &mut Worker<'_>) -> Models {
+fn products(rank: &mut Rank) -> Models {
     let text = "
         fn value(i: u32) -> f32 { return x(i) * x(i + 1u); }
         fn jvp(i: u32) -> f32 { return dx(i) * x(i + 1u) + x(i) * dx(i + 1u); }
         fn vjp(i: u32) -> f32 { return dy(i) * x(i + 1u) + dy(i - 1u) * x(i - 1u); }";
     let vectors = [9, 8].map(|len| Space::of("x", Leaf::vector(len)));
     let [domain, target] = vectors;
-    let cells = cells(worker)?;
+    let cells = cells(rank)?;
     Ok(vec![
         Model::new(KernelOperator::new("products", &domain?, &target?, text)?),
         Model::new(KernelOperator::new("products", &cells, &cells, text)?),
     ])
 }
 
-fn smoothed(worker: &mut Worker<'_>) -> Result<Model, OperatorError> {
+fn smoothed(rank: &mut Rank) -> Result<Model, OperatorError> {
     let smooth = Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
-    let space = cells(worker)?;
-    Ok(Model::new(FourierFilter::new(worker, &space, &smooth)?))
+    let space = cells(rank)?;
+    Ok(Model::new(FourierFilter::new(rank, &space, &smooth)?))
 }
 
-fn fourier(worker: &mut Worker<'_>) -> Models {
-    let spaces = [pairs(worker)?, complex(worker)?];
+fn fourier(rank: &mut Rank) -> Models {
+    let spaces = [pairs(rank)?, complex(rank)?];
     let norms = [Norm::Backward, Norm::Ortho];
-    spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(worker, space, norm)?))).collect()
+    spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(rank, space, norm)?))).collect()
 }
 
-fn inverse_fourier(worker: &mut Worker<'_>) -> Models {
-    let spaces = [pairs(worker)?, complex(worker)?];
+fn inverse_fourier(rank: &mut Rank) -> Models {
+    let spaces = [pairs(rank)?, complex(rank)?];
     let norms = [Norm::Backward, Norm::Ortho];
-    spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(worker, space, norm)?.inverse()))).collect()
+    spaces.iter().zip(norms).map(|(space, norm)| Ok(Model::new(Fourier::new(rank, space, norm)?.inverse()))).collect()
 }
 
-fn filters(worker: &mut Worker<'_>) -> Models {
+fn filters(rank: &mut Rank) -> Models {
     // The derivative along y of a potential: complex, and odd.
     let slope = Operator {
         constant: [0.0, 1.0],
         factor: &|axis, wave| if axis == 1 && !wave.nyquist { wave.k } else { f64::from(u8::from(axis != 1)) },
         laplacian: Some(&|_, wave| wave.k * wave.k),
     };
-    let (pairs, complex) = (pairs(worker)?, complex(worker)?);
+    let (pairs, complex) = (pairs(rank)?, complex(rank)?);
     Ok(vec![
-        Model::new(FourierFilter::new(worker, &pairs, &slope)?),
-        Model::new(FourierFilter::padded(worker, &complex, &slope, Some([16, 20, 24]))?),
+        Model::new(FourierFilter::new(rank, &pairs, &slope)?),
+        Model::new(FourierFilter::padded(rank, &complex, &slope, Some([16, 20, 24]))?),
     ])
 }
 
-fn convolution(worker: &mut Worker<'_>) -> Models {
-    let space = cells(worker)?;
-    let kernel = random_field(worker, &space, 7)?;
-    one(Convolution::new(worker, &space, &kernel)?)
+fn convolution(rank: &mut Rank) -> Models {
+    let space = cells(rank)?;
+    let kernel = random_field(rank, &space, 7)?;
+    one(Convolution::new(rank, &space, &kernel)?)
 }
 
-fn wavenumbers(worker: &mut Worker<'_>) -> Models {
-    let regular = regular(worker);
+fn wavenumbers(rank: &mut Rank) -> Models {
+    let regular = regular(rank);
     let modes = Space::of("x", Leaf::modes(&regular))?;
-    let unique = Wavenumbers::unique(&regular)?.amplitudes(worker, &modes)?;
-    let binned = Wavenumbers::edges(&regular, &[0.5, 1.0, 3.0, 9.0])?.amplitudes(worker, &modes)?;
+    let unique = Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?;
+    let binned = Wavenumbers::edges(&regular, &[0.5, 1.0, 3.0, 9.0])?.amplitudes(rank, &modes)?;
     Ok(vec![Model::new(unique), Model::new(binned)])
 }
 
-fn gathers(worker: &mut Worker<'_>) -> Models {
-    let space = cells(worker)?;
+fn gathers(rank: &mut Rank) -> Models {
+    let space = cells(rank)?;
     let own = space.leaf("x").map_or(0, Leaf::len);
     let index: Vec<u32> = (0..own).map(|place| (place * 13 % 1500) as u32).collect();
-    let array = worker.gpu().array("index", own)?;
-    worker.context.recorder.upload(&array, 0, &index)?;
+    let array = rank.gpu.array("index", own)?;
+    rank.recorder.upload(&array, 0, &index)?;
     let entries = |n: u64| Space::of("x", Leaf::vector(n));
     let gather = Gather::new(&entries(1400)?, &space, array)?;
     Ok(vec![Model::new(gather), Model::new(Gather::broadcast(&entries(1)?, &space)?)])
 }
 
-fn diagonals(worker: &mut Worker<'_>) -> Models {
-    let leaf = Leaf::half_spectrum(&regular(worker));
-    let factors = random_field(worker, &Space::of("w", leaf.clone())?, 5)?;
+fn diagonals(rank: &mut Rank) -> Models {
+    let leaf = Leaf::half_spectrum(&regular(rank));
+    let factors = random_field(rank, &Space::of("w", leaf.clone())?, 5)?;
     let complex = Diagonal::new(&Space::of("x", leaf.batch(3))?, &factors)?;
-    let space = cells(worker)?;
-    let mask = random_field(worker, &space, 6)?;
+    let space = cells(rank)?;
+    let mask = random_field(rank, &space, 6)?;
     Ok(vec![Model::new(complex), Model::new(Diagonal::new(&space, &mask)?)])
 }
 
-fn select(worker: &mut Worker<'_>) -> Models {
-    let space = cells(worker)?;
-    one(Select::cells(worker, &space, &[[0, 4, 5], [3, 0, 0], [7, 15, 11], [2, 2, 2], [0, 1, 0]])?)
+fn select(rank: &mut Rank) -> Models {
+    let space = cells(rank)?;
+    one(Select::cells(rank, &space, &[[0, 4, 5], [3, 0, 0], [7, 15, 11], [2, 2, 2], [0, 1, 0]])?)
 }
 
-fn stencil(worker: &mut Worker<'_>) -> Models {
-    let space = pairs(worker)?;
+fn stencil(rank: &mut Rank) -> Models {
+    let space = pairs(rank)?;
     one(StencilOperator::new(
-        worker,
+        rank,
         &space,
         &[([0, 0, 0], -2.5), ([1, 0, -1], 1.25), ([-3, 2, 0], 0.5), ([2, -9, 7], 1.0)],
     )?)
 }
 
-fn readouts(worker: &mut Worker<'_>) -> Models {
-    let (regular, space) = (regular(worker), pairs(worker)?);
+fn readouts(rank: &mut Rank) -> Models {
+    let (regular, space) = (regular(rank), pairs(rank)?);
     // The middle of this rank's cells, their faces, and between.
     let mut points = Vec::new();
     for (i, j, k) in [(0.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.99, 0.01, 0.7)] {
@@ -247,22 +247,22 @@ fn readouts(worker: &mut Worker<'_>) -> Models {
         }
     }
     let windows = Window::ALL;
-    windows.map(|window| Ok(Model::new(Readout::new(worker, &space, window, &points)?))).into_iter().collect()
+    windows.map(|window| Ok(Model::new(Readout::new(rank, &space, window, &points)?))).into_iter().collect()
 }
 
-fn lines(worker: &mut Worker<'_>) -> Models {
-    let space = cells(worker)?;
+fn lines(rank: &mut Rank) -> Models {
+    let space = cells(rank)?;
     let lines = [[[0.1, 0.2, 0.3], [3.9, 7.2, 5.8]], [[0.5, 0.5, 0.0], [0.5, 0.5, 6.0]]];
-    one(LinesOfSight::new(worker, &space, &lines, 0.3)?)
+    one(LinesOfSight::new(rank, &space, &lines, 0.3)?)
 }
 
-fn sum_over_ranks(worker: &mut Worker<'_>) -> Models {
-    let space = Space::of("x", Leaf::points(3, 3 * worker.comm().size() as u64))?;
-    one(SumOverRanks::new(worker, &space)?)
+fn sum_over_ranks(rank: &mut Rank) -> Models {
+    let space = Space::of("x", Leaf::points(3, 3 * rank.comm.size() as u64))?;
+    one(SumOverRanks::new(rank, &space)?)
 }
 
-fn collectives(worker: &mut Worker<'_>) -> Models {
-    let (me, size, space) = (worker.comm().rank(), worker.comm().size(), own_points(worker)?);
+fn collectives(rank: &mut Rank) -> Models {
+    let (me, size, space) = (rank.comm.rank(), rank.comm.size(), own_points(rank)?);
     let own = space.leaf("x").map_or(0, Leaf::len);
     let (root, next, before) = (size - 1, (me + 1) % size, (me + size - 1) % size);
     let mut counts = vec![0; size];
@@ -271,20 +271,20 @@ fn collectives(worker: &mut Worker<'_>) -> Models {
     let at_root = Space::of("x", Leaf::points(if me == root { 4 } else { 0 }, 4))?;
     let equal = Space::of("x", Leaf::points(3, 3 * size as u64))?;
     let operators = [
-        RankCollective::all_gather(worker, &space)?,
-        RankCollective::gather(worker, &space, root)?,
-        RankCollective::broadcast(worker, &at_root, root)?,
-        RankCollective::all_to_all(worker, &space, &counts)?,
-        RankCollective::send_receive(worker, &space, Some(next), Some(before))?,
-        RankCollective::all_reduce(worker, &equal)?,
-        RankCollective::scan(worker, &equal)?,
-        RankCollective::scan_exclusive(worker, &equal)?,
+        RankCollective::all_gather(rank, &space)?,
+        RankCollective::gather(rank, &space, root)?,
+        RankCollective::broadcast(rank, &at_root, root)?,
+        RankCollective::all_to_all(rank, &space, &counts)?,
+        RankCollective::send_receive(rank, &space, Some(next), Some(before))?,
+        RankCollective::all_reduce(rank, &equal)?,
+        RankCollective::scan(rank, &equal)?,
+        RankCollective::scan_exclusive(rank, &equal)?,
     ];
     Ok(operators.into_iter().map(Model::new).collect())
 }
 
-fn pointwise(worker: &mut Worker<'_>) -> Models {
-    let leaf = Leaf::cells(&regular(worker));
+fn pointwise(rank: &mut Rank) -> Models {
+    let leaf = Leaf::cells(&regular(rank));
     let leaves = [("rate", Leaf::vector(1)), ("v", leaf.clone().components(2)), ("x", leaf.clone())];
     let text = "fn f(x: f32, v: vec2<f32>, rate: f32) -> vec2<f32> { return v * exp(0.5 * rate * x) + vec2<f32>(x * x, rate); }";
     let operator = PointwiseOperator::wgsl(text, "f", &Space::new(leaves)?, "y")?;
@@ -295,20 +295,25 @@ fn pointwise(worker: &mut Worker<'_>) -> Models {
 }
 
 /// Both schemes (kick, drift, kick and drift, kick, drift), orders and two windows that are smooth.
-fn simulations(worker: &mut Worker<'_>) -> Models {
+fn simulations(rank: &mut Rank) -> Models {
     let all = [Observable::Density, Observable::Displacement, Observable::Momentum];
     [(Scheme::FastPm, LptOrder::Second, Window::Pcs), (Scheme::BullFrog, LptOrder::First, Window::Tsc)]
         .map(|(scheme, lpt, window)| {
             let config =
                 Config { particles: 8, mesh: 8, box_size: 80.0, steps: 2, scheme, lpt, window, ..Config::default() };
-            Ok(Model::new(SimulationOperator::new(worker, config, 2, &all)?))
+            Ok(Model::new(SimulationOperator::new(
+                rank,
+                Config { grid: Some(regular(rank).grid.parts()), ..config },
+                2,
+                &all,
+            )?))
         })
         .into_iter()
         .collect()
 }
 
-fn correlated_fields(worker: &mut Worker<'_>) -> Models {
-    let regular = regular(worker);
+fn correlated_fields(rank: &mut Rank) -> Models {
+    let regular = regular(rank);
     let amplitudes = [
         AmplitudePrior::Matern {
             of: MaternScale::Deviation,
@@ -327,7 +332,7 @@ fn correlated_fields(worker: &mut Worker<'_>) -> Models {
     let field = |amplitude| {
         let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
         let prior = FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes };
-        CorrelatedField::new(worker, &regular, &prior)?.model()
+        CorrelatedField::new(rank, &regular, &prior)?.model()
     };
     amplitudes.map(field).into_iter().map(|model| model.map_err(outer)).collect()
 }
@@ -337,8 +342,8 @@ fn outer(error: InferenceError) -> OperatorError {
     OperatorError::failed("inference", error)
 }
 
-fn priors(worker: &mut Worker<'_>) -> Models {
+fn priors(rank: &mut Rank) -> Models {
     let prior = Prior::LogNormal { mean: 3.0, std: 1.0 };
-    let spaces = [Space::of("x", Leaf::parameters(4))?, cells(worker)?];
+    let spaces = [Space::of("x", Leaf::parameters(4))?, cells(rank)?];
     spaces.iter().map(|space| prior.operator(space, "y").map_err(outer)).collect()
 }

@@ -12,7 +12,7 @@ use meshloom::inference::{
     OptimizeKl, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{
-    Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Vector, Worker,
+    Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Vector,
 };
 
 /// Data of a model, with noise of standard deviation 1 in the units of both.
@@ -23,67 +23,59 @@ pub struct WhiteNoise {
 
 impl WhiteNoise {
     /// On `shape` cells; the data are what the model gives for the white noise of stream 1.
-    pub fn new(worker: &mut Worker<'_>, shape: [u64; 3]) -> Result<Self, InferenceError> {
+    pub fn new(rank: &mut Rank, shape: [u64; 3]) -> Result<Self, InferenceError> {
         let size = shape.map(|n| n as f64);
-        let regular = RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() };
+        let regular = RegularGrid { shape, size, grid: crate::process_grid::of(rank), rank: rank.index() };
         let cells = Space::of("xi", Leaf::cells(&regular))?;
         let smooth = Operator { constant: [3.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
-        let smooth = Model::new(FourierFilter::new(worker, &cells, &smooth)?).named("s")?;
+        let smooth = Model::new(FourierFilter::new(rank, &cells, &smooth)?).named("s")?;
         let scale = Model::identity(&Space::of("scale", Leaf::vector(1))?)?;
         let both = smooth.zip(&scale)?;
         let text = "fn f(s: f32, scale: f32) -> f32 { return 4.0 * exp(0.5 * scale + s); }";
         let model = both.then(&Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "y")?))?;
-        let mut truth = Vector::new(worker.gpu(), model.domain())?;
-        worker.white_noise(Stream(1), &mut truth)?;
-        let data = model.value(worker, &truth)?;
+        let mut truth = Vector::new(&rank.gpu, model.domain())?;
+        rank.white_noise(Stream(1), &mut truth)?;
+        let data = model.value(rank, &truth)?;
         Ok(WhiteNoise { model, data })
     }
 }
 
-impl<'w> LogLikelihood<Worker<'w>> for WhiteNoise {
+impl LogLikelihood<Rank> for WhiteNoise {
     fn name(&self) -> String {
         self.model.name()
     }
 
-    fn identity(&self, worker: &mut Worker<'w>) -> Result<Identity, InferenceError> {
+    fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
         let [mut data, mut model] = [Fingerprint::new(); 2];
-        data.field(worker, &self.data)?;
-        self.model.identify(worker, &mut model)?;
+        data.field(rank, &self.data)?;
+        self.model.identify(rank, &mut model)?;
         Ok(Identity { data: data.value(), model: model.value(), ..Identity::default() })
     }
 
-    fn latent(&self, worker: &mut Worker<'w>) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(worker.gpu(), self.model.domain())?)
+    fn latent(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(&rank.gpu, self.model.domain())?)
     }
 
-    fn data(&self, worker: &mut Worker<'w>) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(worker.gpu(), self.model.target())?)
+    fn data(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(&rank.gpu, self.model.target())?)
     }
 
-    fn energy(&self, worker: &mut Worker<'w>, x: &Vector) -> Result<f64, InferenceError> {
-        let (rest, _) = self.normalized_residual(worker, x)?.unwrap();
-        Ok(worker.dot(&rest, &rest)? / 2.0)
+    fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
+        let (rest, _) = self.normalized_residual(rank, x)?.unwrap();
+        Ok(rank.vector_dot(&rest, &rest)? / 2.0)
     }
 
-    fn at<'a>(
-        &'a self,
-        worker: &mut Worker<'w>,
-        x: &Vector,
-    ) -> Result<Box<dyn LogLikelihoodAt<Worker<'w>> + 'a>, InferenceError> {
-        let at = self.model.at(worker, x)?;
-        let mut rest = Vector::new(worker.gpu(), self.model.target())?;
-        rest.copy_from(&mut worker.context.recorder, &at.value)?;
-        worker.axpby(-1.0, &self.data, 1.0, &mut rest)?;
+    fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
+        let at = self.model.at(rank, x)?;
+        let mut rest = Vector::new(&rank.gpu, self.model.target())?;
+        rest.copy_from(&mut rank.recorder, &at.value)?;
+        rank.vector_axpby(-1.0, &self.data, 1.0, &mut rest)?;
         Ok(Box::new(At { at, rest }))
     }
 
-    fn normalized_residual(
-        &self,
-        worker: &mut Worker<'w>,
-        x: &Vector,
-    ) -> Result<Option<(Vector, u64)>, InferenceError> {
-        let mut rest = self.model.value(worker, x)?;
-        worker.axpby(1.0, &self.data, -1.0, &mut rest)?;
+    fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
+        let mut rest = self.model.value(rank, x)?;
+        rank.vector_axpby(1.0, &self.data, -1.0, &mut rest)?;
         Ok(Some((rest, self.degrees_of_freedom())))
     }
 
@@ -97,31 +89,31 @@ struct At {
     rest: Vector,
 }
 
-impl<'w> LogLikelihoodAt<Worker<'w>> for At {
-    fn energy(&self, worker: &mut Worker<'w>) -> Result<f64, InferenceError> {
-        Ok(worker.dot(&self.rest, &self.rest)? / 2.0)
+impl LogLikelihoodAt<Rank> for At {
+    fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+        Ok(rank.vector_dot(&self.rest, &self.rest)? / 2.0)
     }
 
-    fn gradient(&self, worker: &mut Worker<'w>, out: &mut Vector) -> Result<(), InferenceError> {
-        Ok(self.at.vjp(worker, &self.rest, out)?)
+    fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+        Ok(self.at.vjp(rank, &self.rest, out)?)
     }
 
-    fn metric(&self, worker: &mut Worker<'w>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        let mut right = Vector::new(worker.gpu(), self.at.model().target())?;
-        self.at.jvp(worker, v, &mut right)?;
-        Ok(self.at.vjp(worker, &right, out)?)
+    fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        let mut right = Vector::new(&rank.gpu, self.at.model().target())?;
+        self.at.jvp(rank, v, &mut right)?;
+        Ok(self.at.vjp(rank, &right, out)?)
     }
 
-    fn left_sqrt(&self, worker: &mut Worker<'w>, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        Ok(self.at.vjp(worker, eta, out)?)
+    fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        Ok(self.at.vjp(rank, eta, out)?)
     }
 
-    fn right_sqrt(&self, worker: &mut Worker<'w>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        Ok(self.at.jvp(worker, v, out)?)
+    fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        Ok(self.at.jvp(rank, v, out)?)
     }
 
-    fn coordinates(&self, worker: &mut Worker<'w>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        Ok(self.at.model().apply(worker, x, out)?)
+    fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        Ok(self.at.model().apply(rank, x, out)?)
     }
 }
 
@@ -167,28 +159,28 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     let (groups, own) = SampleGroups::split(comm, groups)?;
     let gpu = Gpu::open(options, 0)?;
     let (ranks, across) = (own.size(), run.across.max(1));
-    let mut context = Rank::new(own, gpu)?;
+    let mut rank = Rank::new(own, gpu)?;
     let grid = Grid::new([ranks / across, across], ranks)
         .map_err(|error| InferenceError::Invalid { what: "grid".into(), why: error.to_string() })?;
-    let mut worker = Worker::new(&mut context, grid)?;
+    crate::process_grid::set(grid);
     let shape = [6, 5, 8];
-    let likelihood = WhiteNoise::new(&mut worker, shape)?;
-    let start = Vector::zeros(&mut worker.context.recorder, likelihood.model.domain())?;
+    let likelihood = WhiteNoise::new(&mut rank, shape)?;
+    let start = Vector::zeros(&mut rank.recorder, likelihood.model.domain())?;
     let iterations = if run.iterations == 0 { 2 } else { run.iterations };
     let mut fit = OptimizeKl::new(&likelihood, &groups, iterations).options(few).memory(run.memory);
     if let Some(state) = run.state {
         fit = fit.resume(state);
     }
-    let Fit { samples, history, .. } = fit.run(&mut worker, &start)?;
-    let like = likelihood.data(&mut worker)?;
-    let mut value = |worker: &mut Worker<'_>, x: &Vector| Ok(likelihood.model.value(worker, x)?);
-    let (mean, std) = samples.mean_and_std(&mut worker, &groups, &like, &mut value)?;
+    let Fit { samples, history, .. } = fit.run(&mut rank, &start)?;
+    let like = likelihood.data(&mut rank)?;
+    let mut value = |rank: &mut Rank, x: &Vector| Ok(likelihood.model.value(rank, x)?);
+    let (mean, std) = samples.mean_and_std(&mut rank, &groups, &like, &mut value)?;
     let mut bits = |field: &Vector, name: &str| -> Result<Vec<u32>, InferenceError> {
-        Ok(field.get(&mut worker.context.recorder, name)?.iter().map(|&value| (value as f32).to_bits()).collect())
+        Ok(field.get(&mut rank.recorder, name)?.iter().map(|&value| (value as f32).to_bits()).collect())
     };
     let columns = [bits(&samples.position, "xi")?, bits(&mean, "y")?, bits(&std, "y")?];
     let scale = bits(&samples.position, "scale")?;
-    let part = RegularGrid { shape, size: [1.0; 3], grid, rank: worker.comm().rank() }.part();
+    let part = RegularGrid { shape, size: [1.0; 3], grid, rank: rank.comm.rank() }.part();
     let cells = part[0].clone().flat_map(|i| {
         let part = part.clone();
         part[1].clone().flat_map(move |j| part[2].clone().map(move |k| (i * 5 + j) * 8 + k))

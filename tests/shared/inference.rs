@@ -10,7 +10,7 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::InferenceError;
-use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector, Worker};
+use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector};
 use serde_json::Value;
 
 /// A file of goldens. Programs of tests run in the package's directory, which need not be the one that they were built in.
@@ -33,7 +33,7 @@ pub fn pair(value: &Value) -> [f64; 2] {
 }
 
 /// Runs `body` on the ranks of a process grid and returns what they give, in order.
-pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync) -> Vec<T> {
+pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Rank) -> Result<T, InferenceError> + Sync) -> Vec<T> {
     ranks_with(parts, &meshloom_sanitizer::options().unwrap(), body)
 }
 
@@ -41,25 +41,24 @@ pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Worker<'_>) -> Resul
 pub fn ranks_with<T: Send>(
     parts: [usize; 2],
     options: &Options,
-    body: impl Fn(&mut Worker<'_>) -> Result<T, InferenceError> + Sync,
+    body: impl Fn(&mut Rank) -> Result<T, InferenceError> + Sync,
 ) -> Vec<T> {
     let count = parts[0] * parts[1];
     let results = run_threads(count, |comm| -> Result<T, InferenceError> {
-        let mut context = Rank::new(comm, Gpu::open(options, 0)?)?;
-        let mut worker = Worker::new(&mut context, Grid::new(parts, count).unwrap())?;
-        body(&mut worker)
+        crate::process_grid::set(Grid::new(parts, count).unwrap());
+        body(&mut Rank::new(comm, Gpu::open(options, 0)?)?)
     });
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }
 
 /// A grid of one to three axes with cells of these sizes.
-pub fn grid(worker: &Worker<'_>, shape: &[u64], distances: &[f64]) -> RegularGrid {
+pub fn grid(rank: &Rank, shape: &[u64], distances: &[f64]) -> RegularGrid {
     let (mut cells, mut size) = ([1; 3], [1.0; 3]);
     for (n, own) in shape.iter().rev().enumerate() {
         cells[2 - n] = *own;
         size[2 - n] = *own as f64 * distances[(distances.len() - 1).saturating_sub(n)];
     }
-    RegularGrid { shape: cells, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+    RegularGrid { shape: cells, size, grid: crate::process_grid::of(rank), rank: rank.index() }
 }
 
 /// Global indices of the numbers of this rank.
@@ -87,12 +86,12 @@ fn whole(leaf: &Leaf) -> usize {
 }
 
 /// A field from its numbers of all ranks: leaves in the order of their names. Points are those of this rank alone.
-pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Vector, InferenceError> {
-    let mut field = Vector::new(worker.gpu(), space)?;
+pub fn field(rank: &mut Rank, space: &Space, flat: &[f64]) -> Result<Vector, InferenceError> {
+    let mut field = Vector::new(&rank.gpu, space)?;
     let mut start = 0;
     for (name, leaf) in space.leaves() {
         let values: Vec<f64> = own(leaf).into_iter().map(|at| flat[start + at]).collect();
-        field.set(&mut worker.context.recorder, name, &values)?;
+        field.set(&mut rank.recorder, name, &values)?;
         start += whole(leaf);
     }
     assert_eq!(start, flat.len(), "{space}");
@@ -100,10 +99,10 @@ pub fn field(worker: &mut Worker<'_>, space: &Space, flat: &[f64]) -> Result<Vec
 }
 
 /// This rank's numbers, and where they stand among those of all.
-pub fn flat(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<(usize, f64)>, InferenceError> {
+pub fn flat(rank: &mut Rank, field: &Vector) -> Result<Vec<(usize, f64)>, InferenceError> {
     let (mut found, mut start) = (Vec::new(), 0);
     for (name, leaf) in field.space().leaves() {
-        let values = field.get(&mut worker.context.recorder, name)?;
+        let values = field.get(&mut rank.recorder, name)?;
         found.extend(own(leaf).into_iter().map(|at| start + at).zip(values));
         start += whole(leaf);
     }
@@ -112,13 +111,13 @@ pub fn flat(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<(usize, f64)>
 
 /// Compares a field with its numbers of all ranks: each to `roundings` of the greatest of its leaf.
 pub fn close(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     what: &str,
     found: &Vector,
     wanted: &[f64],
     roundings: f64,
 ) -> Result<(), InferenceError> {
-    let (found_flat, mut start) = (flat(worker, found)?, 0);
+    let (found_flat, mut start) = (flat(rank, found)?, 0);
     for (name, leaf) in found.space().leaves() {
         let range = start..start + whole(leaf);
         let most = wanted[range.clone()].iter().fold(0.0f64, |most, value| most.max(value.abs()));

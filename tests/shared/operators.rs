@@ -6,7 +6,7 @@ use meshloom::Rank;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
-use meshloom::operators::{OperatorError, RegularGrid, Vector, Worker};
+use meshloom::operators::{OperatorError, RegularGrid, Vector};
 
 /// Process grids: alone, slabs, pencils, more ranks than planes of the smallest mesh.
 pub const GRIDS: [[usize; 2]; 5] = [[1, 1], [2, 1], [3, 1], [2, 2], [1, 3]];
@@ -20,13 +20,12 @@ pub fn context(comm: Communicator, options: &Options) -> Result<Rank, OperatorEr
 pub fn on_grid<T: Send>(
     parts: [usize; 2],
     options: &Options,
-    body: impl Fn(&mut Worker<'_>) -> Result<T, OperatorError> + Sync,
+    body: impl Fn(&mut Rank) -> Result<T, OperatorError> + Sync,
 ) -> Vec<T> {
     let ranks = parts[0] * parts[1];
     let results = run_threads(ranks, |comm| -> Result<T, OperatorError> {
-        let mut context = context(comm, options)?;
-        let mut worker = Worker::new(&mut context, Grid::new(parts, ranks).unwrap())?;
-        body(&mut worker)
+        crate::process_grid::set(Grid::new(parts, ranks).unwrap());
+        body(&mut context(comm, options)?)
     });
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }
@@ -37,9 +36,9 @@ pub fn options() -> [Options; 2] {
     [options.clone(), Options { window_bytes: Some(4096), ..options }]
 }
 
-pub fn regular(worker: &Worker<'_>, shape: [u64; 3]) -> RegularGrid {
+pub fn regular(rank: &Rank, shape: [u64; 3]) -> RegularGrid {
     let size = shape.map(|n| n as f64 * 0.5);
-    RegularGrid { shape, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+    RegularGrid { shape, size, grid: crate::process_grid::of(rank), rank: rank.index() }
 }
 
 /// The cells of a box in C order, by global index.
@@ -62,9 +61,9 @@ pub fn number(cell: u64, salt: u64) -> f64 {
 }
 
 /// The values of all leaves on the host.
-pub fn host(worker: &mut Worker<'_>, field: &Vector) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
+pub fn host(rank: &mut Rank, field: &Vector) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
     let names: Vec<String> = field.space().names().map(Into::into).collect();
-    names.into_iter().map(|name| Ok((name.clone(), field.get(&mut worker.context.recorder, &name)?))).collect()
+    names.into_iter().map(|name| Ok((name.clone(), field.get(&mut rank.recorder, &name)?))).collect()
 }
 
 /// The part of this rank of `all`, by cell of the mesh.

@@ -7,11 +7,10 @@ use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Footprint, IterationOptions, Likelihood,
     NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Stream, VectorSpace,
 };
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector, Worker};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use super::measure::Works;
 use super::report::{amount, range, time};
 use super::session::{Found, Session};
 use super::settings::Settings;
@@ -44,12 +43,6 @@ const COLUMNS: [&str; 9] = [
     "memory of a sample",
 ];
 
-impl Works for Worker<'_> {
-    fn recorder(&mut self) -> &mut meshloom::gpu::Recorder {
-        &mut self.context.recorder
-    }
-}
-
 /// Measures all that `arguments` ask for. All ranks call it.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
     let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
@@ -64,7 +57,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error
 }
 
 /// A log-normal rate on `n` x `n` cells.
-fn rate(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> {
+fn rate(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
         fluctuations: [1.0, 0.3],
@@ -74,19 +67,19 @@ fn rate(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<Model, Error> 
     };
     let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
     let prior = FieldPrior { name: String::new(), offset_mean: 1.0, offset_std: [0.5, 0.2], axes };
-    let field = CorrelatedField::new(worker, regular, &prior)?.model()?;
+    let field = CorrelatedField::new(rank, regular, &prior)?.model()?;
     let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
     Ok(field.then(&Model::new(exp))?)
 }
 
 /// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a fit may begin.
-fn counts(worker: &mut Worker<'_>, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), Error> {
-    let model = rate(worker, regular)?;
-    let mut truth = Vector::new(worker.gpu(), model.domain())?;
-    worker.white_noise(Stream(1), &mut truth)?;
-    let rates = model.value(worker, &truth)?.get(&mut worker.context.recorder, "rate")?;
-    let mut start = Vector::new(worker.gpu(), model.domain())?;
-    VectorSpace::axpby(worker, 0.1, &truth, 0.0, &mut start)?;
+fn counts(rank: &mut Rank, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), Error> {
+    let model = rate(rank, regular)?;
+    let mut truth = Vector::new(&rank.gpu, model.domain())?;
+    rank.white_noise(Stream(1), &mut truth)?;
+    let rates = model.value(rank, &truth)?.get(&mut rank.recorder, "rate")?;
+    let mut start = Vector::new(&rank.gpu, model.domain())?;
+    VectorSpace::axpby(rank, 0.1, &truth, 0.0, &mut start)?;
     Ok((rates.into_iter().map(f64::round).collect(), start))
 }
 
@@ -96,38 +89,38 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     let (comm, kernels) = (context.comm.clone(), context.gpu.compiled());
     let shape = [1, n, n];
     let grid = settings.common.process_grid(shape, comm.size())?;
-    let mut worker = Worker::new(context, grid)?;
+    let rank = &mut **context;
     let regular = RegularGrid { shape, size: [1.0; 3], grid, rank: comm.rank() };
     // Kernels of the model's value are compiled with this; those of derivatives and energies are not.
     let began = Instant::now();
-    let (counts, start) = counts(&mut worker, &regular)?;
+    let (counts, start) = counts(rank, &regular)?;
     let leaf = Leaf::cells(&regular);
-    let model = rate(&mut worker, &regular)?;
+    let model = rate(rank, &regular)?;
     let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
-    let likelihood = Likelihood::poisson(&mut worker, &data, None)?.amend(&model)?;
-    let (mut out, mut product) = (worker.like(&start)?, worker.like(&start)?);
-    let at = likelihood.at(&mut worker, &start)?;
-    at.gradient(&mut worker, &mut out)?;
-    at.metric(&mut worker, &out, &mut product)?;
-    at.energy(&mut worker)?;
-    worker.context.recorder.wait()?;
+    let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&model)?;
+    let (mut out, mut product) = (rank.like(&start)?, rank.like(&start)?);
+    let at = likelihood.at(rank, &start)?;
+    at.gradient(rank, &mut out)?;
+    at.metric(rank, &out, &mut product)?;
+    at.energy(rank)?;
+    rank.recorder.wait()?;
     let compiled = began.elapsed().as_secs_f64();
-    let kernels = worker.gpu().compiled() - kernels;
+    let kernels = rank.gpu.compiled() - kernels;
 
-    let gradient = clock.together(&mut worker, |worker: &mut Worker<'_>| {
-        let at = likelihood.at(worker, &start)?;
-        at.energy(worker)?;
-        Ok(at.gradient(worker, &mut out)?)
+    let gradient = clock.together(rank, |rank: &mut Rank| {
+        let at = likelihood.at(rank, &start)?;
+        at.energy(rank)?;
+        Ok(at.gradient(rank, &mut out)?)
     })?;
-    let metric = clock.together(&mut worker, |worker: &mut Worker<'_>| Ok(at.metric(worker, &out, &mut product)?))?;
+    let metric = clock.together(rank, |rank: &mut Rank| Ok(at.metric(rank, &out, &mut product)?))?;
     drop(at);
     let groups = SampleGroups::one(&comm);
-    let numbers = worker.len(&start);
+    let numbers = rank.len(&start);
     let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(|_| options(pairs, numbers));
-    let footprint = fit().footprint(&mut worker, &start)?;
+    let footprint = fit().footprint(rank, &start)?;
     let mut applications = 0;
-    let iteration = clock.together(&mut worker, |worker: &mut Worker<'_>| {
-        let fit = fit().run(worker, &start)?;
+    let iteration = clock.together(rank, |rank: &mut Rank| {
+        let fit = fit().run(rank, &start)?;
         applications = fit.history.iter().map(|report| report.applications).sum();
         Ok(())
     })?;

@@ -7,7 +7,7 @@ use meshloom::grid::Grid;
 use meshloom::inference::{Stream, VectorSpace};
 use meshloom::io::Sealed;
 use meshloom::io::collective::seal_npy;
-use meshloom::operators::{Vector, Worker};
+use meshloom::operators::Vector;
 use meshloom::{Error, Rank};
 
 use super::parameters::RunParameters;
@@ -64,17 +64,17 @@ pub fn seal(
     let comm = context.comm.clone();
     // One of the call is that of a group of samples, and here all ranks work together.
     let grid = Grid::auto(grids.padded, comm.size());
-    let mut worker = Worker::new(context, grid)?;
-    let (regular, _, signal) = model_of(&mut worker, grids, &parameters.hyper, true)?;
-    let mut latent = Vector::new(worker.gpu(), signal.domain())?;
-    worker.white_noise(Stream::new(parameters.seed, TRUTH, 0, 0), &mut latent)?;
+    let rank = context;
+    let (regular, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
+    let mut latent = Vector::new(&rank.gpu, signal.domain())?;
+    rank.white_noise(Stream::new(parameters.seed, TRUTH, 0, 0), &mut latent)?;
     // Hyper-parameters stay what is expected of them.
     for name in ["asperity", "flexibility", "fluctuations", "slope", "zero_mode"] {
         if latent.space().position(name).is_some() {
-            latent.set(&mut worker.context.recorder, name, &[0.0])?;
+            latent.set(&mut rank.recorder, name, &[0.0])?;
         }
     }
-    let truth = signal.value(&mut worker, &latent)?.get(&mut worker.context.recorder, "signal")?;
+    let truth = signal.value(rank, &latent)?.get(&mut rank.recorder, "signal")?;
     let lines = grids.lines(&regular.part());
     let rates = |(own, elements): &(usize, Range<u64>)| &truth[*own..][..(elements.end - elements.start) as usize];
     if let Some(failure) = too_large(&comm, lines.iter().flat_map(rates))? {

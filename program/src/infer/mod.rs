@@ -16,7 +16,7 @@ use meshloom::inference::{
     Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, OptimizeKl, Progress, SampleGroups,
     Sampling, Schedule, Stream, VectorSpace,
 };
-use meshloom::operators::{Vector, Worker};
+use meshloom::operators::Vector;
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
@@ -67,11 +67,11 @@ fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> I
 }
 
 /// Where a fit begins: near the mean of the prior.
-fn start(worker: &mut Worker<'_>, problem: &Problem, seed: u64) -> Result<Vector, Error> {
-    let mut start = Vector::new(worker.gpu(), problem.likelihood.domain())?;
-    let mut noise = Vector::new(worker.gpu(), problem.likelihood.domain())?;
-    worker.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;
-    VectorSpace::axpby(worker, 0.1, &noise, 0.0, &mut start)?;
+fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error> {
+    let mut start = Vector::new(&rank.gpu, problem.likelihood.domain())?;
+    let mut noise = Vector::new(&rank.gpu, problem.likelihood.domain())?;
+    rank.white_noise(Stream::new(seed, u32::MAX, 0, 0), &mut noise)?;
+    VectorSpace::axpby(rank, 0.1, &noise, 0.0, &mut start)?;
     Ok(start)
 }
 
@@ -103,11 +103,10 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
         },
     };
     let grid = common.process_grid(grids.padded, own.size())?;
-    let mut group = Rank::new(own, context.gpu.clone())?;
+    let mut rank = Rank::new(own, context.gpu.clone())?;
     // Devices are shared with other groups, too.
-    group.sharing = context.sharing;
-    let mut worker = Worker::new(&mut group, grid)?;
-    let problem = Problem::new(&mut worker, parameters, grids, (&data, kind, lognormal))?;
+    rank.sharing = context.sharing;
+    let problem = Problem::new(&mut rank, grid, parameters, grids, (&data, kind, lognormal))?;
     let found = if parameters.resume { fit_state::find(&parameters.out)? } else { None };
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
         return Ok(Err(failure));
@@ -116,7 +115,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     phases.done("start");
     let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let fitted = asked.fit(&mut worker, &state, &bar, &mut phases);
+    let fitted = asked.fit(&mut rank, &state, &bar, &mut phases);
     let (fit, memory) = fitted.map_err(|error| overflowed(error, &problem))?;
     bar.finish_and_clear();
     phases.done("inference");
@@ -127,9 +126,9 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     }
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
-    files.extend(outputs.write(&mut worker, &data, &fit.history)?);
+    files.extend(outputs.write(&mut rank, &data, &fit.history)?);
     phases.done("output");
-    let mut report = asked.report(&worker, (kind, lognormal))?;
+    let mut report = asked.report(&rank, (kind, lognormal))?;
     report["memory"] = memory;
     report["finished"] = matches!(fit.end, FitEnd::Done | FitEnd::Settled | FitEnd::AlreadyDone).into();
     report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
@@ -194,16 +193,16 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// The fit, and what `run.json` says of its device memory. All ranks call it.
-    fn fit<'w>(
+    fn fit(
         &self,
-        worker: &mut Worker<'w>,
+        rank: &mut Rank,
         state: &State,
         bar: &ProgressBar,
         phases: &mut Phases,
-    ) -> Result<(Fit<Worker<'w>>, Value), Error> {
+    ) -> Result<(Fit<Rank>, Value), Error> {
         let Asked { all, groups, problem, parameters } = *self;
-        let start = start(worker, problem, parameters.seed)?;
-        let schedule = Schedule::new(worker, &problem.likelihood, &start);
+        let start = start(rank, problem, parameters.seed)?;
+        let schedule = Schedule::new(rank, &problem.likelihood, &start);
         let fit = OptimizeKl::new(&problem.likelihood, groups, parameters.iterations)
             .excitations(Excitations::Seed(parameters.seed))
             .memory(parameters.memory)
@@ -218,20 +217,20 @@ impl Asked<'_> {
                 bar.set_position(u64::from(*iteration));
             });
         let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
-        let footprint = fit.footprint(worker, &start)?;
+        let footprint = fit.footprint(rank, &start)?;
         let memory = memory(parameters, &footprint, groups.count())?;
         state.prepare(all, &problem.identity, all.size() / groups.count())?;
         phases.done("compilation");
-        Ok((fit.run(worker, &start)?, memory))
+        Ok((fit.run(rank, &start)?, memory))
     }
 
     /// What `run.json` says of the problem, ranks and the device. All ranks call it.
-    fn report(&self, worker: &Worker<'_>, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
+    fn report(&self, rank: &Rank, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
         let Asked { all, groups, problem, parameters } = *self;
-        let (info, cost, signal) = (worker.gpu().info(), worker.comms.cost(), problem.signal.cost());
+        let (info, cost, signal) = (rank.gpu.info(), rank.exchange_cost(), problem.signal.cost());
         // The metric is the signal's derivative there and back; the likelihood adds no pass.
         let mut metric = [signal.jvp.bytes + signal.vjp.bytes];
-        worker.comm().all_reduce(&mut metric, Op::Sum)?;
+        rank.comm.all_reduce(&mut metric, Op::Sum)?;
         let mut bytes = [cost.sent, cost.messages];
         all.all_reduce(&mut bytes, Op::Sum)?;
         Ok(json!({

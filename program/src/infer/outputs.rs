@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::inference::{IterationReport, Prior, SampleGroups, Samples};
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{Column, Sealed, csv_text, seal_whole};
-use meshloom::operators::{Leaf, Space, Vector, Worker};
+use meshloom::operators::{Leaf, Space, Vector};
 use meshloom::{Error, inference::InferenceError};
 use serde_json::Value;
 
@@ -32,12 +33,12 @@ pub const FILES: [&str; 8] = [
 ];
 
 /// What outputs are made of, on one rank.
-pub struct Outputs<'a, 'w> {
+pub struct Outputs<'a> {
     /// All ranks of all groups.
     pub all: &'a Communicator,
     pub groups: &'a SampleGroups,
     pub problem: &'a Problem,
-    pub samples: &'a Samples<Worker<'w>>,
+    pub samples: &'a Samples<Rank>,
     pub parameters: &'a RunParameters,
     pub lognormal: bool,
 }
@@ -45,7 +46,7 @@ pub struct Outputs<'a, 'w> {
 /// What each rank has of a field at the data's cells: where each line stands in the file, and its numbers.
 type Lines = Vec<(u64, Vec<f32>)>;
 
-impl<'w> Outputs<'_, 'w> {
+impl Outputs<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.parameters.out.join(name)
     }
@@ -57,8 +58,8 @@ impl<'w> Outputs<'_, 'w> {
         [data, exposure, mask].into_iter().flatten().chain(noise).any(|input| is_same_file(input, path))
     }
 
-    fn lines(&self, worker: &mut Worker<'w>, field: &Vector) -> Result<Lines, Error> {
-        let values = field.get(&mut worker.context.recorder, "signal")?;
+    fn lines(&self, rank: &mut Rank, field: &Vector) -> Result<Lines, Error> {
+        let values = field.get(&mut rank.recorder, "signal")?;
         let lines = self.problem.grids.lines(&self.problem.regular.part());
         let line = |(own, elements): (usize, std::ops::Range<u64>)| {
             let len = (elements.end - elements.start) as usize;
@@ -79,15 +80,10 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// All files but the description, none of which has its final name yet. All ranks call it.
-    pub fn write(
-        &self,
-        worker: &mut Worker<'w>,
-        data: &Path,
-        history: &[IterationReport],
-    ) -> Result<Vec<Sealed>, Error> {
-        let mut files = self.signal(worker, data)?;
-        files.extend(self.spectrum(worker)?);
-        files.extend(self.parameters(worker)?);
+    pub fn write(&self, rank: &mut Rank, data: &Path, history: &[IterationReport]) -> Result<Vec<Sealed>, Error> {
+        let mut files = self.signal(rank, data)?;
+        files.extend(self.spectrum(rank)?);
+        files.extend(self.parameters(rank)?);
         files.extend(self.iterations(history)?);
         Ok(files)
     }
@@ -110,22 +106,22 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
-    fn signal(&self, worker: &mut Worker<'w>, data: &Path) -> Result<Vec<Sealed>, Error> {
+    fn signal(&self, rank: &mut Rank, data: &Path) -> Result<Vec<Sealed>, Error> {
         let signal = &self.problem.signal;
-        let like = Vector::new(worker.gpu(), signal.target())?;
-        let mut value = |worker: &mut Worker<'w>, x: &Vector| Ok(signal.value(worker, x)?);
-        let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
-        let (mean, std) = (self.lines(worker, &mean)?, self.lines(worker, &std)?);
+        let like = Vector::new(&rank.gpu, signal.target())?;
+        let mut value = |rank: &mut Rank, x: &Vector| Ok(signal.value(rank, x)?);
+        let (mean, std) = self.samples.mean_and_std(rank, self.groups, &like, &mut value)?;
+        let (mean, std) = (self.lines(rank, &mean)?, self.lines(rank, &std)?);
         let mut files = vec![self.seal_field("mean.npy", &mean)?];
         if self.samples.count() > 0 {
             files.push(self.seal_field("std.npy", &std)?);
-            files.push(self.seal_samples(worker)?);
+            files.push(self.seal_samples(rank)?);
         }
         let std = (self.samples.count() > 0).then_some(&std);
         let (grids, mask) = (&self.problem.grids, self.parameters.mask.as_deref());
         let maps = picture::Maps { grids, data, mask, lognormal: self.lognormal };
         let path = self.path("picture.png");
-        let picture = maps.draw(worker.comm(), &mean, std, &path)?;
+        let picture = maps.draw(&rank.comm, &mean, std, &path)?;
         if let Some(bytes) = picture.filter(|_| self.all.rank() == 0) {
             files.push(seal_whole(&path, &bytes)?);
         }
@@ -133,14 +129,14 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// The signal of all samples, pairs next to each other.
-    fn seal_samples(&self, worker: &mut Worker<'w>) -> Result<Sealed, Error> {
+    fn seal_samples(&self, rank: &mut Rank) -> Result<Sealed, Error> {
         let shape = [&[self.samples.count() as u64][..], &self.problem.grids.shape].concat();
         let cells: u64 = self.problem.grids.shape.iter().product();
         let mut all = Vec::new();
         for sample in self.samples.own() {
-            let place = self.samples.at(worker, sample)?;
-            let value = self.problem.signal.value(worker, &place)?;
-            all.push((sample as u64, self.lines(worker, &value)?));
+            let place = self.samples.at(rank, sample)?;
+            let value = self.problem.signal.value(rank, &place)?;
+            all.push((sample as u64, self.lines(rank, &value)?));
         }
         seal_npy::<f32, Error>(self.all, &self.path("samples.npy"), &shape, |writer| {
             for (sample, lines) in &all {
@@ -153,35 +149,35 @@ impl<'w> Outputs<'_, 'w> {
     /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. All ranks call it.
     fn numbers(
         &self,
-        worker: &mut Worker<'w>,
+        rank: &mut Rank,
         count: usize,
-        of: &dyn Fn(&mut Worker<'w>, &Vector) -> Result<Vec<f64>, InferenceError>,
+        of: &dyn Fn(&mut Rank, &Vector) -> Result<Vec<f64>, InferenceError>,
     ) -> Result<[Vec<f64>; 2], Error> {
         let space = Space::of("numbers", Leaf::vector(count as u64))?;
-        let like = Vector::new(worker.gpu(), &space)?;
-        let mut value = |worker: &mut Worker<'w>, x: &Vector| {
-            let numbers = of(worker, x)?;
-            let mut field = Vector::new(worker.gpu(), &space)?;
-            field.set(&mut worker.context.recorder, "numbers", &numbers)?;
+        let like = Vector::new(&rank.gpu, &space)?;
+        let mut value = |rank: &mut Rank, x: &Vector| {
+            let numbers = of(rank, x)?;
+            let mut field = Vector::new(&rank.gpu, &space)?;
+            field.set(&mut rank.recorder, "numbers", &numbers)?;
             Ok(field)
         };
-        let (mean, std) = self.samples.mean_and_std(worker, self.groups, &like, &mut value)?;
-        let mut get = |field: &Vector| field.get(&mut worker.context.recorder, "numbers");
+        let (mean, std) = self.samples.mean_and_std(rank, self.groups, &like, &mut value)?;
+        let mut get = |field: &Vector| field.get(&mut rank.recorder, "numbers");
         let (mean, std) = (get(&mean)?, get(&std)?);
         Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
 
     /// The power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
     /// log-normal distribution about its median.
-    fn spectrum(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+    fn spectrum(&self, rank: &mut Rank) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
         let volume: f64 = self.problem.regular.size.iter().product();
-        let logarithms = |worker: &mut Worker<'w>, x: &Vector| {
-            let amplitude = field.amplitude(worker, x, 0)?;
+        let logarithms = |rank: &mut Rank, x: &Vector| {
+            let amplitude = field.amplitude(rank, x, 0)?;
             Ok(amplitude[1..].iter().map(|a| (a * a * volume).ln()).collect())
         };
-        let [mean, std] = self.numbers(worker, k.len(), &logarithms)?;
+        let [mean, std] = self.numbers(rank, k.len(), &logarithms)?;
         let of = |sigmas: f64| -> Vec<f64> { mean.iter().zip(&std).map(|(m, s)| (m + sigmas * s).exp()).collect() };
         let middle: Vec<f64> = mean.iter().map(|m| m.exp()).collect();
         let (low, high) = (of(-1.0), of(1.0));
@@ -195,19 +191,19 @@ impl<'w> Outputs<'_, 'w> {
     }
 
     /// Hyper-parameters that are not fixed: what was known of them, and what is now.
-    fn parameters(&self, worker: &mut Worker<'w>) -> Result<Option<Sealed>, Error> {
+    fn parameters(&self, rank: &mut Rank) -> Result<Option<Sealed>, Error> {
         let space = self.problem.likelihood.domain();
         let all = hyper_parameters(&self.parameters.hyper);
         let free: Vec<_> = all.into_iter().filter(|(_, leaf, ..)| space.position(leaf).is_some()).collect();
-        let values = |worker: &mut Worker<'w>, x: &Vector| {
+        let values = |rank: &mut Rank, x: &Vector| {
             let one = |(_, leaf, prior, _): &(&str, &str, Prior, [f64; 2])| {
-                let xi = x.get(&mut worker.context.recorder, leaf)?;
+                let xi = x.get(&mut rank.recorder, leaf)?;
                 Ok(prior.value(xi[0]))
             };
             free.iter().map(one).collect()
         };
         let [mean, std] =
-            if free.is_empty() { [Vec::new(), Vec::new()] } else { self.numbers(worker, free.len(), &values)? };
+            if free.is_empty() { [Vec::new(), Vec::new()] } else { self.numbers(rank, free.len(), &values)? };
         if self.all.rank() != 0 {
             return Ok(None);
         }

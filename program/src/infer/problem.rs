@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use meshloom::Error;
-use meshloom::grid::Box3;
+use meshloom::Rank;
+use meshloom::grid::{Box3, Grid};
 use meshloom::host_memory;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, NoiseLevel,
     PriorSpectrum,
 };
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Worker};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid};
 use serde_json::Value;
 
 use super::offset::Observed;
@@ -228,21 +229,22 @@ fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     }
 }
 
-/// The grid of the field as the worker's ranks cut it.
-fn regular_of(worker: &Worker<'_>, grids: &Grids) -> RegularGrid {
+/// The grid of the field as the rank's ranks cut it.
+fn regular_of(rank: &Rank, grid: Grid, grids: &Grids) -> RegularGrid {
     let size = [0, 1, 2].map(|a| grids.padded[a] as f64 * grids.distances[a]);
-    RegularGrid { shape: grids.padded, size, grid: worker.comms.grid(), rank: worker.comm().rank() }
+    RegularGrid { shape: grids.padded, size, grid, rank: rank.index() }
 }
 
 /// The correlated field and the signal made of it.
 pub fn model_of(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
+    grid: Grid,
     grids: &Grids,
     hyper: &HyperParameters,
     lognormal: bool,
 ) -> Result<(RegularGrid, CorrelatedField, Model), Error> {
-    let regular = regular_of(worker, grids);
-    let field = CorrelatedField::new(worker, &regular, &prior(hyper, grids.padded))?;
+    let regular = regular_of(rank, grid, grids);
+    let field = CorrelatedField::new(rank, &regular, &prior(hyper, grids.padded))?;
     let text = if lognormal {
         "fn signal(s: f32) -> f32 { return exp(s); }"
     } else {
@@ -260,12 +262,13 @@ impl Problem {
     /// # Errors
     /// Those of files, and of data that cannot be.
     pub fn new(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
+        grid: Grid,
         parameters: &RunParameters,
         grids: Grids,
         (data, kind, lognormal): (&Path, Kind, bool),
     ) -> Result<Self, Error> {
-        let files = Files { grids: &grids, part: regular_of(worker, &grids).part() };
+        let files = Files { grids: &grids, part: regular_of(rank, grid, &grids).part() };
         let values = files.read(data)?;
         let mask = files.mask(parameters.mask.as_deref())?;
         let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
@@ -282,21 +285,21 @@ impl Problem {
             let seen = (0..values.len()).filter(|&at| mask[at]);
             let mut observed = host_memory::reserve("data", seen.clone().count())?;
             observed.extend(seen.map(|at| (values[at], beside.as_ref().map_or(uniform, |each| each[at]))));
-            hyper.offset_mean = Some(Observed { kind, lognormal, values: &observed }.offset(worker.comm())?);
+            hyper.offset_mean = Some(Observed { kind, lognormal, values: &observed }.offset(&rank.comm)?);
         }
-        let (regular, field, signal) = model_of(worker, &grids, &hyper, lognormal)?;
+        let (regular, field, signal) = model_of(rank, grid, &grids, &hyper, lognormal)?;
         let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
         let leaf = Leaf::cells(&regular);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
         let noise = beside.as_deref().map_or(NoiseLevel::Uniform(uniform), NoiseLevel::Each);
         let likelihood = match kind {
-            Kind::Poisson => Likelihood::poisson(worker, &given, beside.as_deref())?,
-            Kind::Gaussian => Likelihood::gaussian(worker, &given, noise)?,
-            Kind::StudentT => Likelihood::student_t(worker, &given, noise, parameters.dof)?,
+            Kind::Poisson => Likelihood::poisson(rank, &given, beside.as_deref())?,
+            Kind::Gaussian => Likelihood::gaussian(rank, &given, noise)?,
+            Kind::StudentT => Likelihood::student_t(rank, &given, noise, parameters.dof)?,
         };
         let likelihood = likelihood.amend(&signal)?;
         let mut identity = parameters.problem((kind, lognormal), &hyper);
-        let Identity { data, mask, noise, .. } = likelihood.identity(worker)?;
+        let Identity { data, mask, noise, .. } = likelihood.identity(rank)?;
         for (name, mark) in [("data", data), ("mask", mask), ("noise", noise)] {
             identity["fingerprints"][name] = format!("{mark:016x}").into();
         }

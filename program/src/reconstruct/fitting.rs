@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use meshloom::Error;
+use meshloom::Rank;
 use meshloom::comm::Op;
 use meshloom::host_memory;
 use meshloom::inference::{
     CgOptions, Data, Draw, Excitations, Fit, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, OptimizeKl,
     Progress, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{OperatorError, Vector, Worker};
+use meshloom::operators::{OperatorError, Vector};
 
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -52,13 +53,13 @@ fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, nu
 }
 
 /// What a fit has found, and how.
-pub struct Fitted<'w> {
-    pub fit: Fit<Worker<'w>>,
+pub struct Fitted {
+    pub fit: Fit<Rank>,
     pub likelihood: Likelihood,
     temperatures: Vec<f64>,
 }
 
-impl Fitted<'_> {
+impl Fitted {
     /// The temperature of an iteration.
     pub fn temperature(&self, iteration: u32) -> f64 {
         self.temperatures.get(iteration as usize).copied().unwrap_or(1.0)
@@ -66,28 +67,24 @@ impl Fitted<'_> {
 }
 
 /// The fit, from the state or from the beginning. All ranks call it.
-pub fn fit<'w>(
-    problem: &mut Problem<'_, 'w>,
-    state: &State,
-    common: &Common,
-) -> Result<Result<Fitted<'w>, Failure>, Error> {
+pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Result<Result<Fitted, Failure>, Error> {
     let temperatures = temperatures(problem.signal()?);
-    let Problem { parameters, groups, worker, run, sites, values, .. } = problem;
+    let Problem { parameters, groups, rank, run, sites, values, .. } = problem;
     let values = host_memory::collect("the density", values.iter().map(|&value| f64::from(value)))?;
     let Some((name, leaf)) = run.target().only() else {
         let why = format!("it gives {}, not one leaf", run.target());
         return Err(OperatorError::Invalid { operator: run.name(), why }.into());
     };
     let data = Data { name, leaf, values: &values, mask: None };
-    let likelihood = Likelihood::gaussian(worker, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;
+    let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;
     let numbers = sites.cells() as f64;
     // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
-    let mut start = Vector::new(worker.gpu(), run.domain())?;
-    let mut noise = Vector::new(worker.gpu(), run.domain())?;
-    worker.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
-    worker.axpby(0.05, &noise, 0.0, &mut start)?;
+    let mut start = Vector::new(&rank.gpu, run.domain())?;
+    let mut noise = Vector::new(&rank.gpu, run.domain())?;
+    rank.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
+    rank.vector_axpby(0.05, &noise, 0.0, &mut start)?;
 
-    let memory = memory(worker, groups)?;
+    let memory = memory(rank, groups)?;
     let iterations = temperatures.len() as u32 + parameters.iterations;
     let bar = common.progress(groups.all().rank(), iterations.into(), "reconstructing");
     let shown = RefCell::new(&bar);
@@ -108,7 +105,7 @@ pub fn fit<'w>(
             }
         });
     let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
-    let fit = fit.run(worker, &start)?;
+    let fit = fit.run(rank, &start)?;
     bar.finish_and_clear();
     let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
     let asked = Extent { iterations: iterations as usize, samples: 2 * parameters.pairs };
@@ -119,9 +116,9 @@ pub fn fit<'w>(
 }
 
 /// Bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.
-fn memory(worker: &Worker<'_>, groups: &SampleGroups) -> Result<u64, Error> {
-    let all = worker.gpu().capabilities().memory;
-    let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(worker.allocated()))];
+fn memory(rank: &Rank, groups: &SampleGroups) -> Result<u64, Error> {
+    let all = rank.gpu.capabilities().memory;
+    let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(rank.allocated()))];
     groups.all().all_reduce(&mut left, Op::Min)?;
     Ok(left[0])
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
+use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::grid::{Box3, extent};
 use meshloom::host_memory;
@@ -11,7 +12,7 @@ use meshloom::inference::{IterationReport, SampleGroups};
 use meshloom::io::collective::{self, seal_npy};
 use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::mesh::Bin;
-use meshloom::operators::{RegularGrid, Vector, Worker};
+use meshloom::operators::{RegularGrid, Vector};
 use serde_json::Value;
 
 use super::spectra::Agreement;
@@ -58,10 +59,10 @@ pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -
 }
 
 /// This rank's numbers of the only leaf of a field. Waits for the device.
-pub fn cells_of(worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<f32>, Error> {
+pub fn cells_of(rank: &mut Rank, field: &Vector) -> Result<Vec<f32>, Error> {
     let name = field.space().names().next().unwrap_or_default();
     let array = field.array(name)?;
-    Ok(worker.context.recorder.download(array, 0, array.len())?)
+    Ok(rank.recorder.download(array, 0, array.len())?)
 }
 
 /// The output directory, and all ranks of all groups.

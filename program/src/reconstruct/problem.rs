@@ -3,7 +3,7 @@
 use meshloom::comm::Op;
 use meshloom::inference::SampleGroups;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::operators::{Model, OperatorError, RegularGrid, Vector, Worker};
+use meshloom::operators::{Model, RegularGrid, Vector};
 use meshloom::pm::{Config, GradientMemory, Observable, SimulationOperator};
 use meshloom::{Error, Rank};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 pub struct Problem<'p, 'w> {
     pub parameters: &'p Parameters,
     pub groups: SampleGroups,
-    pub worker: Worker<'w>,
+    pub rank: &'w mut Rank,
     pub config: Config,
     pub run: Model,
     pub memory: GradientMemory,
@@ -63,19 +63,19 @@ impl<'p, 'w> Problem<'p, 'w> {
         }
         let truth = parameters.truth.as_ref().map(|path| read_cells(&NpyFile::open(path)?, &sites)).transpose()?;
         let identity = parameters.problem(&config, fingerprint(&group.comm, &cells, &values)?);
-        let mut worker = Worker::new(group, grid).map_err(OperatorError::from)?;
         let (every, observables) = (parameters.checkpoint_every, [Observable::Density]);
-        let operator = SimulationOperator::new(&mut worker, config.clone(), every, &observables)?;
+        let operator =
+            SimulationOperator::new(group, Config { grid: Some(grid.parts()), ..config.clone() }, every, &observables)?;
         let (memory, run) = (operator.memory(), Model::new(operator));
-        Ok(Ok(Problem { parameters, groups, worker, config, run, memory, cells, sites, values, truth, identity }))
+        Ok(Ok(Problem { parameters, groups, rank: group, config, run, memory, cells, sites, values, truth, identity }))
     }
 
     /// A field of the run's domain, or its target.
     pub fn field(&mut self, of_domain: bool, values: &[f32]) -> Result<Vector, Error> {
         let space = if of_domain { self.run.domain() } else { self.run.target() };
-        let field = Vector::new(self.worker.gpu(), space)?;
+        let field = Vector::new(&self.rank.gpu, space)?;
         let name = space.names().next().unwrap_or_default();
-        self.worker.context.recorder.upload(field.array(name)?, 0, values)?;
+        self.rank.recorder.upload(field.array(name)?, 0, values)?;
         Ok(field)
     }
 
@@ -95,7 +95,7 @@ impl<'p, 'w> Problem<'p, 'w> {
     /// The greatest power of the data's signal over that of their noise. All ranks call it. Waits for the device.
     pub fn signal(&mut self) -> Result<f64, Error> {
         let data = self.data()?;
-        let power = Spectra::new(&self.worker, &self.cells)?.power(&mut self.worker, &data)?;
+        let power = Spectra::new(self.rank, &self.cells)?.power(self.rank, &data)?;
         Ok(power.iter().map(|bin| bin.power / self.noise_power() - 1.0).fold(0.0, f64::max))
     }
 }

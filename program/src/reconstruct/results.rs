@@ -1,10 +1,11 @@
 //! What a fit has found: files, and what describes them.
 
 use meshloom::Error;
+use meshloom::Rank;
 use meshloom::comm::Op;
 use meshloom::inference::VectorSpace;
 use meshloom::io::Sealed;
-use meshloom::operators::{Vector, Worker};
+use meshloom::operators::Vector;
 use serde_json::{Value, json};
 
 use super::fitting::Fitted;
@@ -20,12 +21,12 @@ const DOMINATES: f64 = 5.0;
 type Universe = [Vector; 2];
 
 /// All files, none of which has its final name yet, and the content of `run.json`. All ranks call it.
-pub fn write<'w>(
-    problem: &mut Problem<'_, 'w>,
+pub fn write(
+    problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
-    fitted: &Fitted<'w>,
+    fitted: &Fitted,
 ) -> Result<(Vec<Sealed>, Value), Error> {
-    let position = VectorSpace::copy(&mut problem.worker, &fitted.fit.samples.position)?;
+    let position = VectorSpace::copy(&mut *problem.rank, &fitted.fit.samples.position)?;
     let found = evolved(problem, position)?;
     let truth = match problem.truth.take() {
         Some(values) => {
@@ -55,7 +56,7 @@ pub fn write<'w>(
 
 /// White noise with the density that it evolves into.
 fn evolved(problem: &mut Problem<'_, '_>, noise: Vector) -> Result<Universe, Error> {
-    let density = problem.run.value(&mut problem.worker, &noise)?;
+    let density = problem.run.value(problem.rank, &noise)?;
     Ok([noise, density])
 }
 
@@ -66,23 +67,23 @@ fn fields(
     [noise, density]: &Universe,
     truth: Option<&Universe>,
 ) -> Result<Vec<Sealed>, Error> {
-    let Problem { groups, worker, cells, sites, values, .. } = problem;
-    let (noise, density) = (cells_of(worker, noise)?, cells_of(worker, density)?);
-    let truth = truth.map(|[_, density]| cells_of(worker, density)).transpose()?;
+    let Problem { groups, rank, cells, sites, values, .. } = problem;
+    let (noise, density) = (cells_of(rank, noise)?, cells_of(rank, density)?);
+    let truth = truth.map(|[_, density]| cells_of(rank, density)).transpose()?;
     let mut files = vec![
         outputs.cells("white_noise.npy", groups, sites, &noise)?,
         outputs.cells("density.npy", groups, cells, &density)?,
     ];
     let panels: Vec<&[f32]> = [&values[..], &density].into_iter().chain(truth.as_deref()).collect();
-    files.extend(outputs.picture(worker.comm(), cells, &panels)?);
+    files.extend(outputs.picture(&rank.comm, cells, &panels)?);
     Ok(files)
 }
 
 /// Chi-squared a cell: of what was found, and the mean of samples. All ranks call it.
-fn chi_squared<'w>(problem: &mut Problem<'_, 'w>, fitted: &Fitted<'w>) -> Result<Value, Error> {
-    let (worker, samples) = (&mut problem.worker, &fitted.fit.samples);
-    let residual = fitted.likelihood.normalized_residual(worker, &samples.position)?;
-    let square = residual.map(|residual| VectorSpace::dot(worker, &residual, &residual)).transpose()?;
+fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, Error> {
+    let (rank, samples) = (&mut *problem.rank, &fitted.fit.samples);
+    let residual = fitted.likelihood.normalized_residual(rank, &samples.position)?;
+    let square = residual.map(|residual| VectorSpace::dot(rank, &residual, &residual)).transpose()?;
     let last = fitted.fit.history.last().filter(|_| samples.count() > 0);
     Ok(json!({
         "of_white_noise": square.map(|square| square / problem.cells.cells() as f64),
@@ -91,25 +92,25 @@ fn chi_squared<'w>(problem: &mut Problem<'_, 'w>, fitted: &Fitted<'w>) -> Result
 }
 
 /// How sure the result is: standard deviations over samples, and the samples; with the standard deviation of the noise. All ranks call it.
-fn samples<'w>(
-    problem: &mut Problem<'_, 'w>,
+fn samples(
+    problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
-    fitted: &Fitted<'w>,
+    fitted: &Fitted,
     density: &Vector,
 ) -> Result<Option<(Vec<Sealed>, Vector)>, Error> {
     let samples = &fitted.fit.samples;
     if samples.count() == 0 {
         return Ok(None);
     }
-    let Problem { groups, worker, run, cells, sites, .. } = problem;
-    let mut latent = |worker: &mut Worker<'w>, x: &Vector| VectorSpace::copy(worker, x);
-    let (_, noise) = samples.mean_and_std(worker, groups, &samples.position, &mut latent)?;
-    let mut evolve = |worker: &mut Worker<'w>, x: &Vector| Ok(run.value(worker, x)?);
-    let (_, evolved) = samples.mean_and_std(worker, groups, density, &mut evolve)?;
-    let stds = [cells_of(worker, &noise)?, cells_of(worker, &evolved)?];
+    let Problem { groups, rank, run, cells, sites, .. } = problem;
+    let mut latent = |rank: &mut Rank, x: &Vector| VectorSpace::copy(rank, x);
+    let (_, noise) = samples.mean_and_std(rank, groups, &samples.position, &mut latent)?;
+    let mut evolve = |rank: &mut Rank, x: &Vector| Ok(run.value(rank, x)?);
+    let (_, evolved) = samples.mean_and_std(rank, groups, density, &mut evolve)?;
+    let stds = [cells_of(rank, &noise)?, cells_of(rank, &evolved)?];
     let sample = |number: usize| {
-        let place = samples.at(worker, number)?;
-        cells_of(worker, &place)
+        let place = samples.at(rank, number)?;
+        cells_of(rank, &place)
     };
     let files = vec![
         outputs.cells("white_noise_std.npy", groups, sites, &stds[0])?,
@@ -127,15 +128,15 @@ fn spectra(
     truth: Option<&Universe>,
 ) -> Result<(Vec<Sealed>, Value), Error> {
     let (data, noise) = (problem.data()?, problem.noise_power());
-    let Problem { parameters, worker, config, cells, sites, .. } = problem;
-    let of_cells = Spectra::new(worker, cells)?;
-    let (bins, of_data) = (of_cells.power(worker, found)?, of_cells.power(worker, &data)?);
+    let Problem { parameters, rank, config, cells, sites, .. } = problem;
+    let of_cells = Spectra::new(rank, cells)?;
+    let (bins, of_data) = (of_cells.power(rank, found)?, of_cells.power(rank, &data)?);
     let power = parameters.universe.power()?;
     let linear = bins.iter().map(|bin| power.at(bin.k, config.a_end)).collect::<Result<Vec<f64>, _>>()?;
     let mut files: Vec<Sealed> = outputs.spectrum([&bins, &of_data], noise, &linear)?.into_iter().collect();
     let Some([true_noise, true_density]) = truth else { return Ok((files, Value::Null)) };
-    let of_noise = Spectra::new(worker, sites)?.agreement(worker, found_noise, true_noise)?;
-    let of_density = of_cells.agreement(worker, found, true_density)?;
+    let of_noise = Spectra::new(rank, sites)?.agreement(rank, found_noise, true_noise)?;
+    let of_density = of_cells.agreement(rank, found, true_density)?;
     let bins = &of_density.power[1];
     let wiener = (0..bins.len()).map(|bin| of_density.wiener(noise, &|other| other == bin)).collect();
     files.extend(outputs.agreement(&of_noise, &of_density, wiener)?);
@@ -158,19 +159,19 @@ fn error_over_std(
     [found, truth, std]: [&Vector; 3],
     count: usize,
 ) -> Result<f64, Error> {
-    let worker = &mut problem.worker;
-    let mut error = VectorSpace::copy(worker, found)?;
-    VectorSpace::axpby(worker, -1.0, truth, 1.0, &mut error)?;
-    let squares = [VectorSpace::dot(worker, &error, &error)?, VectorSpace::dot(worker, std, std)?];
+    let rank = &mut *problem.rank;
+    let mut error = VectorSpace::copy(rank, found)?;
+    VectorSpace::axpby(rank, -1.0, truth, 1.0, &mut error)?;
+    let squares = [VectorSpace::dot(rank, &error, &error)?, VectorSpace::dot(rank, std, std)?];
     let about_the_position = (count as f64 - 1.0) / count as f64;
     Ok((squares[0] / (squares[1] * about_the_position)).sqrt())
 }
 
 /// What `run.json` says but for times and what follows from spectra. All ranks call it.
-fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_>) -> Result<Value, Error> {
-    let Problem { parameters, groups, worker, memory, identity, .. } = problem;
-    let (info, counts) = (worker.gpu().info(), worker.context.recorder.counts());
-    let cost = worker.comms.cost();
+fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -> Result<Value, Error> {
+    let Problem { parameters, groups, rank, memory, identity, .. } = problem;
+    let (info, counts) = (rank.gpu.info(), rank.recorder.counts());
+    let cost = rank.exchange_cost();
     let mut bytes = [cost.sent, cost.messages];
     outputs.all.all_reduce(&mut bytes, Op::Sum)?;
     let iterations = fitted.fit.history.iter().map(|it| {
@@ -189,7 +190,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted<'_
         "samples": fitted.fit.samples.count(),
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
-        "ranks": outputs.all.size(), "groups": groups.count(), "grid": worker.comms.grid().to_string(),
+        "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid.to_string(),
         "bytes": {
             "device": null, "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
         },

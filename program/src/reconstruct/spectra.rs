@@ -1,9 +1,10 @@
-//! Spectra of fields of a worker, and how two of them agree.
+//! Spectra of fields of a rank, and how two of them agree.
 
 use meshloom::Error;
 use meshloom::fft::Transform;
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
-use meshloom::operators::{OperatorError, RegularGrid, Vector, Worker};
+use meshloom::operators::{OperatorError, RegularGrid, Vector};
+use meshloom::rank::{Parts, Rank};
 
 /// Spectra of fields on one grid.
 pub struct Spectra {
@@ -51,35 +52,35 @@ impl Agreement {
 
 impl Spectra {
     /// Of fields on the cells of `regular`.
-    pub fn new(worker: &Worker<'_>, regular: &RegularGrid) -> Result<Self, Error> {
-        let transform = Transform::new(worker.gpu(), regular.shape, regular.grid, regular.rank)?;
+    pub fn new(rank: &Rank, regular: &RegularGrid) -> Result<Self, Error> {
+        let transform = Transform::new(&rank.gpu, regular.shape, regular.grid, regular.rank)?;
         let part = transform.spectrum_part();
         let geometry = SpectrumGeometry { shape: regular.shape, size: regular.size, part };
         Ok(Spectra { transform, geometry, binner: ModeBinner::default() })
     }
 
     /// The power of the only leaf of a field, real cells. All ranks call it. Waits for the device.
-    pub fn power(&self, worker: &mut Worker<'_>, field: &Vector) -> Result<Vec<Bin>, Error> {
+    pub fn power(&self, rank: &mut Rank, field: &Vector) -> Result<Vec<Bin>, Error> {
         let name = field.space().names().next().unwrap_or_default();
-        let (array, spectrum) = (field.array(name)?, self.transform.spectrum(worker.gpu())?);
-        let (recorder, comms) = worker.parts();
+        let (array, spectrum) = (field.array(name)?, self.transform.spectrum(&rank.gpu)?);
+        let Parts { recorder, comms, .. } = rank.parts(self.transform.plan().grid).map_err(OperatorError::from)?;
         let layout = self.transform.field_layout();
         self.transform.forward(recorder, comms, array, &layout, &spectrum).map_err(OperatorError::from)?;
         let modes = Modes { modes: &spectrum, shifted: None, window: None };
-        let comm = worker.comm().clone();
-        Ok(self.binner.measure(&mut worker.context.recorder, &comm, &self.geometry, modes)?)
+        let comm = rank.comm.clone();
+        Ok(self.binner.measure(&mut rank.recorder, &comm, &self.geometry, modes)?)
     }
 
     /// How two fields agree: their cross power is a quarter of the power of their sum less that of their difference.
-    pub fn agreement(&self, worker: &mut Worker<'_>, a: &Vector, b: &Vector) -> Result<Agreement, Error> {
-        let added = |worker: &mut Worker<'_>, sign: f64| {
-            let mut sum = Vector::new(worker.gpu(), a.space())?;
-            sum.copy_from(&mut worker.context.recorder, a)?;
-            worker.axpby(sign, b, 1.0, &mut sum)?;
-            self.power(worker, &sum)
+    pub fn agreement(&self, rank: &mut Rank, a: &Vector, b: &Vector) -> Result<Agreement, Error> {
+        let added = |rank: &mut Rank, sign: f64| {
+            let mut sum = Vector::new(&rank.gpu, a.space())?;
+            sum.copy_from(&mut rank.recorder, a)?;
+            rank.vector_axpby(sign, b, 1.0, &mut sum)?;
+            self.power(rank, &sum)
         };
-        let (sum, difference) = (added(worker, 1.0)?, added(worker, -1.0)?);
+        let (sum, difference) = (added(rank, 1.0)?, added(rank, -1.0)?);
         let cross = sum.iter().zip(&difference).map(|(s, d)| (s.power - d.power) / 4.0).collect();
-        Ok(Agreement { power: [self.power(worker, a)?, self.power(worker, b)?], cross })
+        Ok(Agreement { power: [self.power(rank, a)?, self.power(rank, b)?], cross })
     }
 }

@@ -86,6 +86,7 @@ fn are_short(bytes: u64, ranks: usize) -> bool {
 /// assert_eq!(sums, [6.0; 3]);
 /// # Ok::<(), meshloom::comm::RunError>(())
 /// ```
+#[derive(Clone)]
 pub struct Collectives {
     exchange: Exchange,
     copies: Arc<BlockCopies>,

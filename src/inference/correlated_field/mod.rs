@@ -19,8 +19,9 @@ use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::operators::{
     CallCost, Contents, Differentiable, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
-    OperatorError, PointwiseOperator, RegularGrid, Space, Vector, Wavenumbers, Worker,
+    OperatorError, PointwiseOperator, RegularGrid, Space, Vector, Wavenumbers,
 };
+use crate::rank::Rank;
 
 use super::error::InferenceError;
 use crate::host_memory;
@@ -128,12 +129,12 @@ fn check(regular: &RegularGrid, prior: &FieldPrior) -> Result<(), InferenceError
 }
 
 impl CorrelatedField {
-    /// The field of `prior` on a grid that is cut as the worker's. All ranks call it. Submits what was recorded before, and waits for it.
+    /// The field of `prior` on a grid that is cut as the rank's. All ranks call it. Submits what was recorded before, and waits for it.
     ///
     /// # Errors
     /// [`InferenceError::Invalid`] for hyper-parameters that cannot be, axes in no group or in several; [`InferenceError::Operators`] for a grid
     /// whose wavenumbers or transforms cannot be had.
-    pub fn new(worker: &mut Worker<'_>, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
+    pub fn new(rank: &mut Rank, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
         check(regular, prior)?;
         let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(regular, group.axes));
         let wavenumbers: Vec<Wavenumbers> = wavenumbers.collect::<Result<_, _>>()?;
@@ -149,22 +150,22 @@ impl CorrelatedField {
         let modes = Space::of(&xi, Leaf::modes(regular))?;
         let domain = Space::new(small)?.joined(&modes, NAME)?;
         let target = Space::of("field", Leaf::cells(regular))?;
-        let hartley = Hartley::new(worker, &target)?;
+        let hartley = Hartley::new(rank, &target)?;
         let packing = Packing::new(names);
         let mut groups = Vec::new();
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
-            let index = wavenumbers.index(worker, &modes)?;
+            let index = wavenumbers.index(rank, &modes)?;
             let along = |a: usize| if group.axes[a] { regular.size[a] } else { 1.0 };
             let parts = Parts {
                 wavenumbers: wavenumbers.values(),
-                multiplicity: multiplicity(worker, regular, (group, &index), wavenumbers.len())?,
+                multiplicity: multiplicity(rank, regular, (group, &index), wavenumbers.len())?,
                 packing: &packing,
                 branch: &below(&[&prior.name, &group.name], ""),
                 zero: (&zero, prior.offset_std),
                 follows: !groups.is_empty(),
                 volume: (0..3).map(along).product(),
             };
-            let amplitude = Amplitude::new(&mut worker.context.recorder, &group.amplitude, parts)?;
+            let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
             groups.push(Group { wavenumbers, amplitude, modulation: Modulation::new(index) });
         }
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
@@ -191,8 +192,8 @@ impl CorrelatedField {
     ///
     /// # Errors
     /// [`InferenceError::Operators`] for latent values that lack one of this field; what its work can fail with.
-    pub fn amplitude(&self, worker: &mut Worker<'_>, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
-        let recorder = &mut worker.context.recorder;
+    pub fn amplitude(&self, rank: &mut Rank, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
+        let recorder = &mut rank.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
         let at = self.0.groups[group].amplitude.apply(recorder, x, &packed)?;
         let found = recorder.download(&at.amplitude, 0, at.amplitude.len())?;
@@ -200,8 +201,8 @@ impl CorrelatedField {
     }
 
     /// A new array of modes, undefined.
-    fn array(&self, worker: &Worker<'_>) -> Result<Array<f32>, OperatorError> {
-        Ok(worker.gpu().array("inference::modes", self.0.groups[0].modulation.index.len())?)
+    fn array(&self, rank: &Rank) -> Result<Array<f32>, OperatorError> {
+        Ok(rank.gpu.array("inference::modes", self.0.groups[0].modulation.index.len())?)
     }
 
     /// Modes as a field.
@@ -210,27 +211,27 @@ impl CorrelatedField {
     }
 
     /// The field, and what its derivatives need.
-    fn value(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<Point, OperatorError> {
+    fn value(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Point, OperatorError> {
         self.fits(x, y)?;
-        let packed = self.0.packing.pack(&mut worker.context.recorder, x)?;
+        let packed = self.0.packing.pack(&mut rank.recorder, x)?;
         let mut modes = x.array(&self.0.xi)?.clone();
         let mut groups = Vec::new();
         for group in &self.0.groups {
-            let next = self.array(worker)?;
-            let recorder = &mut worker.context.recorder;
+            let next = self.array(rank)?;
+            let recorder = &mut rank.recorder;
             let at = group.amplitude.apply(recorder, x, &packed)?;
             group.modulation.apply(recorder, &at.amplitude, &modes, &next)?;
             groups.push(GroupAt { at, modes });
             modes = next;
         }
-        self.0.hartley.adjoint(worker, &self.over(modes)?, y)?;
+        self.0.hartley.adjoint(rank, &self.over(modes)?, y)?;
         Ok(Point { packed, groups })
     }
 }
 
 /// How many modes have each wavenumber of a group of axes, at one place of the others: counted by all ranks, each its own.
 fn multiplicity(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     regular: &RegularGrid,
     (group, index): (&AxesPrior, &Array<u32>),
     bins: usize,
@@ -238,12 +239,13 @@ fn multiplicity(
     let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| regular.shape[a]).product();
     let modes = Space::of("modes", Leaf::modes(regular))?;
     let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", &modes, "modes")?;
-    let zeros = Vector::zeros(&mut worker.context.recorder, &modes)?;
-    let ones = Model::new(one).value(worker, &zeros)?;
+    let zeros = Vector::zeros(&mut rank.recorder, &modes)?;
+    let ones = Model::new(one).value(rank, &zeros)?;
     let x = ones.array("modes")?;
     // Products with ones: the kernel of cotangents counts, too.
     let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: regular.cells() };
-    let (sum, recorder, comm) = worker.exact_sum();
+    let sum = rank.exact_sums();
+    let (recorder, comm) = (&mut rank.recorder, &rank.comm);
     let counts = sum.totals(recorder, Some(comm), &terms)?;
     let counts: Vec<f32> = counts.into_iter().map(|count| (count / others as f64) as f32).collect();
     let array = recorder.gpu().array("inference::multiplicity", bins as u64)?;
@@ -281,21 +283,21 @@ impl Differentiable for CorrelatedField {
         &self.0.target
     }
 
-    fn apply(&self, worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.value(worker, x, y).map(|_| ())
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.value(rank, x, y).map(|_| ())
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        let point = self.value(worker, x, y)?;
+        let point = self.value(rank, x, y)?;
         Ok(Box::new(At { field: (*self).clone(), point }))
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&self.0.prior);
         Ok(())
     }
@@ -317,41 +319,42 @@ impl Differentiable for CorrelatedField {
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, .. } = &*self.field.0;
-        let d_packed = packing.pack(&mut worker.context.recorder, dx)?;
+        let d_packed = packing.pack(&mut rank.recorder, dx)?;
         let mut d_modes = dx.array(xi)?.clone();
         for (group, GroupAt { at, modes }) in self.field.0.groups.iter().zip(&self.point.groups) {
-            let next = self.field.array(worker)?;
-            let recorder = &mut worker.context.recorder;
+            let next = self.field.array(rank)?;
+            let recorder = &mut rank.recorder;
             let tangent = group.amplitude.jvp(recorder, (&self.point.packed, at), (dx, &d_packed))?;
             group.modulation.jvp(recorder, [&at.amplitude, &tangent], [modes, &d_modes], &next)?;
             d_modes = next;
         }
-        hartley.adjoint(worker, &self.field.over(d_modes)?, dy)
+        hartley.adjoint(rank, &self.field.over(d_modes)?, dy)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, groups, modes, .. } = &*self.field.0;
-        let mut cotangent = Vector::new(worker.gpu(), modes)?;
-        hartley.forward(worker, dy, &mut cotangent)?;
+        let mut cotangent = Vector::new(&rank.gpu, modes)?;
+        hartley.forward(rank, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();
-        let packed = packing.array(&worker.context.recorder)?;
-        worker.context.recorder.clear(&packed);
+        let packed = packing.array(&rank.recorder)?;
+        rank.recorder.clear(&packed);
         let total = modes.only().map_or(0, |(_, leaf)| leaf.total());
         for (number, (group, GroupAt { at, modes })) in groups.iter().zip(&self.point.groups).enumerate().rev() {
-            let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(worker)? };
+            let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(rank)? };
             let (x, y, index) = (&cotangent, Some(modes), Some(&group.modulation.index));
             let terms = Terms { x, y, index, sums: group.amplitude.len(), batches: 1, total };
-            let (sum, recorder, comm) = worker.exact_sum();
+            let sum = rank.exact_sums();
+            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
             let words = terms.words(recorder)?;
             group.modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], &words)?;
             let bits = sum.accumulate(recorder, Some(comm), &terms, &words)?;
             group.amplitude.vjp(recorder, (&self.point.packed, at), (&words, bits), (dx, &packed))?;
             cotangent = next;
         }
-        packing.unpack(&mut worker.context.recorder, &packed, dx)
+        packing.unpack(&mut rank.recorder, &packed, dx)
     }
 }

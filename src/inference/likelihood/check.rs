@@ -2,7 +2,8 @@
 
 use super::{Likelihood, LikelihoodAt};
 use crate::inference::error::InferenceError;
-use crate::operators::{Vector, Worker, random_field};
+use crate::operators::{Vector, random_field};
+use crate::rank::Rank;
 
 /// The comparisons of [`check_metric`]. The numbers of each pair are equal in exact arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,31 +30,31 @@ pub struct MetricCheck {
 /// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with both values.
 /// - What the likelihood fails with.
 pub fn check_metric(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     likelihood: &Likelihood,
     x: &Vector,
     seed: u64,
 ) -> Result<MetricCheck, InferenceError> {
-    let [u, v] = [0, 1].map(|next| random_field(worker, likelihood.domain(), seed.wrapping_add(next)));
-    let (u, v, eta) = (u?, v?, random_field(worker, likelihood.data_space(), seed.wrapping_add(2))?);
-    let at = likelihood.at(worker, x)?;
-    let new = |worker: &Worker<'_>| Vector::new(worker.gpu(), likelihood.domain());
-    let (mut mu, mut mv, mut left, mut gradient) = (new(worker)?, new(worker)?, new(worker)?, new(worker)?);
-    let mut right = Vector::new(worker.gpu(), likelihood.data_space())?;
-    at.metric(worker, &u, &mut mu)?;
-    at.metric(worker, &v, &mut mv)?;
-    at.right_sqrt(worker, &u, &mut right)?;
-    at.left_sqrt(worker, &eta, &mut left)?;
-    at.gradient(worker, &mut gradient)?;
-    let mut norm = |field: &Vector| Ok::<_, InferenceError>(worker.dot(field, field)?.sqrt());
+    let [u, v] = [0, 1].map(|next| random_field(rank, likelihood.domain(), seed.wrapping_add(next)));
+    let (u, v, eta) = (u?, v?, random_field(rank, likelihood.data_space(), seed.wrapping_add(2))?);
+    let at = likelihood.at(rank, x)?;
+    let new = |rank: &Rank| Vector::new(&rank.gpu, likelihood.domain());
+    let (mut mu, mut mv, mut left, mut gradient) = (new(rank)?, new(rank)?, new(rank)?, new(rank)?);
+    let mut right = Vector::new(&rank.gpu, likelihood.data_space())?;
+    at.metric(rank, &u, &mut mu)?;
+    at.metric(rank, &v, &mut mv)?;
+    at.right_sqrt(rank, &u, &mut right)?;
+    at.left_sqrt(rank, &eta, &mut left)?;
+    at.gradient(rank, &mut gradient)?;
+    let mut norm = |field: &Vector| Ok::<_, InferenceError>(rank.vector_dot(field, field)?.sqrt());
     let norms =
         [norm(&u)? * norm(&mv)?, norm(&u)? * norm(&mu)?, norm(&right)? * norm(&eta)?, norm(&u)? * norm(&gradient)?];
     let found = MetricCheck {
-        symmetric: [worker.dot(&u, &mv)?, worker.dot(&v, &mu)?],
-        square: [worker.dot(&u, &mu)?, worker.dot(&right, &right)?],
-        transposed: [worker.dot(&right, &eta)?, worker.dot(&u, &left)?],
-        slope: [worker.dot(&gradient, &u)?, slope(worker, likelihood, x, &u)?],
-        coordinates: coordinates(worker, &at, x, &u, &right)?,
+        symmetric: [rank.vector_dot(&u, &mv)?, rank.vector_dot(&v, &mu)?],
+        square: [rank.vector_dot(&u, &mu)?, rank.vector_dot(&right, &right)?],
+        transposed: [rank.vector_dot(&right, &eta)?, rank.vector_dot(&u, &left)?],
+        slope: [rank.vector_dot(&gradient, &u)?, slope(rank, likelihood, x, &u)?],
+        coordinates: coordinates(rank, &at, x, &u, &right)?,
     };
     // Sixteen roundings of the product of norms, as for adjoints, in each of the two passes through the model.
     // Differences of energies lose half of the digits.
@@ -83,13 +84,13 @@ pub fn check_metric(
 }
 
 /// The slope of the energy along `u` by central differences of fourth order.
-fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64, InferenceError> {
+fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64, InferenceError> {
     let step = f64::from(f32::EPSILON).powf(0.25);
-    let mut moved = Vector::new(worker.gpu(), x.space())?;
+    let mut moved = Vector::new(&rank.gpu, x.space())?;
     let mut energy = |steps: f64| {
-        moved.copy_from(&mut worker.context.recorder, x)?;
-        worker.axpby(steps * step, u, 1.0, &mut moved)?;
-        likelihood.energy(worker, &moved)
+        moved.copy_from(&mut rank.recorder, x)?;
+        rank.vector_axpby(steps * step, u, 1.0, &mut moved)?;
+        likelihood.energy(rank, &moved)
     };
     let (one, two) = (energy(1.0)? - energy(-1.0)?, energy(2.0)? - energy(-2.0)?);
     Ok((8.0 * one - two) / (12.0 * step))
@@ -97,25 +98,25 @@ fn slope(worker: &mut Worker<'_>, likelihood: &Likelihood, x: &Vector, u: &Vecto
 
 /// Compares the derivative of the coordinates along `u`, by central differences of fourth order, with `right`.
 fn coordinates(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     at: &LikelihoodAt,
     x: &Vector,
     u: &Vector,
     right: &Vector,
 ) -> Result<Option<f64>, InferenceError> {
     let step = f64::from(f32::EPSILON).powf(0.25);
-    let (mut moved, mut tau) = (Vector::new(worker.gpu(), x.space())?, Vector::new(worker.gpu(), right.space())?);
-    let mut difference = Vector::zeros(&mut worker.context.recorder, right.space())?;
+    let (mut moved, mut tau) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, right.space())?);
+    let mut difference = Vector::zeros(&mut rank.recorder, right.space())?;
     for (steps, weight) in [(1.0, 8.0), (-1.0, -8.0), (2.0, -1.0), (-2.0, 1.0)] {
-        moved.copy_from(&mut worker.context.recorder, x)?;
-        worker.axpby(steps * step, u, 1.0, &mut moved)?;
-        match at.coordinates(worker, &moved, &mut tau) {
+        moved.copy_from(&mut rank.recorder, x)?;
+        rank.vector_axpby(steps * step, u, 1.0, &mut moved)?;
+        match at.coordinates(rank, &moved, &mut tau) {
             Err(InferenceError::NoTransformation { .. }) => return Ok(None),
             done => done?,
         }
-        worker.axpby(weight / (12.0 * step), &tau, 1.0, &mut difference)?;
+        rank.vector_axpby(weight / (12.0 * step), &tau, 1.0, &mut difference)?;
     }
-    worker.axpby(-1.0, right, 1.0, &mut difference)?;
-    let [length, away] = [worker.dot(right, right)?.sqrt(), worker.dot(&difference, &difference)?.sqrt()];
+    rank.vector_axpby(-1.0, right, 1.0, &mut difference)?;
+    let [length, away] = [rank.vector_dot(right, right)?.sqrt(), rank.vector_dot(&difference, &difference)?.sqrt()];
     Ok(Some(if length > 0.0 { away / length } else { away }))
 }

@@ -3,7 +3,8 @@
 use crate::comm::Op;
 use crate::host_memory;
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Leaf, Space, Vector, Worker};
+use crate::operators::{Contents, Leaf, Space, Vector};
+use crate::rank::Rank;
 
 /// Data of this rank.
 #[derive(Clone, Copy, Debug)]
@@ -54,17 +55,17 @@ impl Data<'_> {
     }
 
     /// How many count on all ranks. All of them call it, with what a check says of their own data, and refuse them together.
-    pub(super) fn total(&self, worker: &Worker<'_>, checked: Result<(), String>) -> Result<u64, InferenceError> {
+    pub(super) fn total(&self, rank: &Rank, checked: Result<(), String>) -> Result<u64, InferenceError> {
         let mut fault = checked.err();
         if self.leaf.is_distributed() {
-            fault = worker.comm().first_fault(fault.as_deref())?;
+            fault = rank.comm.first_fault(fault.as_deref())?;
         }
         if let Some(why) = fault {
             return self.fault(why);
         }
         let mut total = [(0..self.values.len()).filter(|&at| self.counts(at)).count() as u64];
         if self.leaf.is_distributed() {
-            worker.comm().all_reduce(&mut total, Op::Sum)?;
+            rank.comm.all_reduce(&mut total, Op::Sum)?;
         }
         if total[0] == 0 {
             return self.fault("none of them counts; unmask some");
@@ -75,14 +76,14 @@ impl Data<'_> {
     /// A field of numbers at the places of the data, 0 where they do not count. Submits what was recorded before.
     pub(super) fn field(
         &self,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         name: &str,
         value: impl Fn(usize) -> f64,
     ) -> Result<Vector, InferenceError> {
         let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
         let values = host_memory::collect("data", values)?;
-        let array = worker.gpu().array("inference::data", values.len() as u64)?;
-        worker.context.recorder.upload(&array, 0, &values)?;
+        let array = rank.gpu.array("inference::data", values.len() as u64)?;
+        rank.recorder.upload(&array, 0, &values)?;
         Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
     }
 }

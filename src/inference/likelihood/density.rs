@@ -5,7 +5,8 @@ use super::energy::Energy;
 use super::local_root::{Categorical, LocalRoot, Score};
 use crate::host_memory;
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Vector, Worker};
+use crate::operators::{Contents, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Vector};
+use crate::rank::Rank;
 
 /// A density of data. What it is a function of and what noise excites are alike: a leaf with the name of the data.
 pub(super) struct Density {
@@ -49,25 +50,25 @@ impl Density {
     /// Writes what identifies the density, its data, mask and noise into an identity's fingerprints. All ranks call it.
     pub fn identify(
         &self,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         [density, data, mask, noise]: [&mut Fingerprint; 4],
     ) -> Result<(), InferenceError> {
         density.text(&self.name);
         density.text(&self.kind);
         let Weighted { data: values, weights, uniform, .. } = &self.weighted;
-        data.field(worker, values)?;
+        data.field(rank, values)?;
         let Some((_, leaf)) = values.space().only() else { return Ok(()) };
         let weights = match weights {
             Some(weights) => {
                 let weights = weights.single()?;
-                worker.context.recorder.download(weights, 0, weights.len())?
+                rank.recorder.download(weights, 0, weights.len())?
             }
             None => vec![*uniform as f32; leaf.places() as usize],
         };
         let counts: Vec<u32> = weights.iter().map(|weight| u32::from(*weight != 0.0)).collect();
-        mask.words(worker, leaf, &counts)?;
-        noise.words(worker, leaf, bytemuck::cast_slice(&weights))?;
-        Ok(self.exposure.as_ref().map_or(Ok(()), |exposure| noise.field(worker, exposure))?)
+        mask.words(rank, leaf, &counts)?;
+        noise.words(rank, leaf, bytemuck::cast_slice(&weights))?;
+        Ok(self.exposure.as_ref().map_or(Ok(()), |exposure| noise.field(rank, exposure))?)
     }
 }
 
@@ -103,27 +104,27 @@ struct Weighted {
 
 impl Weighted {
     /// Weights of 1, and 0 for what does not count. All ranks call it, with what a check says of their data.
-    fn masked(worker: &mut Worker<'_>, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
-        let count = data.total(worker, checked)?;
-        let weights = data.mask.map(|_| data.field(worker, "weight", |_| 1.0)).transpose()?;
-        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
+    fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
+        let count = data.total(rank, checked)?;
+        let weights = data.mask.map(|_| data.field(rank, "weight", |_| 1.0)).transpose()?;
+        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
     }
 
     /// Weights of one over the noise's standard deviation. All ranks call it, with what a check says of their data.
     fn by_noise(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         data: &Data<'_>,
         noise: NoiseLevel<'_>,
         checked: Result<(), String>,
     ) -> Result<Self, InferenceError> {
-        let count = data.total(worker, checked.and_then(|()| noise.check(data)))?;
+        let count = data.total(rank, checked.and_then(|()| noise.check(data)))?;
         let (weights, uniform) = match noise {
             NoiseLevel::Uniform(sigma) => {
-                (data.mask.map(|_| data.field(worker, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
+                (data.mask.map(|_| data.field(rank, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
             }
-            NoiseLevel::Each(sigmas) => (Some(data.field(worker, "weight", |at| 1.0 / sigmas[at])?), 1.0),
+            NoiseLevel::Each(sigmas) => (Some(data.field(rank, "weight", |at| 1.0 / sigmas[at])?), 1.0),
         };
-        Ok(Weighted { data: data.field(worker, "data", |at| data.values[at])?, weights, uniform, count })
+        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform, count })
     }
 
     /// Returns the function `name` of the leaves of `space`, with these arguments, and of `data` and `weight` if its body uses
@@ -193,13 +194,9 @@ fn with_coordinates(
 }
 
 /// `exp(-(s - d)^2 / (2 sigma^2))`.
-pub(super) fn gaussian(
-    worker: &mut Worker<'_>,
-    data: &Data<'_>,
-    noise: NoiseLevel<'_>,
-) -> Result<Density, InferenceError> {
+pub(super) fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Density, InferenceError> {
     let checked = data.check("data are finite numbers", |_| true);
-    let weighted = Weighted::by_noise(worker, data, noise, checked)?;
+    let weighted = Weighted::by_noise(rank, data, noise, checked)?;
     let texts = Texts {
         score: "weight * (weight * (s - data))".into(),
         transformation: "weight * s".into(),
@@ -212,13 +209,9 @@ pub(super) fn gaussian(
 const LEAST_RATE: &str = "1.1754944e-38";
 
 /// Counts of a rate, or of a rate times an exposure.
-pub(super) fn poisson(
-    worker: &mut Worker<'_>,
-    data: &Data<'_>,
-    exposure: Option<Vector>,
-) -> Result<Density, InferenceError> {
+pub(super) fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<Vector>) -> Result<Density, InferenceError> {
     let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
-    let weighted = Weighted::masked(worker, data, checked)?;
+    let weighted = Weighted::masked(rank, data, checked)?;
     // Rates may underflow to 0, where no count is as probable as it can be. Derivatives by what the rate is a function of are 0 there: those of the rate are, and
     // none of these is infinite. Where there are counts the energy is infinite, which is an error.
     let texts = Texts {
@@ -242,12 +235,12 @@ fn check_student_t(data: &Data<'_>, dof: f64) -> Result<(), String> {
 /// Student's t distribution around s, with `dof` degrees of freedom. Its residual is the root of the metric times the distance, whose square has another mean
 /// than 1 ([`Likelihood::student_t`](super::Likelihood::student_t)).
 pub(super) fn student_t(
-    worker: &mut Worker<'_>,
+    rank: &mut Rank,
     data: &Data<'_>,
     noise: NoiseLevel<'_>,
     dof: f64,
 ) -> Result<Density, InferenceError> {
-    let weighted = Weighted::by_noise(worker, data, noise, check_student_t(data, dof))?;
+    let weighted = Weighted::by_noise(rank, data, noise, check_student_t(data, dof))?;
     let (root, t) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, dof as f32);
     let away = "(weight * (s - data))";
     let texts = Texts {
@@ -295,8 +288,8 @@ fn of_two(
 }
 
 /// A Gaussian of mean and inverse standard deviation.
-pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Density, InferenceError> {
-    let weighted = Weighted::masked(worker, data, data.check("data are finite numbers", |_| true))?;
+pub(super) fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Density, InferenceError> {
+    let weighted = Weighted::masked(rank, data, data.check("data are finite numbers", |_| true))?;
     let texts = [
         "weight * vec2<f32>(s.y * s.y * (s.x - data), s.y * (s.x - data) * (s.x - data) - 1.0 / s.y)",
         "weight * s.y * (data - s.x)",
@@ -309,12 +302,8 @@ pub(super) fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Res
 }
 
 /// Student's t distribution of mean and standard deviation.
-pub(super) fn student_t_inferred(
-    worker: &mut Worker<'_>,
-    data: &Data<'_>,
-    dof: f64,
-) -> Result<Density, InferenceError> {
-    let weighted = Weighted::masked(worker, data, check_student_t(data, dof))?;
+pub(super) fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Density, InferenceError> {
+    let weighted = Weighted::masked(rank, data, check_student_t(data, dof))?;
     let (t, more) = (dof as f32, dof as f32 + 1.0);
     let (first, second) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, (2.0 * dof / (dof + 3.0)).sqrt() as f32);
     let away = "((s.x - data) / s.y)";
@@ -326,14 +315,14 @@ pub(super) fn student_t_inferred(
 }
 
 /// Classes by their logits.
-pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32) -> Result<Density, InferenceError> {
+pub(super) fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Density, InferenceError> {
     let checked = if classes < 2 {
         Err(format!("{classes} classes; there must be two at least"))
     } else {
         let wanted = format!("classes are whole numbers from 0 to {}", classes - 1);
         data.check(&wanted, |class| class >= 0.0 && class.fract() == 0.0 && class < f64::from(classes))
     };
-    let weighted = Weighted::masked(worker, data, checked)?;
+    let weighted = Weighted::masked(rank, data, checked)?;
     let space = space_of(data, classes)?;
     let Weighted { data: numbers, weights, .. } = &weighted;
     let uniform = (1.0, 1.0, classes);
@@ -355,11 +344,11 @@ pub(super) fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32
 }
 
 /// The exposures of a rank's places; 1 where nothing counts.
-pub(super) fn exposures(worker: &mut Worker<'_>, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
+pub(super) fn exposures(rank: &mut Rank, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
     let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
     let values = host_memory::collect("exposures", values)?;
-    let array = worker.gpu().array("inference::exposure", values.len() as u64)?;
-    worker.context.recorder.upload(&array, 0, &values)?;
+    let array = rank.gpu.array("inference::exposure", values.len() as u64)?;
+    rank.recorder.upload(&array, 0, &values)?;
     Ok(Vector::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
 }
 

@@ -3,7 +3,8 @@
 use crate::exchange::Terms;
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
-use crate::operators::{Leaf, Vector, Worker};
+use crate::operators::{Leaf, Vector};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct EnergyParams {
@@ -73,18 +74,19 @@ impl Energy {
     }
 
     /// The energy for what the model says. All ranks call it. Waits for the device.
-    pub fn of(&self, worker: &mut Worker<'_>, s: &Array<f32>) -> Result<f64, InferenceError> {
-        let terms = worker.gpu().array::<f32>("inference::energy", 2 * self.leaf.places())?;
+    pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
+        let terms = rank.gpu.array::<f32>("inference::energy", 2 * self.leaf.places())?;
         let mut arrays: Vec<&RawArray> = vec![s.raw(), self.data.raw()];
         arrays.extend(self.weights.as_ref().map(Array::raw));
         arrays.push(terms.raw());
-        worker.context.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.places())?;
+        rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.places())?;
         let total = 2 * self.leaf.total();
         let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
-        let (sum, recorder, comm) = worker.exact_sum();
+        let sum = rank.exact_sums();
+        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
         let mut found = [sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?];
         if !self.leaf.is_distributed() {
-            worker.take_from_first(&mut found)?;
+            rank.take_from_first(&mut found)?;
         }
         InferenceError::finite(&format!("the energy of `{}`", self.name), found[0])
     }

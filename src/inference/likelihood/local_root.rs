@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::operators::{
-    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Vector, Worker,
+    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Vector,
 };
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct CategoricalParams {
@@ -31,12 +32,12 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// The gradient of an energy by what a model says.
 pub(super) trait Score {
     /// Records it, for `s`, in `y`.
-    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
+    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 }
 
 impl Score for Model {
-    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.apply(worker, s, y)
+    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.apply(rank, s, y)
     }
 }
 
@@ -62,7 +63,7 @@ impl Categorical {
     }
 
     /// Records the product of `u` with the root at `s`; the gradient has no `u`.
-    fn record(&self, worker: &mut Worker<'_>, s: &Vector, u: Option<&Vector>, y: &Vector) -> Result<(), OperatorError> {
+    fn record(&self, rank: &mut Rank, s: &Vector, u: Option<&Vector>, y: &Vector) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         let params = CategoricalParams { count: leaf.places() as u32, classes: leaf.components };
         let second = match u {
@@ -72,13 +73,13 @@ impl Categorical {
         let mut arrays: Vec<&RawArray> = vec![s.single()?.raw(), second.raw()];
         arrays.extend(self.weights.as_ref().map(Array::raw));
         arrays.push(y.single()?.raw());
-        Ok(worker.context.recorder.each(&self.kernel, &arrays, &params, leaf.places())?)
+        Ok(rank.recorder.each(&self.kernel, &arrays, &params, leaf.places())?)
     }
 }
 
 impl Score for Categorical {
-    fn of(&self, worker: &mut Worker<'_>, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.record(worker, s, None, y)
+    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.record(rank, s, None, y)
     }
 }
 
@@ -122,31 +123,31 @@ impl Differentiable for LocalRoot {
         &self.space
     }
 
-    fn apply(&self, _worker: &mut Worker<'_>, _x: &Vector, _y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, _rank: &mut Rank, _x: &Vector, _y: &mut Vector) -> Result<(), OperatorError> {
         Err(OperatorError::Invalid { operator: NAME.into(), why: "it has a derivative and no value".into() })
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         _y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let kept = match &*self.form {
-            Form::Diagonal(factors) => factors.value(worker, x)?,
+            Form::Diagonal(factors) => factors.value(rank, x)?,
             Form::Categorical(_) => x.clone(),
         };
         Ok(Box::new(At { form: self.form.clone(), kept }))
     }
 
-    fn constants(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         match &*self.form {
-            Form::Diagonal(factors) => factors.identify(worker, out),
+            Form::Diagonal(factors) => factors.identify(rank, out),
             Form::Categorical(sides) => {
                 let Some((_, leaf)) = self.space.only() else { return Ok(()) };
                 let [side, _] = &**sides;
                 let arrays = std::iter::once(&side.data).chain(&side.weights);
-                arrays.into_iter().try_for_each(|array| out.array(worker, leaf, array))
+                arrays.into_iter().try_for_each(|array| out.array(rank, leaf, array))
             }
         }
     }
@@ -164,20 +165,20 @@ struct At {
 }
 
 impl At {
-    fn record(&self, worker: &mut Worker<'_>, u: &Vector, y: &Vector, side: usize) -> Result<(), OperatorError> {
+    fn record(&self, rank: &mut Rank, u: &Vector, y: &Vector, side: usize) -> Result<(), OperatorError> {
         match &*self.form {
-            Form::Diagonal(_) => worker.product(&self.kept, u, y),
-            Form::Categorical(sides) => sides[side].record(worker, &self.kept, Some(u), y),
+            Form::Diagonal(_) => rank.vector_product(&self.kept, u, y),
+            Form::Categorical(sides) => sides[side].record(rank, &self.kept, Some(u), y),
         }
     }
 }
 
 impl Linearised for At {
-    fn jvp(&self, worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.record(worker, dx, dy, 0)
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.record(rank, dx, dy, 0)
     }
 
-    fn vjp(&self, worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.record(worker, dy, dx, 1)
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.record(rank, dy, dx, 1)
     }
 }

@@ -20,7 +20,8 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Fingerprint, Model, Space, Vector, Worker};
+use crate::operators::{Fingerprint, Model, Space, Vector};
+use crate::rank::Rank;
 
 use super::error::InferenceError;
 use super::identity::Identity;
@@ -94,8 +95,8 @@ impl Likelihood {
     /// # Errors
     /// [`InferenceError::Invalid`] for data of another shape than their places, numbers that are not finite, noise that is not positive, or if no
     /// datum counts.
-    pub fn gaussian(worker: &mut Worker<'_>, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian(worker, data, noise)?))
+    pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
+        Ok(Self::of(density::gaussian(rank, data, noise)?))
     }
 
     /// Counts of a rate, which a model says and which is positive. With an `exposure` of each place the model says the rate for an exposure of 1; counts where
@@ -103,19 +104,19 @@ impl Likelihood {
     ///
     /// # Errors
     /// As [`gaussian`](Self::gaussian); for negative or broken counts, exposures that are negative or 0 where something was counted.
-    pub fn poisson(worker: &mut Worker<'_>, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
-        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(worker, data, None)?)) };
-        data.total(worker, check_exposed(data, exposure))?;
+    pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
+        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(rank, data, None)?)) };
+        data.total(rank, check_exposed(data, exposure))?;
         let mask = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0);
         let mask = host_memory::collect("the mask of data", mask)?;
         // Ranks have kernels alike, so a mask that one needs all have.
         let own = u64::from(data.mask.is_some() || mask.contains(&false));
         let mut any = [own];
-        worker.comm().all_reduce(&mut any, crate::comm::Op::Max)?;
+        rank.comm.all_reduce(&mut any, crate::comm::Op::Max)?;
         let masked = Data { mask: (any[0] == 1).then_some(&mask[..]), ..*data };
-        let exposures = density::exposures(worker, &masked, exposure)?;
+        let exposures = density::exposures(rank, &masked, exposure)?;
         let exposed = density::exposed(&masked, &exposures)?;
-        Self::of(density::poisson(worker, &masked, Some(exposures))?).amend(&exposed)
+        Self::of(density::poisson(rank, &masked, Some(exposures))?).amend(&exposed)
     }
 
     /// Data around what a model says by Student's t distribution with `dof` degrees of freedom, which forgives outliers.
@@ -126,36 +127,36 @@ impl Likelihood {
     /// # Errors
     /// As [`gaussian`](Self::gaussian); for degrees of freedom that are not positive.
     pub fn student_t(
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         data: &Data<'_>,
         noise: NoiseLevel<'_>,
         dof: f64,
     ) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t(worker, data, noise, dof)?))
+        Ok(Self::of(density::student_t(rank, data, noise, dof)?))
     }
 
     /// Data with Gaussian noise whose inverse standard deviation the model says, too: its leaf has two components, mean and inverse standard deviation.
     ///
     /// # Errors
     /// As [`gaussian`](Self::gaussian).
-    pub fn gaussian_inferred(worker: &mut Worker<'_>, data: &Data<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian_inferred(worker, data)?))
+    pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self, InferenceError> {
+        Ok(Self::of(density::gaussian_inferred(rank, data)?))
     }
 
     /// The same by Student's t distribution; the leaf has two components, mean and standard deviation.
     ///
     /// # Errors
     /// As [`student_t`](Self::student_t).
-    pub fn student_t_inferred(worker: &mut Worker<'_>, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t_inferred(worker, data, dof)?))
+    pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
+        Ok(Self::of(density::student_t_inferred(rank, data, dof)?))
     }
 
     /// Classes, numbers from 0 on, of which the model says the logits: its leaf has a component for each of `classes`.
     ///
     /// # Errors
     /// As [`gaussian`](Self::gaussian); for less than two classes, or data that are none of them.
-    pub fn categorical(worker: &mut Worker<'_>, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::categorical(worker, data, classes)?))
+    pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
+        Ok(Self::of(density::categorical(rank, data, classes)?))
     }
 
     /// The likelihood of what `model` says, as a function of what the model is a function of. Of a [sum](Self::plus) each data set takes what it is a function of
@@ -224,12 +225,12 @@ impl Likelihood {
     ///
     /// # Errors
     /// - [`InferenceError::Operators`], [`InferenceError::Device`] and [`InferenceError::Comm`] of the operators.
-    pub fn identity(&self, worker: &mut Worker<'_>) -> Result<Identity, InferenceError> {
+    pub fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
         let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
-        latent.space(worker, &self.domain)?;
+        latent.space(rank, &self.domain)?;
         for term in &self.terms {
-            term.density.identify(worker, [&mut density, &mut data, &mut mask, &mut noise])?;
-            term.identify(worker, &mut model)?;
+            term.density.identify(rank, [&mut density, &mut data, &mut mask, &mut noise])?;
+            term.identify(rank, &mut model)?;
         }
         let [density, data, mask, noise, latent, model] =
             [density, data, mask, noise, latent, model].map(Fingerprint::value);
@@ -240,11 +241,11 @@ impl Likelihood {
     ///
     /// # Errors
     /// [`InferenceError::NotFinite`]; what its work can fail with.
-    pub fn energy(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<f64, InferenceError> {
+    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
         let mut energy = 0.0;
         for term in &self.terms {
             let own = x.part(term.domain(), "likelihood")?;
-            energy += term.energy(worker, &own)?;
+            energy += term.energy(rank, &own)?;
         }
         Ok(energy)
     }
@@ -253,10 +254,10 @@ impl Likelihood {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<LikelihoodAt, InferenceError> {
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<LikelihoodAt, InferenceError> {
         let mut at = |term: &Term| {
             let own = x.part(term.domain(), "likelihood")?;
-            Ok::<_, InferenceError>((own.space().clone(), term.at(worker, &own)?))
+            Ok::<_, InferenceError>((own.space().clone(), term.at(rank, &own)?))
         };
         let terms = self.terms.iter().map(&mut at).collect::<Result<_, _>>()?;
         Ok(LikelihoodAt {
@@ -271,12 +272,12 @@ impl Likelihood {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn normalized_residual(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Option<Vector>, InferenceError> {
+    pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
         for term in &self.terms {
             let Some(residual) = &term.density.residual else { continue };
-            let signal = term.signal(worker, &x.part(term.domain(), "likelihood")?)?;
-            let found = residual.value(worker, &signal)?;
+            let signal = term.signal(rank, &x.part(term.domain(), "likelihood")?)?;
+            let found = residual.value(rank, &signal)?;
             leaves.extend(found.space().leaves().map(|(_, leaf)| (term.density.name.clone(), leaf.clone())));
             contents.extend(found.contents().to_vec());
         }
@@ -294,18 +295,19 @@ impl Likelihood {
     ///
     /// # Errors
     /// [`InferenceError::Operators`] for residuals that are not finite; what its work can fail with.
-    pub fn report(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
+    pub fn report(&self, rank: &mut Rank, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
         let mut reports = Vec::new();
         for term in &self.terms {
             let Some(residual) = &term.density.residual else { continue };
-            let signal = term.signal(worker, &x.part(term.domain(), "likelihood")?)?;
-            let found = residual.value(worker, &signal)?;
-            let squares = worker.dot(&found, &found)?;
+            let signal = term.signal(rank, &x.part(term.domain(), "likelihood")?)?;
+            let found = residual.value(rank, &signal)?;
+            let squares = rank.vector_dot(&found, &found)?;
             let array = found.single()?;
             let Some((_, leaf)) = found.space().only() else { continue };
             let terms =
                 crate::exchange::Terms { x: array, y: None, index: None, sums: 1, batches: 1, total: leaf.total() };
-            let (sum, recorder, comm) = worker.exact_sum();
+            let sum = rank.exact_sums();
+            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
             let sum = sum.value(recorder, leaf.is_distributed().then_some(comm), &terms)?;
             let count = term.density.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
@@ -339,11 +341,11 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// [`InferenceError::NoTransformation`] if a data set has no coordinates; what its work can fail with.
-    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for ((own, term), data) in self.terms.iter().zip(&self.data) {
             let own = x.part(own, "likelihood")?;
             let mut own_out = out.part(data, "likelihood")?;
-            term.coordinates(worker, &own, &mut own_out)?;
+            term.coordinates(rank, &own, &mut own_out)?;
         }
         Ok(())
     }
@@ -352,30 +354,30 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// As [`Likelihood::energy`].
-    pub fn energy(&self, worker: &mut Worker<'_>) -> Result<f64, InferenceError> {
-        self.terms.iter().map(|(_, term)| term.energy(worker)).sum()
+    pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+        self.terms.iter().map(|(_, term)| term.energy(rank)).sum()
     }
 
     /// `out` = the sum over the terms of what each gives of its own leaves.
     fn summed(
         &self,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         out: &mut Vector,
-        mut give: impl FnMut(&mut Worker<'_>, usize, &mut Vector) -> Result<(), InferenceError>,
+        mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
     ) -> Result<(), InferenceError> {
         self.domain.admits(out.space(), "likelihood")?;
         if let [(own, _)] = &self.terms[..]
             && own.len() == self.domain.len()
         {
-            return give(worker, 0, out);
+            return give(rank, 0, out);
         }
-        let zeros = Vector::zeros(&mut worker.context.recorder, &self.domain)?;
-        out.copy_from(&mut worker.context.recorder, &zeros)?;
+        let zeros = Vector::zeros(&mut rank.recorder, &self.domain)?;
+        out.copy_from(&mut rank.recorder, &zeros)?;
         for (number, (own, _)) in self.terms.iter().enumerate() {
-            let mut found = Vector::new(worker.gpu(), own)?;
-            give(worker, number, &mut found)?;
+            let mut found = Vector::new(&rank.gpu, own)?;
+            give(rank, number, &mut found)?;
             let mut part = out.part(own, "likelihood")?;
-            worker.axpby(1.0, &found, 1.0, &mut part)?;
+            rank.vector_axpby(1.0, &found, 1.0, &mut part)?;
             out.put(part);
         }
         Ok(())
@@ -385,18 +387,18 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(worker, out, |worker, number, out| Ok(self.terms[number].1.gradient(worker, out)?))
+    pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+        self.summed(rank, out, |rank, number, out| Ok(self.terms[number].1.gradient(rank, out)?))
     }
 
     /// `out` = the metric times `v`.
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn metric(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(worker, out, |worker, number, out| {
+    pub fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        self.summed(rank, out, |rank, number, out| {
             let (own, term) = &self.terms[number];
-            Ok(term.metric(worker, &v.part(own, "likelihood")?, out)?)
+            Ok(term.metric(rank, &v.part(own, "likelihood")?, out)?)
         })
     }
 
@@ -404,10 +406,10 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(worker, out, |worker, number, out| {
+    pub fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        self.summed(rank, out, |rank, number, out| {
             let eta = eta.part(&self.data[number], "likelihood")?;
-            Ok(self.terms[number].1.left_sqrt(worker, &eta, out)?)
+            Ok(self.terms[number].1.left_sqrt(rank, &eta, out)?)
         })
     }
 
@@ -415,10 +417,10 @@ impl LikelihoodAt {
     ///
     /// # Errors
     /// What its work can fail with.
-    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    pub fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for ((own, term), data) in self.terms.iter().zip(&self.data) {
             let mut part = out.part(data, "likelihood")?;
-            term.right_sqrt(worker, &v.part(own, "likelihood")?, &mut part)?;
+            term.right_sqrt(rank, &v.part(own, "likelihood")?, &mut part)?;
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use super::density::{Coordinates, Density};
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector, Worker};
+use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector};
+use crate::rank::Rank;
 
 /// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
 #[derive(Clone)]
@@ -55,20 +56,20 @@ impl Term {
     }
 
     /// Writes the model.
-    pub fn identify(&self, worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        [&self.head, &self.tail].into_iter().flatten().try_for_each(|model| model.identify(worker, out))
+    pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        [&self.head, &self.tail].into_iter().flatten().try_for_each(|model| model.identify(rank, out))
     }
 
     /// What the model says.
-    pub fn signal(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<Vector, OperatorError> {
-        let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(worker, x))?;
-        self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(worker, &between))
+    pub fn signal(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
+        let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(rank, x))?;
+        self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(rank, &between))
     }
 
     /// The energy.
-    pub fn energy(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<f64, InferenceError> {
-        let signal = self.signal(worker, x)?;
-        self.density.energy.of(worker, signal.single()?)
+    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
+        let signal = self.signal(rank, x)?;
+        self.density.energy.of(rank, signal.single()?)
     }
 
     /// Returns `true` if there are coordinates of what the model says.
@@ -77,11 +78,11 @@ impl Term {
     }
 
     /// The derivatives at a point.
-    pub fn at(&self, worker: &mut Worker<'_>, x: &Vector) -> Result<TermAt, OperatorError> {
-        let head = self.head.as_ref().map(|head| head.at(worker, x)).transpose()?;
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<TermAt, OperatorError> {
+        let head = self.head.as_ref().map(|head| head.at(rank, x)).transpose()?;
         let between = head.as_ref().map_or(x, |head| &head.value);
-        let tail = self.tail.as_ref().map(|tail| tail.at(worker, between)).transpose()?;
-        let root = self.root.derivative(worker, between)?;
+        let tail = self.tail.as_ref().map(|tail| tail.at(rank, between)).transpose()?;
+        let root = self.root.derivative(rank, between)?;
         let signal = tail.as_ref().map_or(between, |tail| &tail.value).clone();
         Ok(TermAt { term: self.clone(), signal, head, tail, root })
     }
@@ -99,22 +100,22 @@ pub(super) struct TermAt {
 
 impl TermAt {
     /// Records the coordinates of what the model says at `x`.
-    pub fn coordinates(&self, worker: &mut Worker<'_>, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         match &self.term.coordinates {
-            Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(worker, x, out)?),
+            Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(rank, x, out)?),
             Some(Coordinates::About(coordinates)) => {
-                let signal = self.term.signal(worker, x)?;
+                let signal = self.term.signal(rank, x)?;
                 let pair = [self.signal.single()?, signal.single()?].map(|array| Contents::Device(array.clone()));
                 let pair = Vector::over(coordinates.domain(), pair.to_vec())?;
-                Ok(coordinates.apply(worker, &pair, out)?)
+                Ok(coordinates.apply(rank, &pair, out)?)
             }
             None => Err(InferenceError::NoTransformation { likelihood: self.term.density.name.clone() }),
         }
     }
 
     /// The energy at the point.
-    pub fn energy(&self, worker: &mut Worker<'_>) -> Result<f64, InferenceError> {
-        self.term.density.energy.of(worker, self.signal.single()?)
+    pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+        self.term.density.energy.of(rank, self.signal.single()?)
     }
 
     /// What lies between the model's head and its tail, or the latent values themselves.
@@ -123,51 +124,51 @@ impl TermAt {
     }
 
     /// `out = J^T cotangent`, through the head alone.
-    fn back(&self, worker: &mut Worker<'_>, cotangent: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn back(&self, rank: &mut Rank, cotangent: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         match &self.head {
-            Some(head) => head.vjp(worker, cotangent, out),
-            None => out.copy_from(&mut worker.context.recorder, cotangent),
+            Some(head) => head.vjp(rank, cotangent, out),
+            None => out.copy_from(&mut rank.recorder, cotangent),
         }
     }
 
     /// `out` = the gradient of the energy.
-    pub fn gradient(&self, worker: &mut Worker<'_>, out: &mut Vector) -> Result<(), OperatorError> {
-        let mut score = Vector::new(worker.gpu(), &self.term.density.space)?;
-        self.term.density.score.of(worker, &self.signal, &mut score)?;
-        let Some(tail) = &self.tail else { return self.back(worker, &score, out) };
+    pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), OperatorError> {
+        let mut score = Vector::new(&rank.gpu, &self.term.density.space)?;
+        self.term.density.score.of(rank, &self.signal, &mut score)?;
+        let Some(tail) = &self.tail else { return self.back(rank, &score, out) };
         if self.head.is_none() {
-            return tail.vjp(worker, &score, out);
+            return tail.vjp(rank, &score, out);
         }
-        let mut between = Vector::new(worker.gpu(), self.between())?;
-        tail.vjp(worker, &score, &mut between)?;
-        self.back(worker, &between, out)
+        let mut between = Vector::new(&rank.gpu, self.between())?;
+        tail.vjp(rank, &score, &mut between)?;
+        self.back(rank, &between, out)
     }
 
     /// `out = J^T sqrt(F) eta`.
-    pub fn left_sqrt(&self, worker: &mut Worker<'_>, eta: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    pub fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.head.is_none() {
-            return self.root.vjp(worker, eta, out);
+            return self.root.vjp(rank, eta, out);
         }
-        let mut between = Vector::new(worker.gpu(), self.between())?;
-        self.root.vjp(worker, eta, &mut between)?;
-        self.back(worker, &between, out)
+        let mut between = Vector::new(&rank.gpu, self.between())?;
+        self.root.vjp(rank, eta, &mut between)?;
+        self.back(rank, &between, out)
     }
 
     /// `out = sqrt(F) J v`.
-    pub fn right_sqrt(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let Some(head) = &self.head else { return self.root.jvp(worker, v, out) };
-        let mut between = Vector::new(worker.gpu(), self.between())?;
-        head.jvp(worker, v, &mut between)?;
-        self.root.jvp(worker, &between, out)
+    pub fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let Some(head) = &self.head else { return self.root.jvp(rank, v, out) };
+        let mut between = Vector::new(&rank.gpu, self.between())?;
+        head.jvp(rank, v, &mut between)?;
+        self.root.jvp(rank, &between, out)
     }
 
     /// `out = J^T F J v`.
-    pub fn metric(&self, worker: &mut Worker<'_>, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let Some(head) = &self.head else { return self.root.normal(worker, v, out) };
+    pub fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let Some(head) = &self.head else { return self.root.normal(rank, v, out) };
         let [mut tangent, mut cotangent] =
-            [Vector::new(worker.gpu(), self.between())?, Vector::new(worker.gpu(), self.between())?];
-        head.jvp(worker, v, &mut tangent)?;
-        self.root.normal(worker, &tangent, &mut cotangent)?;
-        self.back(worker, &cotangent, out)
+            [Vector::new(&rank.gpu, self.between())?, Vector::new(&rank.gpu, self.between())?];
+        head.jvp(rank, v, &mut tangent)?;
+        self.root.normal(rank, &tangent, &mut cotangent)?;
+        self.back(rank, &cotangent, out)
     }
 }

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use super::error::InferenceError;
 use crate::operators::{
     Contents, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator, Space,
-    Support, Vector, Worker,
+    Support, Vector,
 };
+use crate::rank::Rank;
 use chebyshev::Chebyshev;
 use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
 
@@ -241,23 +242,23 @@ impl Differentiable for OnHost {
         &self.target
     }
 
-    fn apply(&self, _worker: &mut Worker<'_>, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, _rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         fill(y, |i| self.prior.value(parameters(x)[i]))
     }
 
     fn linearise(
         self: Rc<Self>,
-        worker: &mut Worker<'_>,
+        rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.apply(worker, x, y)?;
+        self.apply(rank, x, y)?;
         let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
         Ok(Box::new(OnHostAt { slopes, operator: self }))
     }
 
-    fn constants(&self, _worker: &mut Worker<'_>, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(&format!("{:?}", self.prior));
         Ok(())
     }
@@ -274,12 +275,12 @@ struct OnHostAt {
 }
 
 impl Linearised for OnHostAt {
-    fn jvp(&self, _worker: &mut Worker<'_>, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, _rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dy, |i| self.slopes[i] * parameters(dx)[i])
     }
 
-    fn vjp(&self, _worker: &mut Worker<'_>, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, _rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dx, |i| self.slopes[i] * parameters(dy)[i])
     }

@@ -1,81 +1,50 @@
-//! What operators work with on one rank.
+//! Updates, products and sums of vectors, as methods of [`Rank`].
 
-use crate::comm::{CommError, Communicator};
+use std::convert::Infallible;
+
+use crate::comm::CommError;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{ExactSum, ExchangeError, GridComms, SeveralSums, Summed};
-use crate::gpu::{Array, Gpu, Recorder};
-use crate::grid::Grid;
-use crate::mesh::Axpby;
-use crate::rank::Rank;
+use crate::exchange::{SeveralSums, Summed};
+use crate::gpu::Array;
+use crate::rank::{PlanKey, Rank};
 
 use super::error::OperatorError;
 use super::leaf::Leaf;
 use super::vector::{Contents, Vector};
 
-/// What operators work with on one rank: its context, the exchanges of the process grid that fields are cut by, and what all vectors
-/// need.
-///
-/// Operators record their work in `context.recorder`. They submit only what exchanges between ranks need, and wait only for those.
-pub struct Worker<'a> {
-    /// The rank's communicator, device and recorder.
-    pub context: &'a mut Rank,
-    /// The exchanges along the axes of the process grid.
-    pub comms: GridComms,
-    axpby: Axpby,
-    sum: ExactSum,
-    several: SeveralSums,
-    collectives: Collectives,
+#[derive(PartialEq)]
+struct VectorSums;
+
+impl PlanKey for VectorSums {
+    type Plan = SeveralSums;
 }
 
-impl<'a> Worker<'a> {
-    /// A worker for fields that are cut by `grid` over the ranks of `context`. All ranks call it.
-    ///
-    /// # Errors
-    /// [`ExchangeError`] when the communicator cannot be split.
-    pub fn new(context: &'a mut Rank, grid: Grid) -> Result<Self, ExchangeError> {
-        let comms = GridComms::new(&context.comm, grid)?;
-        let collectives = Collectives::new(context.exchange.clone());
-        let (axpby, sum, several) = (Axpby::default(), ExactSum::default(), SeveralSums::default());
-        Ok(Worker { context, comms, axpby, sum, several, collectives })
-    }
+#[derive(PartialEq)]
+struct RankCollectives;
 
-    /// The device.
-    pub fn gpu(&self) -> &Gpu {
-        &self.context.gpu
-    }
+impl PlanKey for RankCollectives {
+    type Plan = Collectives;
+}
 
-    /// All ranks.
-    pub fn comm(&self) -> &Communicator {
-        &self.context.comm
-    }
-
-    /// The recorder and the exchanges of the process grid, as transforms take them.
-    pub fn parts(&mut self) -> (&mut Recorder, &mut GridComms) {
-        (&mut self.context.recorder, &mut self.comms)
-    }
-
-    /// What sums up, with the recorder and the exchanges.
-    pub(crate) fn exact_sum(&mut self) -> (&ExactSum, &mut Recorder, &Communicator) {
-        (&self.sum, &mut self.context.recorder, &self.context.comm)
-    }
-
-    /// Replaces numbers that every rank has by those of rank 0: devices round in their own ways, and ranks that go on by such numbers must go on
-    /// alike. All ranks call it.
+impl Rank {
+    /// Replaces values that all ranks have by those of rank 0, so that all ranks continue with the same
+    /// bits: devices round differently. [Collective](Self).
     pub(crate) fn take_from_first(&self, values: &mut [f64]) -> Result<(), CommError> {
-        let comm = self.comm();
-        if comm.size() == 1 { Ok(()) } else { comm.broadcast(0, values) }
+        if self.size() == 1 { Ok(()) } else { self.comm.broadcast(0, values) }
     }
 
-    /// Collectives of device arrays among all ranks, with the recorder.
-    pub fn collectives(&mut self) -> (&mut Collectives, &mut Recorder) {
-        (&mut self.collectives, &mut self.context.recorder)
+    /// Returns the collectives of device arrays among all ranks.
+    pub(super) fn collectives(&mut self) -> Collectives {
+        let make = |rank: &mut Rank| Ok::<_, Infallible>(Collectives::new(rank.exchange.clone()));
+        let Ok(collectives) = self.plan(RankCollectives, make);
+        Collectives::clone(&collectives)
     }
 
     /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces.
-    pub fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), OperatorError> {
+    pub fn vector_axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "axpby")?;
         let mut pairs = Vec::new();
         for (x, y) in x.contents().iter().zip(y.contents_mut()) {
@@ -91,13 +60,15 @@ impl<'a> Worker<'a> {
                 _ => {}
             }
         }
-        Ok(self.axpby.record_pairs(&mut self.context.recorder, a, &pairs, b)?)
+        let updates = self.updates();
+        Ok(updates.record_pairs(&mut self.recorder, a, &pairs, b)?)
     }
 
     /// `z = x y`, number by number, for fields of one leaf on the device.
-    pub(crate) fn product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
+    pub(crate) fn vector_product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
-        Ok(self.axpby.record_product(&mut self.context.recorder, 1.0, arrays, 0.0, z)?)
+        let updates = self.updates();
+        Ok(updates.record_product(&mut self.recorder, 1.0, arrays, 0.0, z)?)
     }
 
     /// `y = a x z + b y`, number by number, for all leaves of three fields of one space; `x` and `z` may be one. With `b == 0`, `y` may be undefined
@@ -105,16 +76,23 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces.
-    pub fn multiply(&mut self, a: f64, [x, z]: [&Vector; 2], b: f64, y: &mut Vector) -> Result<(), OperatorError> {
+    pub fn vector_multiply(
+        &mut self,
+        a: f64,
+        [x, z]: [&Vector; 2],
+        b: f64,
+        y: &mut Vector,
+    ) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "multiply")?;
         y.space().admits(z.space(), "multiply")?;
+        let updates = self.updates();
         for ((x, z), y) in x.contents().iter().zip(z.contents()).zip(y.contents_mut()) {
             match (x, z, y) {
                 (Contents::Device(x), Contents::Device(z), Contents::Device(y)) => {
                     if x.raw().shares(y.raw()) || z.raw().shares(y.raw()) {
                         return Err(OperatorError::invalid("multiply", "y is one of the factors; give another field"));
                     }
-                    self.axpby.record_product(&mut self.context.recorder, a, [x, z], b, y)?;
+                    updates.record_product(&mut self.recorder, a, [x, z], b, y)?;
                 }
                 (Contents::Host(x), Contents::Host(z), Contents::Host(y)) => {
                     let update = |(y, (x, z)): (&mut f64, (&f64, &f64))| {
@@ -135,18 +113,18 @@ impl<'a> Worker<'a> {
     ///
     /// # Errors
     /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
-    pub fn dot(&mut self, x: &Vector, y: &Vector) -> Result<f64, OperatorError> {
-        Ok(self.sums(&[(x, Some(y))])?[0])
+    pub fn vector_dot(&mut self, x: &Vector, y: &Vector) -> Result<f64, OperatorError> {
+        Ok(self.vector_sums(&[(x, Some(y))])?[0])
     }
 
-    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::dot), or, of a field alone, of magnitudes. All ranks call it, and get
+    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::vector_dot), or, of a field alone, of magnitudes. All ranks call it, and get
     /// the same bits: of vectors that every rank has the sum is that of rank 0. The
     /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves. Small vectors that every rank has come to the
     /// host with the sums and are summed there, in f64; they cost several ranks one broadcast more.
     ///
     /// # Errors
-    /// As [`dot`](Self::dot).
-    pub fn sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
+    /// As [`dot`](Self::vector_dot).
+    pub fn vector_sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
         let mut sums = Sums::default();
         for (x, y) in fields {
             if let Some(y) = y {
@@ -157,8 +135,8 @@ impl<'a> Worker<'a> {
             }
             sums.ends.push(sums.terms.len());
         }
-        let (recorder, comm) = (&mut self.context.recorder, &self.context.comm);
-        let (large, small) = self.several.make(recorder, comm, &sums.large, &sums.small)?;
+        let Ok(several) = self.plan(VectorSums, |_| Ok::<_, Infallible>(SeveralSums::default()));
+        let (large, small) = several.make(&mut self.recorder, &self.comm, &sums.large, &sums.small)?;
         let value = |(_, term): &(&str, Term)| match term {
             Term::Large(at) => large[*at],
             Term::Small(x, None) => small[*x].iter().map(|x| f64::from(x.abs())).sum(),

@@ -1,0 +1,20 @@
+//! The process grid of the meshes that the rank on this thread makes.
+
+use std::cell::Cell;
+
+use meshloom::Rank;
+use meshloom::grid::Grid;
+
+thread_local! {
+    static GRID: Cell<Option<[usize; 2]>> = const { Cell::new(None) };
+}
+
+/// Sets the process grid of this thread.
+pub fn set(grid: Grid) {
+    GRID.set(Some(grid.parts()));
+}
+
+/// Returns the process grid of this thread; slabs unless it is set.
+pub fn of(rank: &Rank) -> Grid {
+    Grid::new(GRID.get().unwrap_or([rank.size(), 1]), rank.size()).unwrap()
+}
