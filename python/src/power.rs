@@ -1,7 +1,5 @@
 //! Power spectra of points and of fields.
 
-use meshloom::Rank;
-use meshloom::exchange::GridComms;
 use meshloom::fft::{Spec, Transform, Values};
 use meshloom::gpu::Array;
 use meshloom::grid::{Grid, extent};
@@ -10,6 +8,7 @@ use meshloom::mesh::{
     field_contrast,
 };
 use meshloom::points::{BoxCheck, BoxUse};
+use meshloom::rank::{Parts, Rank};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -41,61 +40,55 @@ impl Measurement {
     fn measure(
         &self,
         work: &mut Work,
-        modes: impl FnOnce(&Self, &mut Rank, &mut GridComms, &Transform) -> Result<(ModeArray, Option<ModeArray>), Failure>,
+        modes: impl FnOnce(&Self, &mut Parts<'_>, &Transform) -> Result<(ModeArray, Option<ModeArray>), Failure>,
     ) -> Result<Vec<Bin>, Failure> {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, self.shape));
         let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, self.shape, grid, rank)?);
-        work.with_transform(&spec, grid, make, |context, comms, transform| {
-            let (modes, shifted) = modes(self, context, comms, transform)?;
+        work.with_transform(&spec, grid, make, |mut parts, transform| {
+            let (modes, shifted) = modes(self, &mut parts, transform)?;
             let geometry = SpectrumGeometry { shape: self.shape, size: self.size, part: transform.spectrum_part() };
             let window = self.window.filter(|_| self.deconvolve);
             let modes = Modes { modes: &modes, shifted: shifted.as_ref(), window };
-            Ok(ModeBinner::default().measure(&mut context.recorder, &context.comm, &geometry, modes)?)
+            Ok(ModeBinner::default().measure(parts.recorder, parts.comms.world(), &geometry, modes)?)
         })
     }
 }
 
 /// The modes of a real field on the device.
-fn modes_of(
-    context: &mut Rank,
-    comms: &mut GridComms,
-    transform: &Transform,
-    field: &Array<f32>,
-) -> Result<ModeArray, Failure> {
-    let spectrum = transform.spectrum(&context.gpu)?;
-    transform.forward(&mut context.recorder, comms, field, &transform.field_layout(), &spectrum)?;
+fn modes_of(parts: &mut Parts<'_>, transform: &Transform, field: &Array<f32>) -> Result<ModeArray, Failure> {
+    let spectrum = transform.spectrum(parts.gpu)?;
+    transform.forward(parts.recorder, parts.comms, field, &transform.field_layout(), &spectrum)?;
     Ok(spectrum)
 }
 
 /// The modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
 fn point_modes(
     measurement: &Measurement,
-    context: &mut Rank,
-    comms: &mut GridComms,
+    parts: &mut Parts<'_>,
     transform: &Transform,
     (positions, weights): (&[f64], Option<&[f32]>),
 ) -> Result<PointModes, Failure> {
     let Measurement { shape, size, interlace, .. } = *measurement;
-    let (window, grid) = (measurement.window.unwrap_or_default(), comms.grid());
-    let mesh = MeshPart::new(shape, size, grid, context.comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let (window, grid) = (measurement.window.unwrap_or_default(), parts.comms.grid());
+    let mesh = MeshPart::new(shape, size, grid, parts.comms.rank(), PointsInCells::ghost_widths(window, interlace));
     let positions = positions.as_chunks::<3>().0;
-    let (recorder, comm) = (&mut context.recorder, &context.comm);
+    let (recorder, comm) = (&mut *parts.recorder, parts.comms.world());
     let mut points = match weights {
         None => PointsInCells::distribute(recorder, comm, grid, mesh, size, positions)?,
         Some(weights) => PointsInCells::distribute_weighted(recorder, comm, grid, mesh, size, positions, weights)?,
     };
     let painter = Painter::new(window);
-    let mut paint = |context: &mut Rank, points: &PointsInCells| {
-        let density = context.gpu.array::<f32>("power::density", transform.field_layout().len())?;
-        points.density(&mut context.recorder, comms, &painter, -1.0, &density)?;
-        modes_of(context, comms, transform, &density)
+    let paint = |parts: &mut Parts<'_>, points: &PointsInCells| {
+        let density = parts.gpu.array::<f32>("power::density", transform.field_layout().len())?;
+        points.density(parts.recorder, parts.comms, &painter, -1.0, &density)?;
+        modes_of(parts, transform, &density)
     };
-    let modes = paint(context, &points)?;
+    let modes = paint(parts, &points)?;
     let mut shifted = None;
     if interlace {
-        points.shift(&mut context.recorder, 0.5)?;
-        shifted = Some(paint(context, &points)?);
+        points.shift(parts.recorder, 0.5)?;
+        shifted = Some(paint(parts, &points)?);
     }
     Ok(PointModes { modes: (modes, shifted), effective_count: points.effective_count() })
 }
@@ -143,8 +136,8 @@ pub fn power_of_points<'py>(
         let weights = weights.map(|weights| weights.to_f64(&mut work.context.recorder)).transpose()?;
         let weights: Option<Vec<f32>> = weights.map(|weights| weights.iter().map(|&weight| weight as f32).collect());
         let mut effective_count = 0.0;
-        let bins = measurement.measure(work, |measurement, context, comms, transform| {
-            let found = point_modes(measurement, context, comms, transform, (&positions, weights.as_deref()))?;
+        let bins = measurement.measure(work, |measurement, parts, transform| {
+            let found = point_modes(measurement, parts, transform, (&positions, weights.as_deref()))?;
             effective_count = found.effective_count;
             Ok(found.modes)
         })?;
@@ -169,8 +162,8 @@ pub fn power_of_field<'py>(
     let measurement = Measurement { shape, size, window, deconvolve: window.is_some(), interlace: false };
     let rows = Rows::new(field, &comm.session)?;
     let bins = comm.session.run(py, move |work| {
-        measurement.measure(work, |_, context, comms, transform| {
-            let (own, values) = (transform.field_part(), rows.to_f64(&mut context.recorder)?);
+        measurement.measure(work, |_, parts, transform| {
+            let (own, values) = (transform.field_part(), rows.to_f64(parts.recorder)?);
             let want = extent(&own).iter().product::<u64>();
             if values.len() as u64 != want {
                 let have = values.len();
@@ -179,15 +172,15 @@ pub fn power_of_field<'py>(
                 )));
             }
             let contrast = match contrast {
-                true => field_contrast(&context.comm, &own, &values)?,
-                false => density_contrast(&context.comm, &own, &values).map_err(|error| match error {
+                true => field_contrast(parts.comms.world(), &own, &values)?,
+                false => density_contrast(parts.comms.world(), &own, &values).map_err(|error| match error {
                     MeshError::NotDensity { .. } => Failure::Value(format!("data: {error} (contrast=True)")),
                     error => error.into(),
                 })?,
             };
-            let density = context.gpu.array::<f32>("power::density", want)?;
-            context.recorder.upload(&density, 0, &contrast)?;
-            Ok((modes_of(context, comms, transform, &density)?, None))
+            let density = parts.gpu.array::<f32>("power::density", want)?;
+            parts.recorder.upload(&density, 0, &contrast)?;
+            Ok((modes_of(parts, transform, &density)?, None))
         })
     })?;
     Ok(spectrum(py, bins))

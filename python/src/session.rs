@@ -14,13 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use meshloom::Rank;
 use meshloom::comm::Communicator;
-use meshloom::exchange::GridComms;
 use meshloom::fft::Spec;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::SampleGroups;
+use meshloom::rank::{Parts, Rank};
 use pyo3::prelude::*;
 
 use crate::failure::{Error, Failure};
@@ -36,8 +35,6 @@ pub struct Work {
     pub context: Rank,
     /// Transforms that were used last, the latest at the end.
     transforms: Vec<(Spec, Box<dyn Any>)>,
-    /// Communicators of process grids.
-    grids: HashMap<[usize; 2], GridComms>,
     /// What callers hold by its number, for it stays on this thread.
     pub kept: HashMap<u64, Rc<dyn Any>>,
     /// The groups of samples that this rank and others are.
@@ -70,16 +67,7 @@ impl Work {
     fn new(context: Rank, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
         let (groups, kept) = (Rc::new(groups), HashMap::new());
-        Work {
-            context,
-            transforms: Vec::new(),
-            grids: HashMap::new(),
-            kept,
-            groups,
-            warnings: Vec::new(),
-            numbers: 0,
-            watch,
-        }
+        Work { context, transforms: Vec::new(), kept, groups, warnings: Vec::new(), numbers: 0, watch }
     }
 
     /// Adds a warning for the caller of the job, who sees it if the job succeeds.
@@ -94,10 +82,9 @@ impl Work {
         self.numbers
     }
 
-    /// Whether ranks have called different collectives here, or in the communicators of a kept process grid.
+    /// Returns `true` if ranks have called different collectives.
     pub fn is_out_of_step(&mut self) -> bool {
-        let of_grid = |grid: &mut GridComms| (0..3).any(|axis| grid.along(axis).comm().is_out_of_step());
-        self.context.comm.is_out_of_step() || self.grids.values_mut().any(of_grid)
+        self.context.is_out_of_step()
     }
 
     /// What says whether the present job is still wanted.
@@ -105,13 +92,13 @@ impl Work {
         self.watch.clone()
     }
 
-    /// The transform that `spec` says, made by `make` unless it is there, and the communicators of `grid` with all else.
+    /// Runs `body` with the transform of `spec`, created by `make` unless it is kept, and the parts of the rank for `grid`.
     pub fn with_transform<T: 'static, R>(
         &mut self,
         spec: &Spec,
         grid: Grid,
         make: impl FnOnce(&mut Rank) -> Result<T, Failure>,
-        body: impl FnOnce(&mut Rank, &mut GridComms, &T) -> Result<R, Failure>,
+        body: impl FnOnce(Parts<'_>, &T) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let at = self.transforms.iter().position(|(known, transform)| known == spec && transform.is::<T>());
         let transform = match at {
@@ -121,13 +108,8 @@ impl Work {
         if self.transforms.len() >= TRANSFORMS {
             self.transforms.remove(0);
         }
-        let comms = match self.grids.remove(&grid.parts()) {
-            Some(comms) => comms,
-            None => GridComms::new(&self.context.comm, grid)?,
-        };
-        let comms = self.grids.entry(grid.parts()).or_insert(comms);
         let result = match transform.downcast_ref::<T>() {
-            Some(transform) => body(&mut self.context, comms, transform),
+            Some(transform) => body(self.context.parts(grid)?, transform),
             None => Err(Failure::Panic("a transform of another type was kept".into())),
         };
         self.transforms.push((spec.clone(), transform));

@@ -1,12 +1,12 @@
 //! Cosmological particle-mesh runs.
 
-use meshloom::Rank;
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind};
 use meshloom::fft::{Spec, Transform, Values};
 use meshloom::grid::{Grid, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{Config, Noise, NoiseBy, Quantity, Simulation, device_mode_noise, device_white_noise};
+use meshloom::rank::{Parts, Rank};
 use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -122,8 +122,8 @@ pub fn noise_of_seed<'py>(
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, sites));
         let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, sites, grid, rank)?);
-        work.with_transform(&spec, grid, make, |context, comms, transform| {
-            let (own, recorder) = (transform.field_part(), &mut context.recorder);
+        work.with_transform(&spec, grid, make, |Parts { recorder, comms, .. }, transform| {
+            let own = transform.field_part();
             let field = recorder.gpu().array::<f32>("pm::noise", volume(&own))?;
             match noise_by {
                 NoiseBy::Site => device_white_noise(recorder, seed, sites, &own, &field)?,

@@ -1,10 +1,9 @@
 //! Fourier transforms of NumPy arrays.
 
-use meshloom::Rank;
-use meshloom::exchange::GridComms;
 use meshloom::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Value};
 use meshloom::gpu::Array;
 use meshloom::grid::Grid;
+use meshloom::rank::{Parts, Rank};
 use numpy::{Complex32, Complex64, Element, PyArrayDyn};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -46,7 +45,7 @@ fn transformed<T: Value, R: Send + 'static>(
     py: Python<'_>,
     comm: &Comm,
     request: Request,
-    body: impl FnOnce(&mut Rank, &mut GridComms, &Transform<T>) -> Result<R, Failure> + Send + 'static,
+    body: impl FnOnce(Parts<'_>, &Transform<T>) -> Result<R, Failure> + Send + 'static,
 ) -> PyResult<R> {
     comm.session.run(py, move |work| {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
@@ -64,8 +63,8 @@ fn forward<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T>)
 where
     T: Value<Mode: Send> + Send + Sync,
 {
-    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
-        let (gpu, recorder, layout) = (&context.gpu, &mut context.recorder, transform.field_layout());
+    transformed::<T, _>(py, comm, request, move |Parts { gpu, recorder, comms }, transform| {
+        let layout = transform.field_layout();
         let field = transform.field(gpu, &layout)?;
         fits(data.as_slice().len(), field.len())?;
         recorder.upload(&field, 0, data.as_slice())?;
@@ -81,12 +80,12 @@ fn forward_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, field: Ar
 where
     T: Value<Mode: Send + Sync> + Send + Sync,
 {
-    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+    transformed::<T, _>(py, comm, request, move |Parts { gpu, recorder, comms }, transform| {
         let layout = transform.field_layout();
         fits(field.len() as usize, layout.len() * transform.plan().spec.fields)?;
-        let spectrum = transform.spectrum(&context.gpu)?;
-        transform.forward(&mut context.recorder, comms, &field, &layout, &spectrum)?;
-        context.recorder.submit()?;
+        let spectrum = transform.spectrum(gpu)?;
+        transform.forward(recorder, comms, &field, &layout, &spectrum)?;
+        recorder.submit()?;
         Ok(spectrum)
     })
 }
@@ -96,12 +95,12 @@ fn inverse_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, spectrum:
 where
     T: Value<Mode: Send + Sync> + Send + Sync,
 {
-    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
+    transformed::<T, _>(py, comm, request, move |Parts { gpu, recorder, comms }, transform| {
         let layout = transform.field_layout();
-        let field = transform.field(&context.gpu, &layout)?;
-        fits(spectrum.len() as usize, transform.spectrum(&context.gpu)?.len())?;
-        transform.inverse(&mut context.recorder, comms, &spectrum, None, &field, &layout)?;
-        context.recorder.submit()?;
+        let field = transform.field(gpu, &layout)?;
+        fits(spectrum.len() as usize, transform.spectrum(gpu)?.len())?;
+        transform.inverse(recorder, comms, &spectrum, None, &field, &layout)?;
+        recorder.submit()?;
         Ok(field)
     })
 }
@@ -111,8 +110,8 @@ fn inverse<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T::
 where
     T: Value<Mode: Send + Sync> + Send,
 {
-    transformed::<T, _>(py, comm, request, move |context, comms, transform| {
-        let (gpu, recorder, layout) = (&context.gpu, &mut context.recorder, transform.field_layout());
+    transformed::<T, _>(py, comm, request, move |Parts { gpu, recorder, comms }, transform| {
+        let layout = transform.field_layout();
         let spectrum = transform.spectrum(gpu)?;
         fits(data.as_slice().len(), spectrum.len())?;
         recorder.upload(&spectrum, 0, data.as_slice())?;

@@ -112,6 +112,12 @@ impl Rank {
         Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
     }
 
+    /// Returns `true` if ranks have called different collectives, among all ranks or along a process grid.
+    pub fn is_out_of_step(&mut self) -> bool {
+        let along_grid = |comms: &mut GridComms| (0..3).any(|axis| comms.along(axis).comm().is_out_of_step());
+        self.comm.is_out_of_step() || self.grids.values_mut().any(along_grid)
+    }
+
     /// Returns the cost of all exchanges along process grids so far, for this rank.
     pub fn exchange_cost(&self) -> Cost {
         let mut cost = Cost::default();
