@@ -29,12 +29,12 @@ fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let wavenumbers = Wavenumbers::unique(regular)?;
     let spectrum = wavenumbers.amplitudes(rank, &modes)?;
     let power: Vec<f64> = wavenumbers.values().iter().map(|k| 0.2 / (1.0 + (k / 4.0).powi(2))).collect();
-    let mut amplitudes = Vector::new(&rank.gpu, Linear::domain(&spectrum))?;
+    let mut amplitudes = Vector::new(&rank.gpu, &spectrum.signature().domain)?;
     amplitudes.set(&mut rank.recorder, "amplitudes", &power)?;
     let amplitudes = Model::new(spectrum).value(rank, &amplitudes)?;
 
     let correlate = Model::new(Diagonal::new(&modes, &amplitudes)?);
-    let transform = Model::new(Adjoint(Hartley::new(rank, &cells)?));
+    let transform = Model::new(Adjoint::new(Hartley::new(rank, &cells)?));
     let response = Model::new(PointwiseOperator::wgsl(RESPONSE, "response", transform.target(), "counts")?);
     let [_, n1, n2] = regular.shape;
     let seen: Vec<[u64; 3]> = (0..n1 * n2).step_by(3).map(|cell| [0, cell / n2, cell % n2]).collect();

@@ -25,7 +25,7 @@ use crate::simulation::config;
 
 /// A linear operator or its adjoint.
 fn turned(operator: impl Linear + 'static, adjoint: bool) -> Model {
-    if adjoint { Model::new(Adjoint(operator)) } else { Model::new(operator) }
+    if adjoint { Model::new(Adjoint::new(operator)) } else { Model::new(operator) }
 }
 
 /// A model made of the space of some leaves.

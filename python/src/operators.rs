@@ -34,7 +34,7 @@ pub type About = (String, Vec<LeafShape>, Vec<LeafShape>);
 
 /// A model, and what is told of it.
 pub fn told(model: Model) -> (Model, About) {
-    let about = (model.name(), described(model.domain()), described(model.target()));
+    let about = (model.name().to_string(), described(model.domain()), described(model.target()));
     (model, about)
 }
 

@@ -64,7 +64,7 @@ pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Adjoi
     }
     let AdjointCheck { forward, reverse, tolerance } = found;
     let why = format!("<J dx, dy> = {forward:e} and <dx, J^T dy> = {reverse:e} differ by more than {tolerance:e}");
-    Err(OperatorError::Check { operator: model.name(), why })
+    Err(OperatorError::Check { operator: model.name().into(), why })
 }
 
 /// What [`check_derivative`] found: the remainders of Taylor's formula for steps that are halved each time.
@@ -120,7 +120,9 @@ pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector)
     let order = order_of(&remainders, rounding);
     let check = TaylorCheck { remainders, rounding, order };
     match check.order {
-        Some(order) if order < 1.8 => Err(OperatorError::Check { operator: model.name(), why: format!("\n{check}") }),
+        Some(order) if order < 1.8 => {
+            Err(OperatorError::Check { operator: model.name().into(), why: format!("\n{check}") })
+        }
         _ => Ok(check),
     }
 }
@@ -138,7 +140,7 @@ pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector
     let value = model.value(rank, x)?;
     match rank.vector_sums(&[(&value, None)]) {
         Err(OperatorError::NotFinite { what, value, .. }) => {
-            Err(OperatorError::NotFinite { operator: model.name(), what, value })
+            Err(OperatorError::NotFinite { operator: model.name().into(), what, value })
         }
         found => found.map(|_| value),
     }

@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::comm::Op;
@@ -16,8 +17,7 @@ use crate::rank::Rank;
 /// The values of all ranks' points as one vector on every rank, rank by rank. Its adjoint takes this rank's part of the cotangent, which is the
 /// same on every rank. For small data: every rank holds the whole.
 pub struct Replicate {
-    domain: Space,
-    target: Space,
+    signature: Signature,
     start: u64,
 }
 
@@ -36,25 +36,18 @@ impl Replicate {
         };
         let mut start = [*own];
         rank.comm.scan_exclusive(&mut start, Op::Sum)?;
-        Ok(Replicate { domain: domain.clone(), target: Space::of(name, Leaf::vector(*total))?, start: start[0] })
+        let target = Space::of(name, Leaf::vector(*total))?;
+        Ok(Replicate { signature: Signature::new("replication", domain, &target), start: start[0] })
     }
 
     fn own(&self) -> u64 {
-        self.domain.only().map_or(0, |(_, leaf)| leaf.len())
+        self.signature.domain.only().map_or(0, |(_, leaf)| leaf.len())
     }
 }
 
 impl Linear for Replicate {
-    fn name(&self) -> String {
-        "replication".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -71,7 +64,7 @@ impl Linear for Replicate {
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let (own, all) = (4 * self.own(), 4 * self.target.only().map_or(0, |(_, leaf)| leaf.len()));
+        let (own, all) = (4 * self.own(), 4 * self.signature.target.only().map_or(0, |(_, leaf)| leaf.len()));
         let there = CallCost {
             messages: u64::from(own < all),
             sent: if own < all { own } else { 0 },
@@ -85,8 +78,7 @@ impl Linear for Replicate {
 /// the same on all. Floats are added along a fixed tree over the ranks, so that the bits depend on their number: where they must not, sum what the
 /// vectors are made of with a [`Gather`](super::Gather).
 pub struct SumOverRanks {
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 impl SumOverRanks {
@@ -101,7 +93,8 @@ impl SumOverRanks {
                 name,
                 Leaf { support: Support::Points { own, total, .. }, values: Values::Real, components: 1, batch: 1 },
             )) if own * ranks == *total => {
-                Ok(SumOverRanks { domain: domain.clone(), target: Space::of(name, Leaf::vector(*own))? })
+                let target = Space::of(name, Leaf::vector(*own))?;
+                Ok(SumOverRanks { signature: Signature::new("sum over ranks", domain, &target) })
             }
             _ => {
                 let why = format!("{domain} is not one number at each of as many points on every one of {ranks} ranks");
@@ -111,21 +104,13 @@ impl SumOverRanks {
     }
 
     fn len(&self) -> u64 {
-        self.target.only().map_or(0, |(_, leaf)| leaf.len())
+        self.signature.target.only().map_or(0, |(_, leaf)| leaf.len())
     }
 }
 
 impl Linear for SumOverRanks {
-    fn name(&self) -> String {
-        "sum over ranks".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -144,7 +129,7 @@ impl Linear for SumOverRanks {
 
     fn costs(&self) -> [CallCost; 2] {
         let (bytes, copy) = (4 * self.len(), CallCost::passes(1, 8 * self.len()));
-        let Some((_, leaf)) = self.domain.only() else { return [copy; 2] };
+        let Some((_, leaf)) = self.signature.domain.only() else { return [copy; 2] };
         let steps = u64::from((leaf.total() / leaf.len().max(1)).next_power_of_two().ilog2());
         [CallCost { messages: 2 * steps, sent: 2 * steps * bytes, ..copy }, copy]
     }
@@ -152,8 +137,7 @@ impl Linear for SumOverRanks {
 
 /// Parameters of the host as a vector on the device. Its adjoint waits for the device, since it brings the cotangent to the host.
 pub struct ToDevice {
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 impl ToDevice {
@@ -165,7 +149,7 @@ impl ToDevice {
         match domain.only() {
             Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
                 let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
-                Ok(ToDevice { domain: domain.clone(), target })
+                Ok(ToDevice { signature: Signature::new("upload", domain, &target) })
             }
             _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),
         }
@@ -173,16 +157,8 @@ impl ToDevice {
 }
 
 impl Linear for ToDevice {
-    fn name(&self) -> String {
-        "upload".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -205,6 +181,6 @@ impl Linear for ToDevice {
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        [CallCost::passes(0, 4 * self.target.only().map_or(0, |(_, leaf)| leaf.len())); 2]
+        [CallCost::passes(0, 4 * self.signature.target.only().map_or(0, |(_, leaf)| leaf.len())); 2]
     }
 }

@@ -11,6 +11,7 @@ use super::part::Part;
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
@@ -33,7 +34,7 @@ impl Model {
     /// # Errors
     /// [`OperatorError::Fit`], which names `next`, when it takes something else.
     pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
-        next.domain().admits(self.target(), &next.name())?;
+        next.domain().admits(self.target(), next.name())?;
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
             return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
         }
@@ -44,7 +45,9 @@ impl Model {
         if let ([Some(before), Some(last)], true) = (self.parted(), next.is_pointwise()) {
             return before.then(&last.then(next)?);
         }
-        Ok(Model::new(Then { first: self.0.clone(), second: next.0.clone() }))
+        let name = format!("{} -> {}", self.name(), next.name());
+        let signature = Signature::new(name, self.domain(), next.target());
+        Ok(Model::new(Then { signature, first: self.0.clone(), second: next.0.clone() }))
     }
 
     /// Both models side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both.
@@ -61,7 +64,11 @@ impl Model {
         let domain = self.domain().joined(other.domain(), &name)?;
         let leaves = self.target().leaves().chain(other.target().leaves());
         let target = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
-        Ok(Model::new(Zip { first: self.0.clone(), second: other.0.clone(), domain, target }))
+        Ok(Model::new(Zip {
+            signature: Signature::new(name, &domain, &target),
+            first: self.0.clone(),
+            second: other.0.clone(),
+        }))
     }
 
     /// The sum of the values of both, leaf by leaf.
@@ -121,8 +128,8 @@ impl Model {
         for (name, leaf) in target.leaves() {
             match self.target().leaf(name) {
                 Some(own) if own == leaf => {}
-                Some(own) => return Err(OperatorError::fit(&self.name(), name, leaf, own)),
-                None => return Err(OperatorError::missing(&self.name(), name, self.target())),
+                Some(own) => return Err(OperatorError::fit(self.name(), name, leaf, own)),
+                None => return Err(OperatorError::missing(self.name(), name, self.target())),
             }
         }
         match self.0.giving(target)? {
@@ -137,7 +144,7 @@ impl Model {
     /// [`OperatorError::Invalid`] for a model of several results.
     pub fn named(&self, target: &str) -> Result<Model, OperatorError> {
         let Some((_, leaf)) = self.target().only() else {
-            return Err(OperatorError::invalid(&self.name(), format!("it gives {}, not one leaf", self.target())));
+            return Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target())));
         };
         Ok(self.with_names(self.domain().clone(), Space::of(target, leaf.clone())?))
     }
@@ -148,7 +155,7 @@ impl Model {
     /// [`OperatorError::Invalid`] for a model of several arguments.
     pub fn of(&self, domain: &str) -> Result<Model, OperatorError> {
         let Some((_, leaf)) = self.domain().only() else {
-            return Err(OperatorError::invalid(&self.name(), format!("it takes {}, not one leaf", self.domain())));
+            return Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain())));
         };
         Ok(self.with_names(Space::of(domain, leaf.clone())?, self.target().clone()))
     }
@@ -157,7 +164,10 @@ impl Model {
     fn with_names(&self, domain: Space, target: Space) -> Model {
         match self.0.as_pointwise() {
             Some(map) => Model::new(PointwiseOperator::new(map.renamed(&domain, &target))),
-            None => Model::new(Renamed { inner: self.0.clone(), domain, target }),
+            None => {
+                let signature = Signature::new(self.signature().name.clone(), &domain, &target);
+                Model::new(Renamed { signature, inner: self.0.clone() })
+            }
         }
     }
 
@@ -189,6 +199,7 @@ fn componentwise(function: Binary, leaf_name: &str, leaf: &Leaf) -> Result<Point
 
 /// One operator after another.
 struct Then {
+    signature: Signature,
     first: Rc<dyn Differentiable>,
     second: Rc<dyn Differentiable>,
 }
@@ -200,16 +211,8 @@ impl Then {
 }
 
 impl Differentiable for Then {
-    fn name(&self) -> String {
-        format!("{} -> {}", self.first.name(), self.second.name())
-    }
-
-    fn domain(&self) -> &Space {
-        self.first.domain()
-    }
-
-    fn target(&self) -> &Space {
-        self.second.target()
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -271,30 +274,21 @@ impl Linearised for ThenAt {
 
 /// Two operators side by side.
 struct Zip {
+    signature: Signature,
     first: Rc<dyn Differentiable>,
     second: Rc<dyn Differentiable>,
-    domain: Space,
-    target: Space,
 }
 
 impl Differentiable for Zip {
-    fn name(&self) -> String {
-        format!("({}, {})", self.first.name(), self.second.name())
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         for one in [&self.first, &self.second] {
             let name = one.name();
-            let mut own = y.part(one.target(), &name)?;
-            one.apply(rank, &x.part(one.domain(), &name)?, &mut own)?;
+            let mut own = y.part(one.target(), name)?;
+            one.apply(rank, &x.part(one.domain(), name)?, &mut own)?;
             y.put(own);
         }
         Ok(())
@@ -308,8 +302,8 @@ impl Differentiable for Zip {
     ) -> Result<Box<dyn Linearised>, OperatorError> {
         let mut at = |one: &Rc<dyn Differentiable>| {
             let name = one.name();
-            let mut own = y.part(one.target(), &name)?;
-            let derivative = one.clone().linearise(rank, &x.part(one.domain(), &name)?, &mut own)?;
+            let mut own = y.part(one.target(), name)?;
+            let derivative = one.clone().linearise(rank, &x.part(one.domain(), name)?, &mut own)?;
             y.put(own);
             Ok::<_, OperatorError>(derivative)
         };
@@ -357,8 +351,8 @@ impl Linearised for ZipAt {
         let Zip { first, second, .. } = &*self.operator;
         for (one, derivative) in [(first, &self.first), (second, &self.second)] {
             let name = one.name();
-            let mut own = dy.part(one.target(), &name)?;
-            derivative.jvp(rank, &dx.part(one.domain(), &name)?, &mut own)?;
+            let mut own = dy.part(one.target(), name)?;
+            derivative.jvp(rank, &dx.part(one.domain(), name)?, &mut own)?;
             dy.put(own);
         }
         Ok(())
@@ -367,18 +361,18 @@ impl Linearised for ZipAt {
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         let name = first.name();
-        let mut own = dx.part(first.domain(), &name)?;
-        self.first.vjp(rank, &dy.part(first.target(), &name)?, &mut own)?;
+        let mut own = dx.part(first.domain(), name)?;
+        self.first.vjp(rank, &dy.part(first.target(), name)?, &mut own)?;
         dx.put(own);
         // What both have: the second's cotangents pass through fields of their own.
         let name = second.name();
         let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
         let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
-        let mut both = dx.part(&shared, &name)?;
+        let mut both = dx.part(&shared, name)?;
         let added = Vector::new(&rank.gpu, &shared)?;
-        let mut own = dx.part(second.domain(), &name)?.with(&added);
-        self.second.vjp(rank, &dy.part(second.target(), &name)?, &mut own)?;
-        let added = own.part(&shared, &name)?;
+        let mut own = dx.part(second.domain(), name)?.with(&added);
+        self.second.vjp(rank, &dy.part(second.target(), name)?, &mut own)?;
+        let added = own.part(&shared, name)?;
         dx.put(own);
         rank.vector_axpby(1.0, &added, 1.0, &mut both)?;
         dx.put(both);
@@ -388,22 +382,13 @@ impl Linearised for ZipAt {
 
 /// An operator between spaces whose leaves have other names.
 struct Renamed {
+    signature: Signature,
     inner: Rc<dyn Differentiable>,
-    domain: Space,
-    target: Space,
 }
 
 impl Differentiable for Renamed {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -7,6 +7,7 @@ use super::fourier::route_cost;
 use super::ghosts::real_cells;
 use super::leaf::Leaf;
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};
@@ -38,7 +39,7 @@ pub struct Convolution {
     forward: Transform<f32>,
     inverse: [Transform<f32>; 2],
     kernel: Array<[f32; 2]>,
-    space: Space,
+    signature: Signature,
 }
 
 impl Convolution {
@@ -81,11 +82,11 @@ impl Convolution {
         };
         let inverse = [inverse(0)?, inverse(1)?];
         let forward = plain(leaf.fields(), &TransformCallbacks::default(), Norm::Backward)?;
-        Ok(Convolution { forward, inverse, kernel: modes, space: space.clone() })
+        Ok(Convolution { forward, inverse, kernel: modes, signature: Signature::new(NAME, space, space) })
     }
 
     fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.space.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let modes = self.forward.spectrum(recorder.gpu())?;
         let layout = self.forward.field_layout();
         self.forward.forward(recorder, comms, x.single()?, &layout, &modes)?;
@@ -94,16 +95,8 @@ impl Convolution {
 }
 
 impl Linear for Convolution {
-    fn name(&self) -> String {
-        "convolution".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.space
-    }
-
-    fn target(&self) -> &Space {
-        &self.space
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -115,7 +108,7 @@ impl Linear for Convolution {
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let Some((name, leaf)) = self.space.only() else { return Ok(()) };
+        let Some((name, leaf)) = self.signature.domain.only() else { return Ok(()) };
         let Some(regular) = leaf.regular() else { return Ok(()) };
         let modes = Space::of(name, Leaf::half_spectrum(regular))?;
         out.field(rank, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)

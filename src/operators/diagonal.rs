@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
@@ -40,7 +41,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// `y = w x` with a fixed field `w`, which may be complex where `x` is. A mask is one of zeros and ones. `w` has one value for each place, which
 /// counts for all components and all fields of a batch. One pass: 12 bytes per real number.
 pub struct Diagonal {
-    space: Space,
+    signature: Signature,
     factors: Array<f32>,
     complex: bool,
     kernels: [Kernel; 2],
@@ -70,11 +71,16 @@ impl Diagonal {
         }
         let kernels =
             [false, true].map(|conjugate| Kernel::trusted(source(leaf.values, own.values, conjugate && complex)));
-        Ok(Diagonal { space: space.clone(), factors: factors.single()?.clone(), complex, kernels })
+        Ok(Diagonal {
+            signature: Signature::new(NAME, space, space),
+            factors: factors.single()?.clone(),
+            complex,
+            kernels,
+        })
     }
 
     fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
         let seen = |array: &Array<f32>, complex: bool| -> RawArray {
             if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
         };
@@ -87,16 +93,8 @@ impl Diagonal {
 }
 
 impl Linear for Diagonal {
-    fn name(&self) -> String {
-        "diagonal".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.space
-    }
-
-    fn target(&self) -> &Space {
-        &self.space
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -108,13 +106,13 @@ impl Linear for Diagonal {
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
         out.number(u64::from(self.complex));
         out.array(rank, leaf, &self.factors)
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let len = self.space.only().map_or(0, |(_, leaf)| leaf.len());
+        let len = self.signature.domain.only().map_or(0, |(_, leaf)| leaf.len());
         [CallCost::passes(1, 8 * len + 4 * self.factors.len()); 2]
     }
 }

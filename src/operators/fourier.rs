@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
@@ -24,8 +25,7 @@ const CHUNK: u64 = 2 << 20;
 pub struct Fourier {
     transform: AnyTransform,
     norm: Norm,
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 /// A transform of real or of complex fields.
@@ -96,14 +96,15 @@ impl Fourier {
             Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
             Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
         };
-        Ok(Fourier { transform, norm, domain: domain.clone(), target })
+        Ok(Fourier { transform, norm, signature: Signature::new(NAME, domain, &target) })
     }
 
     /// Returns the inverse, from modes to cells: `inverse(forward(x))` is `x` for [`Norm::Backward`] and [`Norm::Ortho`].
     ///
     /// Imaginary parts of modes that are real for every real field count for nothing.
     pub fn inverse(self) -> InverseFourier {
-        InverseFourier(self)
+        let signature = Signature::new("inverse Fourier transform", &self.signature.target, &self.signature.domain);
+        InverseFourier { forward: self, signature }
     }
 
     fn plan(&self) -> &crate::fft::Plan {
@@ -115,20 +116,12 @@ impl Fourier {
 }
 
 impl Linear for Fourier {
-    fn name(&self) -> String {
-        "Fourier transform".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
             AnyTransform::Real(transform) => {
@@ -142,7 +135,7 @@ impl Linear for Fourier {
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.transform {
             AnyTransform::Real(transform) => {
@@ -167,25 +160,20 @@ impl Linear for Fourier {
 }
 
 /// The inverse of a [`Fourier`] transform, from modes to cells ([`Fourier::inverse`]).
-pub struct InverseFourier(Fourier);
+pub struct InverseFourier {
+    forward: Fourier,
+    signature: Signature,
+}
 
 impl Linear for InverseFourier {
-    fn name(&self) -> String {
-        "inverse Fourier transform".into()
-    }
-
-    fn domain(&self) -> &Space {
-        Linear::target(&self.0)
-    }
-
-    fn target(&self) -> &Space {
-        Linear::domain(&self.0)
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.0.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.target.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
-        match &self.0.transform {
+        match &self.forward.transform {
             AnyTransform::Real(transform) => {
                 transform.inverse(recorder, comms, &modes, None, x.single()?, &transform.field_layout())?;
             }
@@ -197,9 +185,9 @@ impl Linear for InverseFourier {
     }
 
     fn adjoint(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.0.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.target.parts(rank)?;
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
-        match &self.0.transform {
+        match &self.forward.transform {
             AnyTransform::Real(transform) => {
                 transform.inverse_adjoint(recorder, comms, x.single()?, &transform.field_layout(), &modes)?;
             }
@@ -211,11 +199,11 @@ impl Linear for InverseFourier {
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Linear::constants(&self.0, rank, out)
+        Linear::constants(&self.forward, rank, out)
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let [forward, inverse] = self.0.costs();
+        let [forward, inverse] = self.forward.costs();
         [inverse, forward]
     }
 }

@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};
@@ -18,7 +19,7 @@ use crate::rank::{Parts, Rank};
 pub struct FourierFilter {
     filters: AnyFilter,
     layout: FieldLayout,
-    space: Space,
+    signature: Signature,
     cost: CallCost,
     /// The fingerprint of the multiplier over all modes.
     multiplier: u64,
@@ -63,7 +64,6 @@ impl FourierFilter {
         let mut mark = Fingerprint::new();
         spec.points.iter().for_each(|n| mark.number(*n));
         whole.constant.iter().chain(&whole.values).for_each(|value| mark.number(u64::from(value.to_bits())));
-        let space = space.clone();
         let (filters, cost) = match leaf.values {
             Values::Real => {
                 let (filters, cost) = pair::<f32>(rank, regular.grid, &spec, size, multiplier)?;
@@ -74,11 +74,17 @@ impl FourierFilter {
                 (AnyFilter::Complex(filters), cost)
             }
         };
-        Ok(FourierFilter { filters, layout, space, cost, multiplier: mark.value() })
+        Ok(FourierFilter {
+            filters,
+            layout,
+            signature: Signature::new(NAME, space, space),
+            cost,
+            multiplier: mark.value(),
+        })
     }
 
     fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.space.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (x, y, layout) = (x.single()?, y.single()?, &self.layout);
         match &self.filters {
             AnyFilter::Real(filters) => filters[which].apply(recorder, comms, x, layout, y, layout)?,
@@ -115,16 +121,8 @@ fn pair<T: Value>(
 }
 
 impl Linear for FourierFilter {
-    fn name(&self) -> String {
-        "Fourier filter".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.space
-    }
-
-    fn target(&self) -> &Space {
-        &self.space
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

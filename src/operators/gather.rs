@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::Terms;
@@ -44,8 +45,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///
 /// Cost on a GPU: 8 bytes per place there, 8 and 8 in two passes back; between ranks a word and then two words per entry, by trees.
 pub struct Gather {
-    domain: Space,
-    target: Space,
+    signature: Signature,
     index: Option<Array<u32>>,
     kernel: Kernel,
 }
@@ -63,8 +63,7 @@ impl Gather {
             return Err(OperatorError::invalid("gather", why));
         }
         Ok(Gather {
-            domain: domain.clone(),
-            target: target.clone(),
+            signature: Signature::new("gather", domain, target),
             index: Some(index),
             kernel: Kernel::trusted(source(true, false)),
         })
@@ -83,8 +82,7 @@ impl Gather {
             ));
         }
         Ok(Gather {
-            domain: domain.clone(),
-            target: target.clone(),
+            signature: Signature::new("broadcast", domain, target),
             index: None,
             kernel: Kernel::trusted(source(false, false)),
         })
@@ -112,7 +110,7 @@ impl Gather {
     }
 
     fn leaves(&self) -> Result<[&Leaf; 2], OperatorError> {
-        match (self.domain.only(), self.target.only()) {
+        match (self.signature.domain.only(), self.signature.target.only()) {
             (Some((_, from)), Some((_, to))) => Ok([from, to]),
             _ => Err(OperatorError::invalid("gather", "spaces of more than one leaf")),
         }
@@ -143,16 +141,8 @@ pub(super) fn record(
 }
 
 impl Linear for Gather {
-    fn name(&self) -> String {
-        if self.index.is_some() { "gather".into() } else { "broadcast".into() }
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -6,6 +6,7 @@ use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::ghost_cells::GhostCells;
@@ -132,8 +133,7 @@ impl Ghosted {
 /// that do not.
 pub struct Ghosts {
     ghosted: Ghosted,
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 impl Ghosts {
@@ -146,7 +146,7 @@ impl Ghosts {
         let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
         let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
         let target = Space::of(name, leaf.clone().ghosts(widths))?;
-        Ok(Ghosts { ghosted, domain: domain.clone(), target })
+        Ok(Ghosts { ghosted, signature: Signature::new(NAME, domain, &target) })
     }
 }
 
@@ -167,25 +167,17 @@ pub(super) fn real_cells<'a>(
 }
 
 impl Linear for Ghosts {
-    fn name(&self) -> String {
-        "ghost cells".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let y = y.single()?;
         let whole = recorder.gpu().array("operators::ghosts", y.len())?;
         recorder.copy(y, 0, &whole, 0, y.len())?;

@@ -6,6 +6,7 @@ use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::{self, Spec, TransformTuning, Values};
@@ -18,8 +19,7 @@ use crate::rank::Rank;
 /// It is a complex transform that reads and writes real numbers: 40 bytes per cell of three axes, 24 of two.
 pub struct Hartley {
     transform: fft::Hartley,
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 impl Hartley {
@@ -42,30 +42,22 @@ impl Hartley {
         let spec = Spec::new(Values::Complex, regular.shape).fields(leaf.fields());
         let (gpu, tuning) = (&rank.gpu, TransformTuning::of(&rank.gpu));
         let transform = fft::Hartley::new(gpu, &spec, regular.grid, regular.rank, &tuning)?;
-        Ok(Hartley { transform, domain: domain.clone(), target })
+        Ok(Hartley { transform, signature: Signature::new(NAME, domain, &target) })
     }
 }
 
 impl Linear for Hartley {
-    fn name(&self) -> String {
-        "Hartley transform".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         Ok(self.transform.to_modes(recorder, comms, x.single()?, y.single()?)?)
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         Ok(self.transform.to_cells(recorder, comms, y.single()?, x.single()?)?)
     }
 

@@ -7,6 +7,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
@@ -60,9 +61,7 @@ crate::gpu::kernel_params! {
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct KernelOperator {
-    name: String,
-    domain: Space,
-    target: Space,
+    signature: Signature,
     text: String,
     value: Kernel,
     jvp: Kernel,
@@ -113,9 +112,7 @@ impl KernelOperator {
             .map_err(|error| OperatorError::invalid(name, error.to_string()))?;
         let kernel = |function: &str, read: &[&str]| Kernel::new(source(name, &callback, function, read));
         Ok(KernelOperator {
-            name: name.into(),
-            domain: domain.clone(),
-            target: target.clone(),
+            signature: Signature::new(name.to_string(), domain, target),
             text: text.into(),
             value: kernel("value", &["x"]),
             jvp: kernel("jvp", &["x", "dx"]),
@@ -130,8 +127,8 @@ impl KernelOperator {
         let count = output.single()?.len();
         let params = KernelOperatorParams {
             operator_count: count as u32,
-            operator_domain: own(&self.domain) as u32,
-            operator_target: own(&self.target) as u32,
+            operator_domain: own(&self.signature.domain) as u32,
+            operator_target: own(&self.signature.target) as u32,
         };
         Ok(rank.recorder.each(kernel, &raw, &params, count)?)
     }
@@ -143,16 +140,8 @@ fn own(space: &Space) -> u64 {
 }
 
 impl Differentiable for KernelOperator {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -171,7 +160,7 @@ impl Differentiable for KernelOperator {
     }
 
     fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.domain.admits(x.space(), &self.name)?;
+        self.signature.domain.admits(x.space(), &self.signature.name)?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
@@ -182,7 +171,7 @@ impl Differentiable for KernelOperator {
 
     fn cost(&self) -> OperatorCost {
         // Each number is counted once; a function that reads several finds them in caches.
-        let (domain, target) = (own(&self.domain), own(&self.target));
+        let (domain, target) = (own(&self.signature.domain), own(&self.signature.target));
         OperatorCost {
             apply: CallCost::passes(1, 4 * (domain + target)),
             jvp: CallCost::passes(1, 4 * (2 * domain + target)),

@@ -6,20 +6,14 @@ use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
-use super::space::Space;
+use super::signature::Signature;
 use super::vector::Vector;
 use crate::rank::Rank;
 
 /// A linear operator with its adjoint. It is [`Differentiable`] by itself, and [`Adjoint`] turns it round.
 pub trait Linear {
-    /// What errors and reports call it.
-    fn name(&self) -> String;
-
-    /// What it is a function of.
-    fn domain(&self) -> &Space;
-
-    /// What it gives.
-    fn target(&self) -> &Space;
+    /// Returns the name, the domain and the target.
+    fn signature(&self) -> &Signature;
 
     /// `y = A x`. The fields have been checked.
     ///
@@ -48,16 +42,8 @@ pub trait Linear {
 }
 
 impl<L: Linear + 'static> Differentiable for L {
-    fn name(&self) -> String {
-        Linear::name(self)
-    }
-
-    fn domain(&self) -> &Space {
-        Linear::domain(self)
-    }
-
-    fn target(&self) -> &Space {
-        Linear::target(self)
+    fn signature(&self) -> &Signature {
+        Linear::signature(self)
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
@@ -101,35 +87,38 @@ impl<L: Linear + 'static> Linearised for Itself<L> {
 
 /// The adjoint of a linear operator, as an operator.
 #[derive(Clone, Debug)]
-pub struct Adjoint<L>(pub L);
+pub struct Adjoint<L> {
+    signature: Signature,
+    operator: L,
+}
+
+impl<L: Linear> Adjoint<L> {
+    /// Creates the adjoint of `operator`.
+    pub fn new(operator: L) -> Self {
+        let Signature { name, domain, target } = operator.signature();
+        Adjoint { signature: Signature::new(format!("adjoint of {name}"), target, domain), operator }
+    }
+}
 
 impl<L: Linear> Linear for Adjoint<L> {
-    fn name(&self) -> String {
-        format!("adjoint of {}", self.0.name())
-    }
-
-    fn domain(&self) -> &Space {
-        self.0.target()
-    }
-
-    fn target(&self) -> &Space {
-        self.0.domain()
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.0.adjoint(rank, x, y)
+        self.operator.adjoint(rank, x, y)
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.0.forward(rank, y, x)
+        self.operator.forward(rank, y, x)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.0.constants(rank, out)
+        self.operator.constants(rank, out)
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let [forward, adjoint] = self.0.costs();
+        let [forward, adjoint] = self.operator.costs();
         [adjoint, forward]
     }
 }

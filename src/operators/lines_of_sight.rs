@@ -9,8 +9,10 @@ use super::gather::Gather;
 use super::ghosts::real_cells;
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::{Adjoint, Linear};
+use super::operator::Differentiable;
 use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::gpu::Array;
@@ -24,7 +26,7 @@ pub struct LinesOfSight {
     /// Steps of the samples of this rank.
     weights: Array<f32>,
     sums: Adjoint<Gather>,
-    target: Space,
+    signature: Signature,
     lines: Vec<Line>,
     step: f64,
 }
@@ -78,33 +80,32 @@ impl LinesOfSight {
         let weights = upload(rank, bytemuck::cast_slice(&steps))?.cast()?;
         let index = upload(rank, &numbers)?;
         let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
-        let sums = Adjoint(Gather::new(&target, Linear::target(&readout), index)?);
-        Ok(LinesOfSight { readout, weights, sums, target, lines: lines.to_vec(), step })
+        let sums = Adjoint::new(Gather::new(&target, readout.target(), index)?);
+        Ok(LinesOfSight {
+            readout,
+            weights,
+            sums,
+            signature: Signature::new(NAME, domain, &target),
+            lines: lines.to_vec(),
+            step,
+        })
     }
 
     /// Values at the samples, times their steps or to be.
     fn samples(&self, rank: &Rank) -> Result<[Vector; 2], OperatorError> {
-        let field = || Vector::new(&rank.gpu, Linear::target(&self.readout));
+        let field = || Vector::new(&rank.gpu, self.readout.target());
         Ok([field()?, field()?])
     }
 
     fn weigh(&self, rank: &mut Rank, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
-        let weights = Vector::over(Linear::target(&self.readout), vec![Contents::Device(self.weights.clone())])?;
+        let weights = Vector::over(self.readout.target(), vec![Contents::Device(self.weights.clone())])?;
         rank.vector_product(x, &weights, y)
     }
 }
 
 impl Linear for LinesOfSight {
-    fn name(&self) -> String {
-        "lines of sight".into()
-    }
-
-    fn domain(&self) -> &Space {
-        Linear::domain(&self.readout)
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

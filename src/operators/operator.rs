@@ -7,6 +7,7 @@ use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::pointwise_map::PointwiseMap;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;
@@ -19,14 +20,23 @@ use crate::rank::Rank;
 ///
 /// On leaves that every rank has as a whole, cotangents are the same on every rank, as values are.
 pub trait Differentiable {
-    /// What errors and reports call it.
-    fn name(&self) -> String;
+    /// Returns the name, the domain and the target.
+    fn signature(&self) -> &Signature;
 
-    /// What it is a function of.
-    fn domain(&self) -> &Space;
+    /// Returns the name in errors and reports.
+    fn name(&self) -> &str {
+        &self.signature().name
+    }
 
-    /// What it gives.
-    fn target(&self) -> &Space;
+    /// Returns the space of the arguments.
+    fn domain(&self) -> &Space {
+        &self.signature().domain
+    }
+
+    /// Returns the space of the values.
+    fn target(&self) -> &Space {
+        &self.signature().target
+    }
 
     /// `y = f(x)`.
     ///
@@ -72,9 +82,7 @@ pub trait Differentiable {
     /// # Errors
     /// [`OperatorError::Fit`] with its name.
     fn fits(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
-        let name = self.name();
-        self.domain().admits(x.space(), &name)?;
-        self.target().admits(y.space(), &name)
+        self.signature().check(x, y)
     }
 
     /// Its function, if it is a pointwise operator, which can be made one with its neighbours.
@@ -125,7 +133,7 @@ pub struct Model(pub(super) Rc<dyn Differentiable>);
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} -> {}", self.0.name(), self.0.domain(), self.0.target())
+        write!(f, "{}", self.signature())
     }
 }
 
@@ -135,17 +143,22 @@ impl Model {
         Model(Rc::new(operator))
     }
 
-    /// What errors and reports call it.
-    pub fn name(&self) -> String {
+    /// Returns the name, the domain and the target.
+    pub fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    /// Returns the name in errors and reports.
+    pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// What it is a function of.
+    /// Returns the space of the arguments.
     pub fn domain(&self) -> &Space {
         self.0.domain()
     }
 
-    /// What it gives.
+    /// Returns the space of the values.
     pub fn target(&self) -> &Space {
         self.0.target()
     }
@@ -162,7 +175,7 @@ impl Model {
     /// # Errors
     /// - Same as [`Fingerprint::field`].
     pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        out.text(&self.name());
+        out.text(self.name());
         out.space(rank, self.domain())?;
         out.space(rank, self.target())?;
         self.0.constants(rank, out)

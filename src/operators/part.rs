@@ -7,6 +7,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised, Model};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;
@@ -14,7 +15,7 @@ use crate::rank::Rank;
 /// An operator of whose values some leaves are wanted.
 pub(super) struct Part {
     inner: Rc<dyn Differentiable>,
-    target: Space,
+    signature: Signature,
     /// The other leaves.
     rest: Space,
 }
@@ -24,13 +25,17 @@ impl Part {
     pub fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
         let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
         let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
-        Ok(Part { inner: inner.clone(), target: target.clone(), rest })
+        Ok(Part {
+            inner: inner.clone(),
+            signature: Signature::new(inner.signature().name.clone(), inner.domain(), target),
+            rest,
+        })
     }
 
     /// All leaves that the operator gives: those of `wanted` and of `rest`.
     fn all(&self, wanted: &Vector, rest: &Vector) -> Result<Vector, OperatorError> {
-        let (space, wanted) = (self.inner.target(), wanted.part(&self.target, &self.name())?);
-        let of = |name: &str| match self.target.position(name) {
+        let (space, wanted) = (self.inner.target(), wanted.part(&self.signature.target, self.name())?);
+        let of = |name: &str| match self.signature.target.position(name) {
             Some(at) => Some(wanted.contents()[at].clone()),
             None => self.rest.position(name).map(|at| rest.contents()[at].clone()),
         };
@@ -44,23 +49,15 @@ impl Part {
 }
 
 impl Differentiable for Part {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn domain(&self) -> &Space {
-        self.inner.domain()
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
         let mut all = self.with_room(rank, y)?;
         self.inner.apply(rank, x, &mut all)?;
-        y.put(all.part(&self.target, &self.name())?);
+        y.put(all.part(&self.signature.target, self.name())?);
         Ok(())
     }
 
@@ -73,7 +70,7 @@ impl Differentiable for Part {
         self.fits(x, y)?;
         let mut all = self.with_room(rank, y)?;
         let derivative = self.inner.clone().linearise(rank, x, &mut all)?;
-        y.put(all.part(&self.target, &self.name())?);
+        y.put(all.part(&self.signature.target, self.name())?);
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
@@ -111,7 +108,7 @@ impl Linearised for PartAt {
         self.operator.fits(dx, dy)?;
         let mut all = self.operator.with_room(rank, dy)?;
         self.derivative.jvp(rank, dx, &mut all)?;
-        dy.put(all.part(&self.operator.target, &self.operator.name())?);
+        dy.put(all.part(&self.operator.signature.target, self.operator.name())?);
         Ok(())
     }
 

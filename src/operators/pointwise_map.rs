@@ -3,6 +3,7 @@
 use super::error::OperatorError;
 use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
@@ -10,10 +11,8 @@ use crate::fft::Values;
 /// A pointwise function whose arguments are the leaves of a domain, in order, and then constants, and whose results are the leaves of a target.
 #[derive(Clone, Debug)]
 pub struct PointwiseMap {
-    name: String,
+    signature: Signature,
     function: Pointwise,
-    domain: Space,
-    target: Space,
     /// Fields that are arguments, but are not varied: handles.
     constants: Vec<Vector>,
 }
@@ -70,10 +69,8 @@ impl PointwiseMap {
         let named: Vec<&str> = constants.iter().flat_map(|field| field.space().names()).collect();
         let order = order(name, &function, domain, &named)?;
         let map = PointwiseMap {
-            name: name.into(),
+            signature: Signature::new(name.to_string(), domain, target),
             function: function.reordered(&order),
-            domain: domain.clone(),
-            target: target.clone(),
             constants: constants.into_iter().cloned().collect(),
         };
         map.check()?;
@@ -81,18 +78,18 @@ impl PointwiseMap {
     }
 
     fn check(&self) -> Result<(), OperatorError> {
-        let given: Vec<(&str, &Leaf)> = self.domain.leaves().chain(self.constant_leaves()).collect();
-        let results: Vec<(&str, &Leaf)> = self.target.leaves().collect();
+        let given: Vec<(&str, &Leaf)> = self.signature.domain.leaves().chain(self.constant_leaves()).collect();
+        let results: Vec<(&str, &Leaf)> = self.signature.target.leaves().collect();
         let sides = [(given, self.function.arguments()), (results, self.function.results())];
         let main = self.main();
         for (side, (leaves, arguments)) in sides.into_iter().enumerate() {
             if leaves.len() != arguments.len() {
                 let why = format!("{} leaves for {} values of the function", leaves.len(), arguments.len());
-                return Err(OperatorError::invalid(&self.name, why));
+                return Err(OperatorError::invalid(&self.signature.name, why));
             }
             for ((leaf_name, leaf), argument) in leaves.into_iter().zip(arguments) {
                 let fault = |why: String| {
-                    let (operator, leaf) = (self.name.clone(), leaf_name.to_string());
+                    let (operator, leaf) = (self.signature.name.to_string(), leaf_name.to_string());
                     Err(OperatorError::Fit { operator, leaf, why })
                 };
                 if width(leaf) != argument.width {
@@ -116,15 +113,20 @@ impl PointwiseMap {
         Ok(())
     }
 
-    /// Its name.
+    /// Returns the name, the domain and the target.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Returns the name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.signature.name
     }
 
     /// The same under another name.
     #[must_use]
     pub fn named(mut self, name: String) -> Self {
-        self.name = name;
+        self.signature.name = name.into();
         self
     }
 
@@ -135,12 +137,12 @@ impl PointwiseMap {
 
     /// What it is a function of.
     pub fn domain(&self) -> &Space {
-        &self.domain
+        &self.signature.domain
     }
 
     /// What it gives.
     pub fn target(&self) -> &Space {
-        &self.target
+        &self.signature.target
     }
 
     /// Fields that are arguments behind the leaves of the domain, and are not varied.
@@ -154,22 +156,22 @@ impl PointwiseMap {
 
     /// The derivative times a vector: a function of the arguments, and of a tangent for each leaf of the domain.
     pub fn jvp(&self) -> Pointwise {
-        self.function.jvp_by(self.domain.len())
+        self.function.jvp_by(self.signature.domain.len())
     }
 
     /// A vector times the derivative: a function of the arguments, and of a cotangent for each leaf of the target.
     pub fn vjp(&self) -> Pointwise {
-        self.function.vjp_by(self.domain.len())
+        self.function.vjp_by(self.signature.domain.len())
     }
 
     /// Both one after the other: a function of the arguments, and of a tangent for each leaf of the domain.
     pub fn normal(&self) -> Pointwise {
-        self.function.normal_by(self.domain.len())
+        self.function.normal_by(self.signature.domain.len())
     }
 
     /// The leaf at whose places it is computed.
     pub fn main(&self) -> Option<&Leaf> {
-        let leaves = self.domain.leaves().chain(self.constant_leaves()).chain(self.target.leaves());
+        let leaves = self.signature.domain.leaves().chain(self.constant_leaves()).chain(self.signature.target.leaves());
         main_of(leaves.map(|(_, leaf)| leaf))
     }
 
@@ -181,8 +183,11 @@ impl PointwiseMap {
             Values::Real if is_single(leaf) && !single => Form::Uniform,
             Values::Real => Form::Apart,
         };
-        let given = self.domain.leaves().chain(self.constant_leaves());
-        [given.map(|(_, leaf)| form(leaf)).collect(), self.target.leaves().map(|(_, leaf)| form(leaf)).collect()]
+        let given = self.signature.domain.leaves().chain(self.constant_leaves());
+        [
+            given.map(|(_, leaf)| form(leaf)).collect(),
+            self.signature.target.leaves().map(|(_, leaf)| form(leaf)).collect(),
+        ]
     }
 
     /// Values of a component of a leaf, and those of one batch.
@@ -194,8 +199,7 @@ impl PointwiseMap {
     pub fn identity(space: &Space) -> Option<Self> {
         let argument = |(name, leaf): (&str, &Leaf)| Argument { name: name.into(), width: width(leaf) };
         let function = Pointwise::identity(space.leaves().map(argument).collect());
-        let (domain, target) = (space.clone(), space.clone());
-        let map = PointwiseMap { name: "identity".into(), function, domain, target, constants: Vec::new() };
+        let map = PointwiseMap { signature: Signature::new("identity", space, space), function, constants: Vec::new() };
         map.check().ok().map(|()| map)
     }
 
@@ -204,11 +208,12 @@ impl PointwiseMap {
     /// # Errors
     /// [`OperatorError::Fit`] when `next` takes something else.
     pub fn then(&self, next: &PointwiseMap) -> Result<Self, OperatorError> {
-        next.domain.admits(&self.target, &next.name)?;
+        next.signature.domain.admits(&self.signature.target, &next.signature.name)?;
         let function = self.function.followed_by(&next.function);
-        let name = format!("{} -> {}", self.name, next.name);
+        let name = format!("{} -> {}", self.signature.name, next.signature.name);
         let constants = [&self.constants[..], &next.constants].concat();
-        Ok(PointwiseMap { name, function, domain: self.domain.clone(), target: next.target.clone(), constants })
+        let signature = Signature::new(name, &self.signature.domain, &next.signature.target);
+        Ok(PointwiseMap { signature, function, constants })
     }
 
     /// Both, of the leaves of both; leaves of one name are one. None where they are functions of different places.
@@ -216,35 +221,40 @@ impl PointwiseMap {
     /// # Errors
     /// [`OperatorError::Fit`] for leaves of one name that differ; [`OperatorError::Space`] for results of one name.
     pub fn beside(&self, other: &PointwiseMap) -> Result<Option<Self>, OperatorError> {
-        let name = format!("({}, {})", self.name, other.name);
-        let domain = self.domain.joined(&other.domain, &name)?;
-        let target =
-            Space::new(self.target.leaves().chain(other.target.leaves()).map(|(name, leaf)| (name, leaf.clone())))?;
-        let own = |name: &str| self.domain.position(name);
+        let name = format!("({}, {})", self.signature.name, other.signature.name);
+        let domain = self.signature.domain.joined(&other.signature.domain, &name)?;
+        let target = Space::new(
+            self.signature
+                .target
+                .leaves()
+                .chain(other.signature.target.leaves())
+                .map(|(name, leaf)| (name, leaf.clone())),
+        )?;
+        let own = |name: &str| self.signature.domain.position(name);
         let fixed = |map: &PointwiseMap| map.constant_leaves().count();
         let shared: Vec<Option<usize>> =
-            other.domain.names().map(own).chain(std::iter::repeat_n(None, fixed(other))).collect();
+            other.signature.domain.names().map(own).chain(std::iter::repeat_n(None, fixed(other))).collect();
         let function = self.function.beside(&other.function, &shared);
         // Arguments as they are now: by their name in the domain, constants without one.
-        let more = other.domain.names().filter(|name| own(name).is_none()).map(Some);
+        let more = other.signature.domain.names().filter(|name| own(name).is_none()).map(Some);
         let unnamed = |map: &PointwiseMap| std::iter::repeat_n(None, fixed(map));
         let names: Vec<Option<&str>> =
-            self.domain.names().map(Some).chain(unnamed(self)).chain(more).chain(unnamed(other)).collect();
+            self.signature.domain.names().map(Some).chain(unnamed(self)).chain(more).chain(unnamed(other)).collect();
         let place = |name: &str| names.iter().position(|other| *other == Some(name));
         let unnamed = (0..names.len()).filter(|&at| names[at].is_none());
         let order: Vec<usize> = domain.names().filter_map(place).chain(unnamed).collect();
-        let results: Vec<&str> = self.target.names().chain(other.target.names()).collect();
+        let results: Vec<&str> = self.signature.target.names().chain(other.signature.target.names()).collect();
         let place = |name: &str| results.iter().position(|other| *other == name);
         let kept: Vec<usize> = target.names().filter_map(place).collect();
         let function = function.reordered(&order).with_results(&kept);
         let constants = [&self.constants[..], &other.constants].concat();
-        let map = PointwiseMap { name, function, domain, target, constants };
+        let map = PointwiseMap { signature: Signature { name: name.into(), domain, target }, function, constants };
         Ok(map.check().is_ok().then_some(map))
     }
 
     /// The same function between spaces whose leaves have other names, in the same order.
     pub fn renamed(&self, domain: &Space, target: &Space) -> Self {
-        PointwiseMap { domain: domain.clone(), target: target.clone(), ..self.clone() }
+        PointwiseMap { signature: Signature::new(self.signature.name.clone(), domain, target), ..self.clone() }
     }
 }
 

@@ -9,6 +9,7 @@ use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::exchange::Terms;
@@ -179,16 +180,8 @@ impl PointwiseOperator {
 }
 
 impl Differentiable for PointwiseOperator {
-    fn name(&self) -> String {
-        self.map.name().into()
-    }
-
-    fn domain(&self) -> &Space {
-        self.map.domain()
-    }
-
-    fn target(&self) -> &Space {
-        self.map.target()
+    fn signature(&self) -> &Signature {
+        self.map.signature()
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -6,6 +6,7 @@ use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::PointOrder;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;
@@ -46,8 +47,7 @@ enum Kind {
 /// [`Collectives`]: crate::exchange::collectives::Collectives
 #[derive(Clone, Debug)]
 pub struct RankCollective {
-    domain: Space,
-    target: Space,
+    signature: Signature,
     kind: Kind,
     ranks: usize,
     rank: usize,
@@ -207,16 +207,26 @@ impl RankCollective {
             Leaf { support: Support::Points { own, total, order: PointOrder::Ranks }, ..leaf.clone() },
         )?;
         let (rank, ranks) = (rank.comm.rank(), rank.comm.size());
-        Ok(RankCollective { domain: domain.clone(), target, kind, ranks, rank })
+        let name = match &kind {
+            Kind::AllGather { .. } => "all-gather",
+            Kind::Broadcast { .. } => "broadcast",
+            Kind::Gather { .. } => "gather to a rank",
+            Kind::AllToAll { .. } => "all-to-all",
+            Kind::SendReceive { .. } => "send and receive",
+            Kind::AllReduce => "all-reduce",
+            Kind::Scan { range } if range.has_own() => "scan",
+            Kind::Scan { .. } => "exclusive scan",
+        };
+        Ok(RankCollective { signature: Signature::new(name, domain, &target), kind, ranks, rank })
     }
 
     /// Fields of a batch, and their components.
     fn fields(&self) -> u64 {
-        self.domain.only().map_or(1, |(_, leaf)| leaf.fields())
+        self.signature.domain.only().map_or(1, |(_, leaf)| leaf.fields())
     }
 
     fn lens(&self) -> [u64; 2] {
-        [&self.domain, &self.target].map(|space| space.only().map_or(0, |(_, leaf)| leaf.len()))
+        [&self.signature.domain, &self.signature.target].map(|space| space.only().map_or(0, |(_, leaf)| leaf.len()))
     }
 }
 
@@ -245,26 +255,8 @@ fn put(rank: &mut Rank, came: Option<Array<f32>>, to: &Array<f32>) -> Result<(),
 }
 
 impl Linear for RankCollective {
-    fn name(&self) -> String {
-        match &self.kind {
-            Kind::AllGather { .. } => "all-gather",
-            Kind::Broadcast { .. } => "broadcast",
-            Kind::Gather { .. } => "gather to a rank",
-            Kind::AllToAll { .. } => "all-to-all",
-            Kind::SendReceive { .. } => "send and receive",
-            Kind::AllReduce => "all-reduce",
-            Kind::Scan { range } if range.has_own() => "scan",
-            Kind::Scan { .. } => "exclusive scan",
-        }
-        .into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -7,6 +7,7 @@ use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
@@ -23,8 +24,7 @@ pub struct Readout {
     painter: Painter,
     values: ValuePainter,
     fields: u64,
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 /// The cell of a grid that a position of its periodic box lies in.
@@ -73,25 +73,25 @@ impl Readout {
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
         let (fields, target) = (leaf.fields(), Space::of(name, target)?);
-        Ok(Readout { points, ghosted, window, painter, values, fields, domain: domain.clone(), target })
+        Ok(Readout {
+            points,
+            ghosted,
+            window,
+            painter,
+            values,
+            fields,
+            signature: Signature::new(NAME, domain, &target),
+        })
     }
 }
 
 impl Linear for Readout {
-    fn name(&self) -> String {
-        "readout".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
         self.ghosted.fill(recorder, comms, x.single()?, &whole)?;
@@ -107,7 +107,7 @@ impl Linear for Readout {
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.domain.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (mesh, count) = (self.points.mesh(), self.points.len());
         let own = x.single()?.len() / self.fields.max(1);
         let (particles, values, total) = (self.points.particles(), y.single()?, self.points.total());

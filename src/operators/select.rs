@@ -7,6 +7,7 @@ use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;
@@ -18,8 +19,7 @@ use crate::rank::Rank;
 
 /// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
 pub struct Select {
-    domain: Space,
-    target: Space,
+    signature: Signature,
     index: Array<u32>,
     gather: Kernel,
     scatter: Kernel,
@@ -77,12 +77,16 @@ impl Select {
         let places = host_memory::collect("places of points", places.iter().map(|&place| place as u32))?;
         rank.recorder.upload(&index, 0, &places)?;
         let [gather, scatter] = [false, true].map(|scatter| Kernel::trusted(source(true, scatter)));
-        Ok(Select { domain: domain.clone(), target, index, gather, scatter })
+        Ok(Select { signature: Signature::new(NAME, domain, &target), index, gather, scatter })
     }
 
     fn lens(&self) -> [u64; 3] {
         let places = |space: &Space| space.only().map_or(0, |(_, leaf)| leaf.places());
-        [places(&self.domain), places(&self.target), self.domain.only().map_or(0, |(_, leaf)| leaf.fields())]
+        [
+            places(&self.signature.domain),
+            places(&self.signature.target),
+            self.signature.domain.only().map_or(0, |(_, leaf)| leaf.fields()),
+        ]
     }
 }
 
@@ -125,16 +129,8 @@ fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, 
 }
 
 impl Linear for Select {
-    fn name(&self) -> String {
-        "selection".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -5,6 +5,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::Linear;
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::gpu::{Array, Kernel, KernelSource};
@@ -54,7 +55,7 @@ pub struct StencilOperator {
     cut: bool,
     params: [StencilParams; 2],
     kernel: Kernel,
-    space: Space,
+    signature: Signature,
 }
 
 impl StencilOperator {
@@ -118,11 +119,18 @@ impl StencilOperator {
         let taps = [upload(&words)?, upload(&reversed)?];
         let (params, kernel) = ([params[0], params[1]], Kernel::trusted(source()));
         let cut = cut.contains(&true);
-        Ok(StencilOperator { ghosted: [there, back], taps, cut, params, kernel, space: space.clone() })
+        Ok(StencilOperator {
+            ghosted: [there, back],
+            taps,
+            cut,
+            params,
+            kernel,
+            signature: Signature::new(NAME, space, space),
+        })
     }
 
     fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.space.parts(rank)?;
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (ghosted, params) = (&self.ghosted[which], &self.params[which]);
         let fields = u64::from(params.own[3]);
         let mut field = x.single()?.clone();
@@ -137,16 +145,8 @@ impl StencilOperator {
 }
 
 impl Linear for StencilOperator {
-    fn name(&self) -> String {
-        "stencil".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.space
-    }
-
-    fn target(&self) -> &Space {
-        &self.space
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

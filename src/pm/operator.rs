@@ -13,8 +13,8 @@ use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::gpu::Array;
 use crate::operators::{
-    CallCost, Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Space,
-    Vector,
+    CallCost, Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid,
+    Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -73,8 +73,7 @@ pub struct SimulationOperator {
     config: Config,
     memory: GradientMemory,
     observables: Vec<Observable>,
-    domain: Space,
-    target: Space,
+    signature: Signature,
     /// Of the configuration's own cosmology, without derivatives.
     numbers: Rc<Numbers>,
     constant: Rc<Derivatives>,
@@ -82,9 +81,9 @@ pub struct SimulationOperator {
 
 impl fmt::Debug for SimulationOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SimulationOperator { config, domain, target, .. } = self;
+        let SimulationOperator { config, signature, .. } = self;
         let mut text = f.debug_struct("SimulationOperator");
-        text.field("config", config).field("domain", domain).field("target", target).finish_non_exhaustive()
+        text.field("config", config).field("signature", signature).finish_non_exhaustive()
     }
 }
 
@@ -131,8 +130,11 @@ impl SimulationOperator {
         };
         let numbers = Rc::new(Numbers::new(&mut rank.recorder, &config, config.cosmology).map_err(failed)?);
         Ok(SimulationOperator {
-            domain: Space::of(NOISE, Leaf::cells(&sites))?,
-            target: Space::new(observables.iter().map(leaf))?,
+            signature: Signature::new(
+                NAME,
+                &Space::of(NOISE, Leaf::cells(&sites))?,
+                &Space::new(observables.iter().map(leaf))?,
+            ),
             constant: Rc::new(Derivatives::none(numbers.len())),
             sweeps: RefCell::new(sweeps),
             observables: observables.to_vec(),
@@ -148,7 +150,7 @@ impl SimulationOperator {
     /// None for an operator that was made by [`new`](Self::new).
     pub fn with_cosmology(mut self) -> Result<Self, OperatorError> {
         let parameters = Space::of(COSMOLOGY, Leaf::parameters(COUNT as u64))?;
-        self.domain = self.domain.joined(&parameters, NAME)?;
+        self.signature.domain = self.signature.domain.joined(&parameters, NAME)?;
         Ok(self)
     }
 
@@ -163,12 +165,12 @@ impl SimulationOperator {
     }
 
     fn has_cosmology(&self) -> bool {
-        self.domain.len() > 1
+        self.signature.domain.len() > 1
     }
 
     /// The noise and the parameters of a field of the domain, or of a tangent.
     fn parts(&self, x: &Vector) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
-        self.domain.admits(x.space(), NAME)?;
+        self.signature.domain.admits(x.space(), NAME)?;
         let (mut noise, mut parameters) = (None, None);
         for contents in x.contents() {
             match contents {
@@ -195,7 +197,7 @@ impl SimulationOperator {
 
     /// The array of each observable in a field of the target.
     fn observed<'a>(&self, y: &'a Vector) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
-        self.target.admits(y.space(), NAME)?;
+        self.signature.target.admits(y.space(), NAME)?;
         let mut names: Vec<Observable> = self.observables.clone();
         names.sort_by_key(|observable| observable.name());
         let arrays = y.contents().iter().filter_map(|contents| match contents {
@@ -225,16 +227,8 @@ impl SimulationOperator {
 }
 
 impl Differentiable for SimulationOperator {
-    fn name(&self) -> String {
-        NAME.into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

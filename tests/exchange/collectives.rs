@@ -177,15 +177,15 @@ fn operators_have_their_adjoints() {
                 let space = Space::of("x", leaf)?;
                 let all = RankCollective::all_gather(rank, &space)?;
                 check(rank, all.clone(), 1)?;
-                check(rank, Adjoint(all), 2)?;
+                check(rank, Adjoint::new(all), 2)?;
                 let root = size - 1;
                 let gather = RankCollective::gather(rank, &space, root)?;
                 check(rank, gather.clone(), 3)?;
-                check(rank, Adjoint(gather), 4)?;
+                check(rank, Adjoint::new(gather), 4)?;
                 let (next, before) = ((me + 1) % size, (me + size - 1) % size);
                 let ring = RankCollective::send_receive(rank, &space, Some(next), Some(before))?;
                 check(rank, ring.clone(), 5)?;
-                check(rank, Adjoint(ring), 6)?;
+                check(rank, Adjoint::new(ring), 6)?;
                 let row = RankCollective::send_receive(
                     rank,
                     &space,
@@ -203,13 +203,13 @@ fn operators_have_their_adjoints() {
                 let one = Space::of("x", Leaf { batch: 2, ..Leaf::points(at_root, 4) })?;
                 let broadcast = RankCollective::broadcast(rank, &one, root)?;
                 check(rank, broadcast.clone(), 9)?;
-                check(rank, Adjoint(broadcast), 10)?;
+                check(rank, Adjoint::new(broadcast), 10)?;
                 let equal = Space::of("x", Leaf::points(3, 3 * size as u64).components(2))?;
                 let sum = RankCollective::all_reduce(rank, &equal)?;
                 check(rank, sum, 11)?;
                 for scan in [RankCollective::scan(rank, &equal)?, RankCollective::scan_exclusive(rank, &equal)?] {
                     check(rank, scan.clone(), 12)?;
-                    check(rank, Adjoint(scan), 13)?;
+                    check(rank, Adjoint::new(scan), 13)?;
                 }
             }
             Ok(())

@@ -258,7 +258,7 @@ fn noise_at_points_is_the_same_on_any_ranks() {
             let mut all = Vec::new();
             let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| regular.owns(*cell)).collect();
             let places = [own.iter().map(|x| x.map(f64::to_bits)).collect::<Vec<_>>(), of_cells];
-            for (space, places) in [Linear::target(&read), Linear::target(&selected)].into_iter().zip(places) {
+            for (space, places) in [&read.signature().target, &selected.signature().target].into_iter().zip(places) {
                 let mut noise = Vector::new(&rank.gpu, space)?;
                 rank.white_noise(Stream(5), &mut noise)?;
                 let values = noise.get(&mut rank.recorder, "x")?;

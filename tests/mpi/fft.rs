@@ -79,7 +79,7 @@ fn operators(comm: &Communicator, gpu: Gpu) -> Result<(), Error> {
     let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
     let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
     let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
-    let transform = Model::new(Adjoint(Hartley::new(&mut rank, &cells)?));
+    let transform = Model::new(Adjoint::new(Hartley::new(&mut rank, &cells)?));
     let positions = [[0.5, 1.5, 2.5], [3.25, 5.75, 4.5], [3.0, 0.0, 0.0]];
     let own = |position: &&[f64; 3]| regular.owns(PointsInCells::cell_of(**position, regular.size, regular.shape));
     let positions: Vec<[f64; 3]> = positions.iter().filter(own).copied().collect();

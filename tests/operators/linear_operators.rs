@@ -148,7 +148,7 @@ fn masks_multiply_and_selections_pick() {
         on_grid(parts, &options()[1], |rank| {
             let space = space(rank)?;
             let select = Select::cells(rank, &space, &listed)?;
-            let replicate = Model::new(Replicate::new(rank, Linear::target(&select))?);
+            let replicate = Model::new(Replicate::new(rank, &select.signature().target)?);
             let model = Model::new(select);
             let field = field_of(rank, &x)?;
             let regular = regular(rank, SHAPE);
@@ -222,7 +222,7 @@ fn fields_are_read_at_points_and_values_painted() {
             let numbers: Vec<usize> = (0..points.len()).filter(|&n| is_own(&points[n])).collect();
             let positions: Vec<[f64; 3]> = numbers.iter().map(|&n| points[n]).collect();
             let readout = Readout::new(rank, &space, Window::Cic, &positions)?;
-            let mut values = Vector::new(&rank.gpu, Linear::target(&readout))?;
+            let mut values = Vector::new(&rank.gpu, &readout.signature().target)?;
             let own_values: Vec<f64> = numbers.iter().map(|&n| carried[n]).collect();
             values.set(&mut rank.recorder, "x", &own_values)?;
             let field = field_of(rank, &x)?;
@@ -297,7 +297,7 @@ fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Ope
     let both = amplitudes.zip(&Model::identity(&modes)?)?;
     let text = "fn f(amplitude: f32, xi: f32) -> f32 { return amplitude * xi; }";
     let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
-    let transform = Model::new(Adjoint(Hartley::new(rank, &Space::of("x", Leaf::cells(regular))?)?));
+    let transform = Model::new(Adjoint::new(Hartley::new(rank, &Space::of("x", Leaf::cells(regular))?)?));
     let text = "fn f(x: f32) -> f32 { return 0.7 + x; }";
     let offset = Model::new(PointwiseOperator::wgsl(text, "f", transform.target(), "field")?);
     both.then(&product)?.then(&transform)?.then(&offset)
@@ -349,9 +349,9 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
 
             // Modes of each wavenumber, as the sum of ones.
             let spectrum = Wavenumbers::unique(&regular)?.amplitudes(rank, &Space::of("xi", Leaf::modes(&regular))?)?;
-            let mut ones = Vector::new(&rank.gpu, Linear::target(&spectrum))?;
+            let mut ones = Vector::new(&rank.gpu, &spectrum.signature().target)?;
             ones.set(&mut rank.recorder, "xi", &vec![1.0; modes.len()])?;
-            let counts = Model::new(Adjoint(spectrum)).value(rank, &ones)?;
+            let counts = Model::new(Adjoint::new(spectrum)).value(rank, &ones)?;
             assert_eq!(host(rank, &counts)?["amplitudes"], MULTIPLICITY);
             Ok(gradient["amplitudes"].iter().map(|&value| (value as f32).to_bits()).collect::<Vec<_>>())
         });
@@ -421,7 +421,7 @@ fn sums_are_exact_whatever_their_order() {
         let found = on_grid(parts, &options()[0], |rank| {
             let (space, field) = (space(rank)?, field_of(rank, &terms)?);
             let one = Space::of("s", Leaf::vector(1))?;
-            let sum = Model::new(Adjoint(Gather::broadcast(&one, &space)?));
+            let sum = Model::new(Adjoint::new(Gather::broadcast(&one, &space)?));
             check_adjoint(rank, &sum, &field)?;
             let value = sum.value(rank, &field)?;
             let found = host(rank, &value)?["s"][0];
@@ -436,7 +436,7 @@ fn sums_are_exact_whatever_their_order() {
             let array = rank.gpu.array("index", index.len() as u64)?;
             rank.recorder.upload(&array, 0, &index)?;
             let gather = Gather::new(&Space::of("s", Leaf::vector(1400))?, &space, array)?;
-            let model = Model::new(Adjoint(gather));
+            let model = Model::new(Adjoint::new(gather));
             check_adjoint(rank, &model, &field)?;
             let sums = model.value(rank, &field)?;
             let sums = host(rank, &sums)?["s"].clone();

@@ -13,7 +13,7 @@ use meshloom::map::{
 };
 use meshloom::operators::{
     Differentiable, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
-    PointwiseOperator, Space, SumOverRanks, Vector,
+    PointwiseOperator, Signature, Space, SumOverRanks, Vector,
 };
 use meshloom::{Error, Rank};
 
@@ -304,16 +304,8 @@ struct Counting {
 struct CountingAt(Linearisation);
 
 impl Differentiable for Counting {
-    fn name(&self) -> String {
-        "counting".into()
-    }
-
-    fn domain(&self) -> &Space {
-        self.inner.domain()
-    }
-
-    fn target(&self) -> &Space {
-        self.inner.target()
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

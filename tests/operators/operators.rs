@@ -16,8 +16,8 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, KernelOperator, Leaf,
     Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
-    Readout, RegularGrid, Select, Space, StencilOperator, Vector, Wavenumbers, check_adjoint, check_derivative,
-    check_finite, random_field,
+    Readout, RegularGrid, Select, Signature, Space, StencilOperator, Vector, Wavenumbers, check_adjoint,
+    check_derivative, check_finite, random_field,
 };
 
 const FLOW: &str = "
@@ -346,13 +346,13 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
             let models = [
                 Model::new(Fourier::new(rank, &space, Norm::Backward)?),
                 Model::new(Fourier::new(rank, &complex, Norm::Ortho)?),
-                Model::new(Adjoint(Fourier::new(rank, &pairs, Norm::Forward)?)),
+                Model::new(Adjoint::new(Fourier::new(rank, &pairs, Norm::Forward)?)),
                 Model::new(Hartley::new(rank, &pairs)?),
                 Model::new(FourierFilter::new(rank, &space, &multiplier)?),
                 Model::new(FourierFilter::padded(rank, &complex, &multiplier, Some([8, 10, 12]))?),
                 Model::new(Fourier::new(rank, &space, Norm::Backward)?.inverse()),
                 Model::new(Fourier::new(rank, &complex, Norm::Ortho)?.inverse()),
-                Model::new(Adjoint(Fourier::new(rank, &pairs, Norm::Forward)?.inverse())),
+                Model::new(Adjoint::new(Fourier::new(rank, &pairs, Norm::Forward)?.inverse())),
             ];
             for model in &models {
                 let x = random_field(rank, model.domain(), 9)?;
@@ -513,14 +513,8 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
 struct Wrong(Model);
 
 impl Differentiable for Wrong {
-    fn name(&self) -> String {
-        "wrong".into()
-    }
-    fn domain(&self) -> &Space {
-        self.0.domain()
-    }
-    fn target(&self) -> &Space {
-        self.0.target()
+    fn signature(&self) -> &Signature {
+        self.0.signature()
     }
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(rank, x, y)
@@ -590,7 +584,7 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
         let points = [[0.1, 0.2, 0.3], [2.9, 2.4, 3.9]];
         let parts = [
             Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?),
-            Model::new(Adjoint(Hartley::new(rank, &cells)?)),
+            Model::new(Adjoint::new(Hartley::new(rank, &cells)?)),
             Model::new(FourierFilter::new(rank, &cells, &filter)?),
             pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "x")?,
             Model::new(stencil),

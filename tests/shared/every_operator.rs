@@ -64,7 +64,7 @@ pub const CASES: &[Case] = &[
     linear("SumOverRanks", sum_over_ranks),
     linear("RankCollective", collectives),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
-    linear("Adjoint", |rank| one(Adjoint(Hartley::new(rank, &pairs(rank)?)?))),
+    linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
     curved("SimulationOperator", simulations),

@@ -42,7 +42,7 @@ impl WhiteNoise {
 
 impl LogLikelihood<Rank> for WhiteNoise {
     fn name(&self) -> String {
-        self.model.name()
+        self.model.name().into()
     }
 
     fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {

@@ -73,7 +73,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     let values = host_memory::collect("the density", values.iter().map(|&value| f64::from(value)))?;
     let Some((name, leaf)) = run.target().only() else {
         let why = format!("it gives {}, not one leaf", run.target());
-        return Err(OperatorError::Invalid { operator: run.name(), why }.into());
+        return Err(OperatorError::Invalid { operator: run.name().into(), why }.into());
     };
     let data = Data { name, leaf, values: &values, mask: None };
     let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;

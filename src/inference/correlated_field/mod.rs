@@ -19,7 +19,7 @@ use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::operators::{
     CallCost, Contents, Differentiable, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
-    OperatorError, PointwiseOperator, RegularGrid, Space, Vector, Wavenumbers,
+    OperatorError, PointwiseOperator, RegularGrid, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -59,8 +59,7 @@ const NAME: &str = "correlated field";
 pub struct CorrelatedField(Rc<Inner>);
 
 struct Inner {
-    domain: Space,
-    target: Space,
+    signature: Signature,
     /// The leaf of excitations.
     modes: Space,
     /// Its name.
@@ -82,7 +81,7 @@ struct Group {
 
 impl std::fmt::Debug for CorrelatedField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CorrelatedField({} -> {})", self.0.domain, self.0.target)
+        write!(f, "CorrelatedField({} -> {})", self.0.signature.domain, self.0.signature.target)
     }
 }
 
@@ -169,7 +168,16 @@ impl CorrelatedField {
             groups.push(Group { wavenumbers, amplitude, modulation: Modulation::new(index) });
         }
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
-        Ok(CorrelatedField(Rc::new(Inner { domain, target, modes, xi, packing, groups, hartley, offset_mean, prior })))
+        Ok(CorrelatedField(Rc::new(Inner {
+            signature: Signature::new(NAME, &domain, &target),
+            modes,
+            xi,
+            packing,
+            groups,
+            hartley,
+            offset_mean,
+            prior,
+        })))
     }
 
     /// The model of the field with its offset, a leaf `field` at the cells of the grid.
@@ -178,7 +186,7 @@ impl CorrelatedField {
     /// [`InferenceError::Operators`].
     pub fn model(&self) -> Result<Model, InferenceError> {
         let text = format!("fn offset(x: f32) -> f32 {{ return x + f32({:?}); }}", self.0.offset_mean as f32);
-        let offset = PointwiseOperator::wgsl(&text, "offset", &self.0.target, "field")?;
+        let offset = PointwiseOperator::wgsl(&text, "offset", &self.0.signature.target, "field")?;
         Ok(Model::new(self.clone()).then(&Model::new(offset))?)
     }
 
@@ -271,16 +279,8 @@ struct At {
 }
 
 impl Differentiable for CorrelatedField {
-    fn name(&self) -> String {
-        NAME.into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.0.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.0.target
+    fn signature(&self) -> &Signature {
+        &self.0.signature
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

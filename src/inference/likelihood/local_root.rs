@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::operators::{
-    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Space, Vector,
+    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -92,35 +92,29 @@ enum Form {
 
 /// An operator without a value, whose derivative is a right square root of a metric, and that one's transpose the left.
 pub(super) struct LocalRoot {
-    space: Space,
+    signature: Signature,
     form: Rc<Form>,
 }
 
 impl LocalRoot {
     /// Of a diagonal metric, by the model of its root's factors.
     pub fn diagonal(factors: Model) -> Self {
-        LocalRoot { space: factors.target().clone(), form: Rc::new(Form::Diagonal(factors)) }
+        let space = factors.target();
+        LocalRoot { signature: Signature::new(NAME, space, space), form: Rc::new(Form::Diagonal(factors)) }
     }
 
     /// Of the categorical likelihood.
     pub fn categorical(right: Categorical, left: Categorical) -> Self {
-        LocalRoot { space: right.space.clone(), form: Rc::new(Form::Categorical(Box::new([right, left]))) }
+        let signature = Signature::new(NAME, &right.space, &right.space);
+        LocalRoot { signature, form: Rc::new(Form::Categorical(Box::new([right, left]))) }
     }
 }
 
 const NAME: &str = "root of the metric";
 
 impl Differentiable for LocalRoot {
-    fn name(&self) -> String {
-        NAME.into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.space
-    }
-
-    fn target(&self) -> &Space {
-        &self.space
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, _rank: &mut Rank, _x: &Vector, _y: &mut Vector) -> Result<(), OperatorError> {
@@ -144,7 +138,7 @@ impl Differentiable for LocalRoot {
         match &*self.form {
             Form::Diagonal(factors) => factors.identify(rank, out),
             Form::Categorical(sides) => {
-                let Some((_, leaf)) = self.space.only() else { return Ok(()) };
+                let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
                 let [side, _] = &**sides;
                 let arrays = std::iter::once(&side.data).chain(&side.weights);
                 arrays.into_iter().try_for_each(|array| out.array(rank, leaf, array))
@@ -153,7 +147,7 @@ impl Differentiable for LocalRoot {
     }
 
     fn cost(&self) -> OperatorCost {
-        let call = CallCost::passes(1, 12 * self.space.only().map_or(0, |(_, leaf)| leaf.len()));
+        let call = CallCost::passes(1, 12 * self.signature.domain.only().map_or(0, |(_, leaf)| leaf.len()));
         OperatorCost { apply: call, jvp: call, vjp: call }
     }
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::error::InferenceError;
 use crate::operators::{
-    Contents, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator, Space,
-    Support, Vector,
+    Contents, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator,
+    Signature, Space, Support, Vector,
 };
 use crate::rank::Rank;
 use chebyshev::Chebyshev;
@@ -145,7 +145,7 @@ impl Prior {
         match domain.only() {
             Some((_, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
                 let target = Space::of(result, leaf.clone())?;
-                Ok(Model::new(OnHost { prior: *self, domain: domain.clone(), target }))
+                Ok(Model::new(OnHost { prior: *self, signature: Signature::new("prior", domain, &target) }))
             }
             Some((_, leaf)) if leaf.fields() == 1 && leaf.numbers() == 1 => {
                 Ok(Model::new(PointwiseOperator::wgsl(&self.wgsl(), "prior", domain, result)?))
@@ -208,8 +208,7 @@ fn beyond() -> String {
 /// A prior of parameters on the host.
 struct OnHost {
     prior: Prior,
-    domain: Space,
-    target: Space,
+    signature: Signature,
 }
 
 /// `y = f(i)` for the parameters of a field.
@@ -230,16 +229,8 @@ fn parameters(x: &Vector) -> &[f64] {
 }
 
 impl Differentiable for OnHost {
-    fn name(&self) -> String {
-        "prior".into()
-    }
-
-    fn domain(&self) -> &Space {
-        &self.domain
-    }
-
-    fn target(&self) -> &Space {
-        &self.target
+    fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     fn apply(&self, _rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {

@@ -1,0 +1,41 @@
+//! Names of operators and the spaces between which they map.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::error::OperatorError;
+use super::space::Space;
+use super::vector::Vector;
+
+/// The name of an operator, its domain and its target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// The name in errors and reports.
+    pub name: Cow<'static, str>,
+    /// The space of the arguments.
+    pub domain: Space,
+    /// The space of the values.
+    pub target: Space,
+}
+
+impl Signature {
+    /// Creates the signature of an operator from `domain` to `target`.
+    pub fn new(name: impl Into<Cow<'static, str>>, domain: &Space, target: &Space) -> Self {
+        Signature { name: name.into(), domain: domain.clone(), target: target.clone() }
+    }
+
+    /// Checks that `x` is a vector of the domain and `y` one of the target.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] otherwise.
+    pub fn check(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
+        self.domain.admits(x.space(), &self.name)?;
+        self.target.admits(y.space(), &self.name)
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.name, self.domain, self.target)
+    }
+}
