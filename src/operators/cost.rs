@@ -1,16 +1,16 @@
-//! What operators cost one rank, as numbers.
+//! Costs of operators for one rank.
 
 use std::fmt;
 use std::ops::Add;
 
 use crate::grid::Cost;
 
-/// What one call costs one rank.
+/// The cost of one call for one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCost {
     /// Passes over device memory: dispatches over whole fields.
     pub passes: u64,
-    /// Bytes that they read and write.
+    /// Bytes that passes read and write.
     pub bytes: u64,
     /// Messages sent to other ranks.
     pub messages: u64,
@@ -19,12 +19,12 @@ pub struct CallCost {
 }
 
 impl CallCost {
-    /// Passes over device memory without messages.
+    /// Creates the cost of passes without messages.
     pub fn passes(passes: u64, bytes: u64) -> Self {
         CallCost { passes, bytes, ..CallCost::default() }
     }
 
-    /// The same with what exchanges cost.
+    /// Adds the cost of exchanges.
     #[must_use]
     pub fn with(mut self, exchanges: Cost) -> Self {
         self.messages += exchanges.messages;
@@ -53,7 +53,7 @@ impl fmt::Display for CallCost {
     }
 }
 
-/// What the calls of an operator cost one rank.
+/// The costs of an operator for one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorCost {
     /// The value.

@@ -1,4 +1,4 @@
-//! What is wrong with operators and their fields.
+//! Errors of operators.
 
 use std::fmt::{Debug, Display};
 
@@ -14,78 +14,78 @@ use crate::mesh::MeshError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OperatorError {
-    /// A space that cannot be.
+    /// A leaf of a space is invalid.
     #[error("the leaf `{leaf}` of a space: {why}")]
     Space {
-        /// Its name.
+        /// Name of the leaf.
         leaf: String,
-        /// What is wrong, and what would be right.
+        /// The problem and its remedy.
         why: String,
     },
-    /// Operators, or an operator and a field, that do not fit together.
+    /// Two operators, or an operator and a vector, have different spaces.
     #[error("operator `{operator}`, leaf `{leaf}`: {why}")]
     Fit {
-        /// The operator that cannot take it.
+        /// The operator.
         operator: String,
         /// The leaf.
         leaf: String,
-        /// What it is, and what it should be.
+        /// The actual and the expected leaf.
         why: String,
     },
-    /// Something that an operator cannot be made of.
+    /// An operator cannot be created from its arguments.
     #[error("operator `{operator}`: {why}")]
     Invalid {
         /// The operator.
         operator: String,
-        /// What is wrong, and what would be right.
+        /// The problem and its remedy.
         why: String,
     },
-    /// A result that is NaN or infinite.
+    /// A result is NaN or infinite.
     #[error(
         "operator `{operator}` gives {value} for {what}; its arguments, or the function itself there, are not finite"
     )]
     NotFinite {
         /// The operator.
         operator: String,
-        /// What is not finite.
+        /// The quantity that is not finite.
         what: String,
-        /// Its value.
+        /// Its value: NaN or infinite.
         value: f64,
     },
-    /// A check that an operator does not pass.
+    /// An operator fails a check of its derivative.
     #[error("operator `{operator}` fails its check: {why}")]
     Check {
         /// The operator.
         operator: String,
-        /// What was found, and what was expected.
+        /// The measured and the expected values.
         why: String,
     },
-    /// A pointwise function.
+    /// The text of a pointwise function is invalid.
     #[error("operator `{operator}`: {error}")]
     Pointwise {
         /// The operator.
         operator: String,
-        /// What is wrong with its text.
+        /// The error in the text.
         error: PointwiseError,
     },
-    /// What an operator fails with that is made elsewhere.
+    /// An operator of another module or crate failed.
     #[error("operator `{operator}`: {error}")]
     Failed {
         /// The operator.
         operator: String,
-        /// Its own error.
+        /// The error.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A transform.
+    /// A transform failed.
     #[error(transparent)]
     Fft(FftError),
-    /// Particles on meshes.
+    /// An operation on a mesh failed.
     #[error(transparent)]
     Mesh(MeshError),
-    /// The device.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The ranks.
+    /// Another rank failed, or ranks disagree.
     #[error(transparent)]
     Comm(#[from] CommError),
 }
@@ -99,11 +99,11 @@ impl From<HostMemoryError> for OperatorError {
 }
 
 impl OperatorError {
-    /// A leaf that is another than the operator takes.
+    /// Creates the error of a leaf that differs from the expected one.
     pub(super) fn fit<T: Debug + Display>(operator: &str, leaf: &str, wanted: &T, found: &T) -> Self {
         let (mut wanted_text, mut found_text) = (wanted.to_string(), found.to_string());
         if wanted_text == found_text {
-            // They differ in what is not shown otherwise: sizes, ranks.
+            // `Display` omits sizes and ranks, in which the leaves differ.
             (wanted_text, found_text) = (format!("{wanted:?}"), format!("{found:?}"));
         }
         let why = format!("it is {found_text}, the operator takes {wanted_text}");
@@ -123,10 +123,8 @@ impl OperatorError {
     pub(super) fn invalid(operator: &str, why: impl Into<String>) -> Self {
         OperatorError::Invalid { operator: operator.into(), why: why.into() }
     }
-}
 
-impl OperatorError {
-    /// The error of an operator that is made elsewhere.
+    /// Creates the error of an operator of another module or crate.
     pub fn failed(operator: &str, error: impl std::error::Error + Send + Sync + 'static) -> Self {
         OperatorError::Failed { operator: operator.into(), error: Box::new(error) }
     }

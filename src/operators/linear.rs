@@ -1,4 +1,4 @@
-//! Linear operators: those that are their own derivative.
+//! Linear operators.
 
 use std::rc::Rc;
 
@@ -10,34 +10,30 @@ use super::signature::Signature;
 use super::vector::Vector;
 use crate::rank::Rank;
 
-/// A linear operator with its adjoint. It is [`Differentiable`] by itself, and [`Adjoint`] turns it round.
+/// A linear operator with its adjoint. It is [`Differentiable`]; [`Adjoint`] swaps its directions.
 pub trait Linear {
     /// Returns the name, the domain and the target.
     fn signature(&self) -> &Signature;
 
-    /// `y = A x`. The fields have been checked.
+    /// Computes `y = A x` for vectors of the right spaces.
     ///
     /// # Errors
-    /// What its work can fail with.
+    /// The errors of the operator's work.
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
-    /// `x = A^T y`. The fields have been checked.
+    /// Computes `x = A^T y` for vectors of the right spaces.
     ///
     /// # Errors
-    /// What its work can fail with.
+    /// The errors of the operator's work.
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError>;
 
-    /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
-    ///
-    /// Fits refuse to go on from the state of a model with another fingerprint. A constant that is not written can change
-    /// unnoticed. An operator without constants writes nothing, one made of others writes these
-    /// ([`Model::identify`](super::Model::identify)). Collective.
+    /// Writes the constants of the operator, as [`Differentiable::constants`] requires.
     ///
     /// # Errors
-    /// - Same as [`Fingerprint::field`].
+    /// Same as [`Fingerprint::field`].
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
-    /// What the two cost this rank.
+    /// Returns the costs of both directions for this rank.
     fn costs(&self) -> [CallCost; 2];
 }
 
@@ -71,7 +67,7 @@ impl<L: Linear + 'static> Differentiable for L {
     }
 }
 
-/// The derivative of a linear operator.
+/// The derivative of a linear operator: the operator itself.
 struct Itself<L>(Rc<L>);
 
 impl<L: Linear + 'static> Linearised for Itself<L> {
@@ -85,7 +81,7 @@ impl<L: Linear + 'static> Linearised for Itself<L> {
     }
 }
 
-/// The adjoint of a linear operator, as an operator.
+/// The adjoint of a linear operator.
 #[derive(Clone, Debug)]
 pub struct Adjoint<L> {
     signature: Signature,

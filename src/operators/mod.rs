@@ -2,15 +2,17 @@
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`Space`], [`Leaf`], [`RegularGrid`] | where fields live: trees of named leaves on grids, at points, as vectors |
+//! | [`Space`], [`Leaf`], [`RegularGrid`] | supports of vectors: trees of named leaves on grids, at points, as small vectors |
 //! | [`Vector`] | the values of a space on one rank |
-//! | [`Differentiable`], [`Linear`] | what an operator can do: its value and the products with its derivative |
-//! | [`Model`], [`Linearisation`], [`Derivative`] | operators as they are composed; a model and its derivative at a point, or that alone |
+//! | [`Differentiable`], [`Linear`] | operators: values and products with the derivative |
+//! | [`Model`], [`Linearisation`], [`Derivative`] | composed operators; the value and derivative at a point; the derivative alone |
 //! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
-//! An operator records its work on the device and waits for nothing but exchanges between ranks. Everything is `f32`; sums that claim it are
-//! the same for every number of ranks.
+//! Operators record their work and block only for exchanges between ranks. Elements are `f32`. Exact sums
+//! have the same bits on any number of ranks.
+//! `Rank` has [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and
+//! related methods.
 
 mod check;
 mod collectives;

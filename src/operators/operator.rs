@@ -12,13 +12,11 @@ use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;
 
-/// A function from fields of one space to fields of another, with its derivative. All ranks of a [`Rank`] call its methods together, in one
-/// order.
+/// A differentiable function from vectors of one space to vectors of another.
 ///
-/// Methods record their work and wait for nothing but exchanges between ranks; where leaves are [`Parameters`](super::Support::Parameters), which
-/// are on the host, what computes them waits for the device. Outputs are overwritten, whatever they held; they must be other arrays than inputs.
-///
-/// On leaves that every rank has as a whole, cotangents are the same on every rank, as values are.
+/// All methods are collective. They record their work, and block only for exchanges between ranks and
+/// for leaves on the host ([`Parameters`](super::Support::Parameters)). Outputs are overwritten; they
+/// must not share arrays with inputs. Cotangents of replicated leaves are the same on every rank.
 pub trait Differentiable {
     /// Returns the name, the domain and the target.
     fn signature(&self) -> &Signature;
@@ -38,16 +36,19 @@ pub trait Differentiable {
         &self.signature().target
     }
 
-    /// `y = f(x)`.
+    /// Computes `y = f(x)`.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for fields of other spaces; what its work can fail with.
+    /// - [`OperatorError::Fit`] if `x` or `y` belongs to another space.
+    /// - The errors of the operator's work.
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 
-    /// `y = f(x)` and the derivative there. It keeps handles on the arrays of `x`, which must stay as they are until the derivative is dropped.
+    /// Computes `y = f(x)` and returns the derivative at `x`.
+    ///
+    /// The derivative keeps handles to the arrays of `x`, which must not change while it exists.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply).
+    /// Same as [`apply`](Self::apply).
     fn linearise(
         self: Rc<Self>,
         rank: &mut Rank,
@@ -55,50 +56,49 @@ pub trait Differentiable {
         y: &mut Vector,
     ) -> Result<Box<dyn Linearised>, OperatorError>;
 
-    /// The derivative at `x` alone, for who has no use for the value.
+    /// Returns the derivative at `x` without the value.
     ///
     /// # Errors
-    /// As [`linearise`](Self::linearise).
+    /// Same as [`apply`](Self::apply).
     fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
         self.linearise(rank, x, &mut value)
     }
 
-    /// Writes the constants that values depend on beside the spaces: weights, taps, settings.
+    /// Writes the constants of the operator: weights, taps, settings.
     ///
-    /// Fits refuse to go on from the state of a model with another fingerprint. A constant that is not written can change
-    /// unnoticed. An operator without constants writes nothing, one made of others writes these
-    /// ([`Model::identify`]). Collective.
+    /// A fit resumes only from a state with the same fingerprint, so a missing constant can change
+    /// unnoticed. An operator made of others writes these ([`Model::identify`]).
     ///
     /// # Errors
-    /// - Same as [`Fingerprint::field`].
+    /// Same as [`Fingerprint::field`].
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
-    /// What its calls cost this rank.
+    /// Returns the cost of the calls for this rank.
     fn cost(&self) -> OperatorCost;
 
-    /// Refuses fields of other spaces than its own, for values and both products.
+    /// Checks that `x` is a vector of the domain and `y` one of the target.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] with its name.
+    /// - [`OperatorError::Fit`] otherwise.
     fn fits(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
         self.signature().check(x, y)
     }
 
-    /// Its function, if it is a pointwise operator, which can be made one with its neighbours.
+    /// Returns the function of a pointwise operator, for fusion with its neighbors.
     fn as_pointwise(&self) -> Option<&PointwiseMap> {
         None
     }
 
-    /// What it does first and what it does last, if it is two operators one after the other.
+    /// Returns the two operators of a composition.
     fn parted(&self) -> Option<[Model; 2]> {
         None
     }
 
-    /// An operator that gives these of its leaves, if that is less work than all of it.
+    /// Returns an operator that computes only the leaves of a space, if that saves work.
     ///
     /// # Errors
-    /// As [`Model::giving`].
+    /// Same as [`Model::giving`].
     fn giving(&self, _target: &Space) -> Result<Option<Model>, OperatorError> {
         Ok(None)
     }
@@ -106,28 +106,28 @@ pub trait Differentiable {
 
 /// The derivative of an operator at a point.
 pub trait Linearised {
-    /// `dy = f'(x) dx`.
+    /// Computes `dy = f'(x) dx`.
     ///
     /// # Errors
-    /// As [`Differentiable::apply`].
+    /// Same as [`Differentiable::apply`].
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
 
-    /// `dx = f'(x)^T dy`, with the sum of products over all numbers of a space as its inner product.
+    /// Computes `dx = f'(x)^T dy`. The inner product of a space is the sum of products of all numbers.
     ///
     /// # Errors
-    /// As [`Differentiable::apply`].
+    /// Same as [`Differentiable::apply`].
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError>;
 
-    /// `out = f'(x)^T f'(x) dx` at once, where that is less work than one after the other; false, and nothing done, where it is not.
+    /// Computes `out = f'(x)^T f'(x) dx` if one step saves work; otherwise returns `false`.
     ///
     /// # Errors
-    /// As [`Differentiable::apply`].
+    /// Same as [`Differentiable::apply`].
     fn normal(&self, _rank: &mut Rank, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
         Ok(false)
     }
 }
 
-/// An operator that can be composed with others. A clone is another handle.
+/// An operator that can be composed with others. Clones share the operator.
 #[derive(Clone)]
 pub struct Model(pub(super) Rc<dyn Differentiable>);
 
@@ -138,7 +138,7 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// An operator as a model.
+    /// Creates a model of an operator.
     pub fn new(operator: impl Differentiable + 'static) -> Self {
         Model(Rc::new(operator))
     }
@@ -163,17 +163,16 @@ impl Model {
         self.0.target()
     }
 
-    /// What its calls cost this rank.
+    /// Returns the cost of the calls for this rank.
     pub fn cost(&self) -> OperatorCost {
         self.0.cost()
     }
 
-    /// Writes its name, its spaces and its constants into a fingerprint.
-    ///
-    /// Collective; blocks where constants are on the device.
+    /// Writes the name, the spaces and the constants into a fingerprint. Collective; blocks for constants
+    /// on the device.
     ///
     /// # Errors
-    /// - Same as [`Fingerprint::field`].
+    /// Same as [`Fingerprint::field`].
     pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         out.text(self.name());
         out.space(rank, self.domain())?;
@@ -181,7 +180,8 @@ impl Model {
         self.0.constants(rank, out)
     }
 
-    /// What comes before its last pointwise function, and that function: where it ends in one.
+    /// Returns the last pointwise function, and the part before it. The function is `None` if the model
+    /// does not end in one.
     pub fn parted(&self) -> [Option<Model>; 2] {
         if self.is_pointwise() {
             return [None, Some(self.clone())];
@@ -192,43 +192,43 @@ impl Model {
         }
     }
 
-    /// Whether it is one kernel.
+    /// Returns `true` if the model is one kernel.
     pub fn is_pointwise(&self) -> bool {
         self.0.as_pointwise().is_some()
     }
 
-    /// `y = f(x)`.
+    /// Computes `y = f(x)`.
     ///
     /// # Errors
-    /// As [`Differentiable::apply`].
+    /// Same as [`Differentiable::apply`].
     pub fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(rank, x, y)
     }
 
-    /// `f(x)` in a new field.
+    /// Returns `f(x)`.
     ///
     /// # Errors
-    /// As [`Differentiable::apply`].
+    /// Same as [`Differentiable::apply`].
     pub fn value(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
         let mut y = Vector::new(&rank.gpu, self.target())?;
         self.0.apply(rank, x, &mut y)?;
         Ok(y)
     }
 
-    /// The value and the derivative at `x`, whose arrays must stay as they are while it lives.
+    /// Returns the value and the derivative at `x`, whose arrays must not change while the result exists.
     ///
     /// # Errors
-    /// As [`Differentiable::linearise`].
+    /// Same as [`Differentiable::linearise`].
     pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearisation, OperatorError> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
         let derivative = self.0.clone().linearise(rank, x, &mut value)?;
         Ok(Linearisation { value, derivative: Derivative { model: self.clone(), at: derivative } })
     }
 
-    /// The derivative at `x` alone, whose arrays must stay as they are while it lives: of a pointwise function nothing is computed.
+    /// Returns the derivative at `x` without the value. A pointwise function computes nothing yet.
     ///
     /// # Errors
-    /// As [`Differentiable::linearise`].
+    /// Same as [`Differentiable::linearise`].
     pub fn derivative(&self, rank: &mut Rank, x: &Vector) -> Result<Derivative, OperatorError> {
         Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(rank, x)? })
     }
@@ -247,31 +247,31 @@ impl fmt::Debug for Derivative {
 }
 
 impl Derivative {
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// `dy = f'(x) dx`.
+    /// Computes `dy = f'(x) dx`.
     ///
     /// # Errors
-    /// As [`Linearised::jvp`].
+    /// Same as [`Linearised::jvp`].
     pub fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.at.jvp(rank, dx, dy)
     }
 
-    /// `dx = f'(x)^T dy`.
+    /// Computes `dx = f'(x)^T dy`.
     ///
     /// # Errors
-    /// As [`Linearised::vjp`].
+    /// Same as [`Linearised::vjp`].
     pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.at.vjp(rank, dy, dx)
     }
 
-    /// `out = f'(x)^T f'(x) dx`.
+    /// Computes `out = f'(x)^T f'(x) dx`.
     ///
     /// # Errors
-    /// As [`Linearised::jvp`].
+    /// Same as [`Linearised::jvp`].
     pub fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.at.normal(rank, dx, out)? {
             return Ok(());
@@ -282,7 +282,7 @@ impl Derivative {
     }
 }
 
-/// A model at a point: its value there, and its derivative, whose methods it has.
+/// The value and the derivative of a model at a point. It has the methods of the derivative.
 pub struct Linearisation {
     /// The value.
     pub value: Vector,

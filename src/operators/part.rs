@@ -1,4 +1,4 @@
-//! An operator that gives some of the leaves of another.
+//! Operators restricted to some leaves of their values.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;
 
-/// An operator of whose values some leaves are wanted.
+/// An operator restricted to some leaves of its target.
 pub(super) struct Part {
     inner: Rc<dyn Differentiable>,
     signature: Signature,
@@ -21,7 +21,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The operator that gives no more than `target` of what `inner` gives.
+    /// Restricts `inner` to the leaves of `target`.
     pub fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
         let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
         let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
@@ -32,7 +32,7 @@ impl Part {
         })
     }
 
-    /// All leaves that the operator gives: those of `wanted` and of `rest`.
+    /// Returns a vector of all leaves of the inner target.
     fn all(&self, wanted: &Vector, rest: &Vector) -> Result<Vector, OperatorError> {
         let (space, wanted) = (self.inner.target(), wanted.part(&self.signature.target, self.name())?);
         let of = |name: &str| match self.signature.target.position(name) {
@@ -42,7 +42,7 @@ impl Part {
         Vector::over(space, space.names().filter_map(of).collect())
     }
 
-    /// The same with room for what is not wanted.
+    /// Returns a vector of all leaves, with new arrays for the unwanted ones.
     fn with_room(&self, rank: &Rank, wanted: &Vector) -> Result<Vector, OperatorError> {
         self.all(wanted, &Vector::new(&rank.gpu, &self.rest)?)
     }
@@ -85,7 +85,7 @@ impl Differentiable for Part {
 
     fn cost(&self) -> OperatorCost {
         let mut cost = self.inner.cost();
-        // Cotangents of the others are nothing.
+        // Cotangents of the other leaves are cleared.
         for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
             cost.vjp.passes += 1;
             cost.vjp.bytes += 4 * leaf.len();

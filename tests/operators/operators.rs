@@ -477,7 +477,10 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
         let mixed = Space::new([("x", Leaf::cells(&regular)), ("w", Leaf::vector(64))])?;
         fails(pointwise("fn f(x: f32, w: f32) -> f32 { return x * w; }", &mixed, "y"), &["not the same places"]);
         let foreign = Space::of("x", Leaf::cells(&cut))?;
-        fails(Fourier::new(rank, &foreign, Norm::Backward).map(Model::new), &["Fourier transform", "2x1", "1x1"]);
+        fails(
+            Fourier::new(rank, &foreign, Norm::Backward).map(Model::new),
+            &["Fourier transform", "2x1", "rank 0 of 1;"],
+        );
         for (leaf, wanted) in [
             (Leaf::cells(&RegularGrid { shape: [0, 1, 1], ..regular.clone() }), "every axis needs cells"),
             (Leaf::cells(&RegularGrid { size: [1.0, f64::NAN, 1.0], ..regular.clone() }), "a length"),
