@@ -9,7 +9,7 @@
 //! ```
 
 use meshloom::Rank;
-use meshloom::inference::{Data, Likelihood, NoiseLevel, OptimizeKl, SampleGroups};
+use meshloom::inference::{Data, Fit, FitOptions, Likelihood, NoiseLevel, SampleGroups};
 use meshloom::operators::{
     KernelOperator, Leaf, Model, PointwiseOperator, Space, Vector, check_adjoint, check_derivative, random_field,
 };
@@ -44,10 +44,10 @@ pub fn main() -> meshloom::Result<()> {
         let likelihood = Likelihood::gaussian(&mut rank, &data, NoiseLevel::Uniform(0.02))?.amend(&model)?;
 
         let start = Vector::zeros(&mut rank.recorder, &latent)?;
-        let fit = OptimizeKl::new(&likelihood, &groups, 8).run(&mut rank, &start)?;
+        let fit = Fit::new(&mut rank, &likelihood, &groups, &start, &FitOptions::new(8))?.run(&mut rank)?;
         let truth = sky.value(&mut rank, &truth)?;
         let mut value = |rank: &mut Rank, x: &Vector| Ok(sky.value(rank, x)?);
-        let (mean, std) = fit.samples.mean_and_std(&mut rank, &groups, &truth, &mut value)?;
+        let (mean, std) = fit.samples().mean_and_std(&mut rank, &groups, &truth, &mut value)?;
         let [truth, mean, std] = [truth, mean, std].map(|vector| vector.get(&mut rank.recorder, "sky"));
         let (truth, mean, std) = (truth?, mean?, std?);
         let rms = |values: Vec<f64>| (values.iter().map(|x| x * x).sum::<f64>() / values.len() as f64).sqrt();

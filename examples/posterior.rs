@@ -5,14 +5,12 @@
 //! cargo run --release --example posterior 128 10
 //! ```
 
-use std::ops::ControlFlow;
-
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, Excitations, FieldPrior, IterationOptions, Likelihood,
-    NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
+    AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, FieldPrior, Fit, FitOptions, IterationOptions, Likelihood,
+    NewtonOptions, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::random::philox4x32;
@@ -105,17 +103,14 @@ fn main() -> Result<(), Error> {
     let mut start = VectorSpace::zeros(&mut rank, &noise)?;
     VectorSpace::axpby(&mut rank, 0.1, &noise, 0.0, &mut start)?;
     let groups = SampleGroups::one(&Communicator::solo());
-    let fit = OptimizeKl::new(&likelihood, &groups, iterations)
-        .excitations(Excitations::Seed(42))
-        .options(|iteration| options(iteration, iterations - 1))
-        .callback(|_, _, report| {
-            println!("{report}");
-            Ok(ControlFlow::Continue(()))
-        })
-        .run(&mut rank, &start)?;
+    let options = FitOptions::new(iterations).seed(42).each(|iteration| options(iteration, iterations - 1));
+    let mut fit = Fit::new(&mut rank, &likelihood, &groups, &start, &options)?;
+    while let Some(report) = fit.step(&mut rank)? {
+        println!("{report}");
+    }
 
     // How well, and how sure.
-    let (error, spread, std) = compare(&mut rank, &field, &fit.samples, &truth)?;
+    let (error, spread, std) = compare(&mut rank, &field, fit.samples(), &truth)?;
     println!("logarithm of the rate: standard deviation {std:.3}, truth at {:.2} of it", error.sqrt());
     // Five times the spread of the samples' own distances, and a tenth for what ten pairs do not know.
     assert!(
@@ -124,7 +119,7 @@ fn main() -> Result<(), Error> {
     );
     // The counts' own noise would leave 1 / sqrt(10) in each cell.
     assert!(std < 0.316, "the posterior knows no more than each count by itself: {std:.3}");
-    let chi = fit.history.last().and_then(|last| last.chi_squared[0]).unwrap_or(f64::NAN);
+    let chi = fit.history().last().and_then(|last| last.chi_squared[0]).unwrap_or(f64::NAN);
     let noise = (2.0 / (n * n) as f64).sqrt();
     assert!((chi - 1.0).abs() < 5.0 * noise + 0.1, "reduced chi-squared {chi:.3}, expected 1 +- {noise:.3}");
     Ok(())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
+use meshloom::inference::Existing;
 use meshloom::io::{IoError, OutputDir, printable_path, write_whole};
 use serde_json::{Value, json};
 
@@ -81,6 +82,11 @@ impl State {
     /// Whether the fit goes on from a state.
     pub fn resumes(&self) -> bool {
         self.found.is_some()
+    }
+
+    /// Returns the use of a state that is in the directory.
+    pub fn existing(&self) -> Existing {
+        if self.resumes() { Existing::Resume } else { Existing::Refuse }
     }
 
     /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. All ranks call it.

@@ -1,7 +1,6 @@
 """The loop of an inference: samples about a position, then a better position for these samples, and again."""
 
 import os
-import time
 import warnings
 from typing import NamedTuple, Optional
 
@@ -222,16 +221,6 @@ def _warn_of_doubts(fit):
         warnings.warn(doubt, RuntimeWarning, stacklevel=3)
 
 
-def _check_resumed(fit, reports, each):
-    """Refuses a state that has all iterations already, and is of others than are asked for."""
-    asked = 2 * each[-1]["n_samples"] if each and "n_samples" in each[-1] else len(fit)
-    if len(reports) > len(each) or len(reports) == len(each) and len(fit) != asked:
-        raise ValueError(
-            f"the state in odir has {len(fit)} samples after {len(reports)} iterations, and this call asks for {asked} after {len(each)}: "
-            "give more n_total_iterations, or leave resume out to begin anew"
-        )
-
-
 # Iterations at most where their number is not given.
 _ITERATIONS = _native.NativeFit.ITERATIONS
 
@@ -408,51 +397,50 @@ def optimize_kl(
         if overwrite and (resume or odir is None):
             raise ValueError("overwrite replaces a state in odir; give that directory, and leave resume out")
         each = [options(iteration) for iteration in range(total)]
-        for one in each:
-            _native.NativeFit.check_options(one)
+        parsed = _native.NativeOptions(each)
         limits = None if memory is None else whole_number(memory, "memory"), None if budget is None else real_number(budget, "budget")
         if limits[1] is not None and not 0 <= limits[1] < 2**63:
             raise ValueError(f"budget: expected seconds from 0 on, got {budget}")
-        own = whole_number(seed, "seed"), _given(likelihood, position), each, None if odir is None else os.fspath(odir), told, done, limits
+        own = whole_number(seed, "seed"), _given(likelihood, position), each, parsed, None if odir is None else os.fspath(odir), told, done, limits
         # The library compares the rest.
         alike = {"function": "optimize_kl", "n_total_iterations": total, "position": given_or_not(position), "odir": given_or_not(odir), "resume": bool(resume), "overwrite": bool(overwrite)}
         return own, alike, None
 
-    began = time.monotonic()
-    (seed, start, each, odir, told, done, limits), _ = gathered(comm, check)
+    (seed, start, each, options, odir, told, done, limits), _ = gathered(comm, check)
     start, total = agreed(comm, _start, likelihood, start, seed, 0.1), len(each)
 
-    def advanced(fit, found):
-        left = None if limits[1] is None else max(0.0, limits[1] - (time.monotonic() - began))
-        state = None if odir is None else (odir, found)
-        after = _native.NativeFit.optimize_kl(likelihood._native, (start, fit), each, (seed, n_total_iterations is None, state, told, limits[0], left))
-        if found == "resume":
-            _check_resumed(Samples(after, likelihood), after.history, each)
-        return after
+    def begun():
+        state = None if odir is None else (odir, "resume" if resume else "overwrite" if overwrite else "refuse")
+        fit = _native.NativeFit(likelihood._native, start, options, seed, n_total_iterations is None, state, told, *limits)
+        samples, finished = fit.samples(), len(fit.known()[2])
+        asked = 2 * each[-1]["n_samples"] if each and "n_samples" in each[-1] else samples.count
+        if finished > total or finished == total and samples.count != asked:
+            raise ValueError(
+                f"the state in odir has {samples.count} samples after {finished} iterations, and this call asks for {asked} after {total}: "
+                "give more n_total_iterations, or leave resume out to begin anew"
+            )
+        return fit
 
     def ends(samples, report):
         """Whether a callback ends the fit; ranks may have different ones, or none."""
         done(report.iteration)
         return callback is not None and bool(callback(samples, report))
 
-    fit = agreed(comm, advanced, None, "resume" if resume else "overwrite" if overwrite else "")
-    if fit.end == "done":
+    fit = agreed(comm, begun)
+    is_done = fit.known()[0] == "already done"
+    if is_done:
         warnings.warn(f"the state in {odir} has settled or has all {total} iterations already: none is done; give more n_total_iterations", stacklevel=2)
     while True:
-        samples, reports = Samples(fit, likelihood), [IterationReport(*position, *sampling) for position, sampling in fit.history]
-        if fit.end == "time":
+        went_on = not is_done and agreed(comm, fit.step)
+        end, unsettled, history = fit.known()
+        samples, reports = Samples(fit.samples(), likelihood), [IterationReport(*position, *of_samples) for position, of_samples in history]
+        if (went_on or is_done) and reports and any(gathered(comm, lambda: (None, {}, ends(samples, reports[-1])))[1]) or end:
             break
-        if reports:
-            if any(gathered(comm, lambda: (None, {}, ends(samples, reports[-1])))[1]):
-                break
-        if len(reports) >= total or n_total_iterations is None and fit.unsettled is None:
-            break
-        fit = agreed(comm, advanced, fit, "overwrite")
     if reports:
-        _warn_of(fit, f"{len(samples)} samples of iteration {reports[-1].iteration}")
-    _warn_of_doubts(fit)
-    if n_total_iterations is None and len(reports) >= total and fit.unsettled is not None:
-        warnings.warn(f"{fit.unsettled}; give n_total_iterations, of which {total} is the default, or odir and resume", RuntimeWarning, stacklevel=2)
+        _warn_of(samples._native, f"{len(samples)} samples of iteration {reports[-1].iteration}")
+    _warn_of_doubts(samples._native)
+    if n_total_iterations is None and len(reports) >= total and unsettled is not None:
+        warnings.warn(f"{unsettled}; give n_total_iterations, of which {total} is the default, or odir and resume", RuntimeWarning, stacklevel=2)
     return samples, reports
 
 
@@ -471,13 +459,13 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     def check():
         start = _given(likelihood, position)
         pairs, own_seed, linear = whole_number(n_samples, "n_samples"), whole_number(seed, "seed"), _linear(draw_linear_kwargs)
-        _native.NativeFit.check_options({"linear": linear})
+        _native.NativeOptions([{"linear": linear}])
         alike = {"function": "wiener_filter", "position": given_or_not(position), "n_samples": pairs, "seed": own_seed, "draw_linear_kwargs": linear}
         return (start, pairs, own_seed, linear), alike, None
 
     def filtered(own, _):
         start, *manner = own
-        return _native.NativeFit.wiener_filter(likelihood._native, _start(likelihood, start, 0, 0.0), *manner)
+        return _native.NativeSamples.wiener_filter(likelihood._native, _start(likelihood, start, 0, 0.0), *manner)
 
     native = together(comm, check, filtered)
     samples = Samples(native, likelihood)

@@ -1,15 +1,15 @@
 //! Fits: samples of a posterior, iteration by iteration.
 
 use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use meshloom::Rank;
 use meshloom::inference::{
-    CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Fit, FitEnd, InferenceError,
-    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, OptimizeKl, Progress, SampleGroups,
-    SampleOutcome, Samples, Sampling, Schedule, VectorSpace, evidence, wiener_filter,
+    CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Existing, Fit, FitEnd, FitOptions,
+    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, Progress, SampleGroups, Samples, Sampling,
+    Schedule, WienerFilter, evidence, wiener_filter,
 };
 use meshloom::operators::Vector;
 use pyo3::exceptions::PyValueError;
@@ -23,49 +23,8 @@ use crate::likelihood::NativeLikelihood;
 use crate::operators::NativeModel;
 use crate::session::Session;
 
-/// A fit between its iterations, without what a rank lends it.
-#[derive(Clone)]
-struct KeptFit {
-    position: Vector,
-    /// Samples of all groups, and the residuals of this group's.
-    count: usize,
-    residuals: Vec<Vector>,
-    outcomes: Vec<SampleOutcome>,
-    /// How well the samples are solved.
-    sampling: Convergence,
-    /// Why it is not to be relied on.
-    doubts: Vec<String>,
-    /// Why the fit has not settled, if it has not.
-    unsettled: Option<String>,
-    history: Vec<IterationReport>,
-    drawn_in: u32,
-    end: FitEnd,
-}
-
-impl KeptFit {
-    fn of(samples: &Samples<Rank>, sampling: Convergence, doubts: Vec<String>) -> Self {
-        let outcomes = samples.own().filter_map(|sample| samples.outcome(sample)).collect();
-        let residuals = samples.own().filter_map(|sample| samples.residual(sample).cloned()).collect();
-        let (position, count) = (samples.position.clone(), samples.count());
-        KeptFit {
-            position,
-            count,
-            residuals,
-            outcomes,
-            sampling,
-            doubts,
-            unsettled: None,
-            history: Vec::new(),
-            drawn_in: 0,
-            end: FitEnd::Done,
-        }
-    }
-
-    fn samples<S: VectorSpace<Vector = Vector>>(&self, groups: &SampleGroups) -> Result<Samples<S>, InferenceError> {
-        Samples::new(self.position.clone(), groups, self.count, self.residuals.clone())?
-            .with_outcomes(self.outcomes.clone())
-    }
-}
+/// A fit between its iterations.
+type KeptFit = RefCell<Fit<Rank, Rc<Likelihood>>>;
 
 /// Rules for conjugate gradients, by their names.
 fn cg_options(given: &Bound<'_, PyDict>) -> PyResult<CgOptions> {
@@ -107,6 +66,7 @@ fn newton_options(given: &Bound<'_, PyDict>) -> PyResult<NewtonOptions> {
 }
 
 /// Options of an iteration, and the names of those that were given.
+#[derive(Clone)]
 struct GivenOptions {
     options: IterationOptions,
     names: Vec<String>,
@@ -186,127 +146,79 @@ fn reported(report: &IterationReport) -> Report {
     )
 }
 
-/// What is told within an iteration, and the first exception of who is told.
+/// A function that is called with progress, and its first exception.
 struct Teller {
     told: Option<Py<PyAny>>,
-    failed: RefCell<Option<PyErr>>,
+    failed: Option<PyErr>,
 }
 
 impl Teller {
-    fn tell(&self, progress: &Progress) {
-        let Some(told) = self.told.as_ref().filter(|_| self.failed.borrow().is_none()) else { return };
+    fn tell(&mut self, progress: &Progress) {
+        let Some(told) = self.told.as_ref().filter(|_| self.failed.is_none()) else { return };
         let (iteration, what) = match progress {
             Progress::Sample { iteration, sample, of } => (iteration, format!("sample {} of {of}", sample + 1)),
             Progress::Step { iteration, step } => {
                 (iteration, format!("step {}: energy {:.6e}", step.number, step.value))
             }
         };
-        if let Err(error) = Python::attach(|py| told.call1(py, (*iteration, what))) {
-            *self.failed.borrow_mut() = Some(error);
-        }
+        self.failed = Python::attach(|py| told.call1(py, (*iteration, what))).err();
     }
 }
 
-/// A position and samples about it, with a report of each iteration.
+/// Options of the iterations of a fit, parsed once.
+#[pyclass(frozen, module = "meshloom._native")]
+pub struct NativeOptions(Vec<GivenOptions>);
+
+#[pymethods]
+impl NativeOptions {
+    #[new]
+    fn new(options: Vec<Bound<'_, PyDict>>) -> PyResult<Self> {
+        Ok(NativeOptions(options.iter().map(iteration_options).collect::<PyResult<Vec<_>>>()?))
+    }
+}
+
+/// A directory for the state, and the use of a state that is there.
+type State = Option<(String, String)>;
+
+/// Why a fit ended, why it has not settled, and a report of each iteration.
+type Known = (&'static str, Option<String>, Vec<Report>);
+
+/// A fit that runs one iteration after the other.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeFit {
     handle: Handle<KeptFit>,
     domain: Vec<LeafShape>,
-    /// Samples, both signs of each.
-    #[pyo3(get)]
-    count: usize,
-    sampling: Convergence,
-    doubts: Vec<String>,
-    unsettled: Option<String>,
-    history: Vec<Report>,
-    end: FitEnd,
+    /// A function that is called with progress.
+    told: Option<Py<PyAny>>,
 }
-
-impl NativeFit {
-    /// A fit of a likelihood, after another one of it.
-    fn make(
-        py: Python<'_>,
-        likelihood: &NativeLikelihood,
-        before: Option<&NativeFit>,
-        make: impl FnOnce(&mut Rank, &Likelihood, &SampleGroups, Option<KeptFit>) -> Result<KeptFit, Failure>
-        + Send
-        + 'static,
-    ) -> PyResult<Self> {
-        let before = before.map(|before| likelihood.handle.with_the_ranks_of(&before.handle)).transpose()?;
-        let (handle, (count, sampling, doubts, unsettled, history, end)) =
-            likelihood.handle.derive(py, move |work, likelihood| {
-                let before = before.map(|key| Ok::<_, Failure>(KeptFit::clone(&*key.get(work)?))).transpose()?;
-                let groups = work.groups.clone();
-                let fit = make(&mut work.context, likelihood, &groups, before)?;
-                let about = (
-                    fit.count,
-                    fit.sampling,
-                    fit.doubts.clone(),
-                    fit.unsettled.clone(),
-                    fit.history.iter().map(reported).collect(),
-                    fit.end,
-                );
-                Ok((fit, about))
-            })?;
-        Ok(NativeFit { handle, domain: likelihood.domain.clone(), count, sampling, doubts, unsettled, history, end })
-    }
-
-    /// Works with the samples, and with something else.
-    fn with<T: 'static, R: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        other: &Handle<T>,
-        body: impl FnOnce(&mut Rank, &SampleGroups, &Samples<Rank>, &T) -> Result<R, Failure> + Send + 'static,
-    ) -> PyResult<R> {
-        let (own, other) = (self.handle.key, self.handle.with_the_ranks_of(other)?);
-        self.session().run(py, move |work| {
-            let (own, other, groups) = (own.get(work)?, other.get(work)?, work.groups.clone());
-            let found = own
-                .samples(&groups)
-                .map_err(Failure::from)
-                .and_then(|samples| body(&mut work.context, &groups, &samples, &other));
-            work.context.recorder.submit()?;
-            found
-        })
-    }
-
-    fn session(&self) -> &Arc<Session> {
-        &self.handle.session
-    }
-}
-
-/// Settings of an iteration beside its options: seed, whether a fit that has settled ends, a directory for the state with what is done with a state in it, a
-/// function that is called with progress, bytes of memory, seconds that are left.
-type Manner = (u64, bool, Option<(String, String)>, Option<Py<PyAny>>, Option<u64>, Option<f64>);
 
 #[pymethods]
 impl NativeFit {
-    /// The iterations of a fit at most where their number is not given.
+    /// The largest number of iterations if the caller gives none.
     #[classattr]
     const ITERATIONS: u32 = Schedule::ITERATIONS;
 
-    /// Refuses what are no options of an iteration.
-    #[staticmethod]
-    fn check_options(options: &Bound<'_, PyDict>) -> PyResult<()> {
-        iteration_options(options).map(|_| ())
-    }
-
-    /// The next iteration of a fit whose iterations have these options, after those of `before`, or from a start; none where all are done.
-    #[staticmethod]
-    fn optimize_kl(
+    /// Creates a fit from a start, with the options of each iteration.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "names of Python's arguments")]
+    fn new(
         py: Python<'_>,
         likelihood: &NativeLikelihood,
-        from: (Vec<Bound<'_, PyAny>>, Option<Bound<'_, NativeFit>>),
-        options: Vec<Bound<'_, PyDict>>,
-        manner: Manner,
+        start: Vec<Bound<'_, PyAny>>,
+        options: &Bound<'_, NativeOptions>,
+        seed: u64,
+        settles: bool,
+        state: State,
+        told: Option<Py<PyAny>>,
+        memory: Option<u64>,
+        budget: Option<f64>,
     ) -> PyResult<Self> {
-        let start = given(&likelihood.handle.session, from.0)?;
-        let options = options.iter().map(iteration_options).collect::<PyResult<Vec<_>>>()?;
-        let (seed, settles, state, told, memory, budget) = manner;
-        let budget = budget.map(Duration::try_from_secs_f64).transpose();
-        let budget = budget.map_err(|error| PyValueError::new_err(format!("budget: {error}")))?;
-        Self::make(py, likelihood, from.1.as_ref().map(Bound::get), move |rank, likelihood, groups, before| {
-            let teller = Teller { told, failed: RefCell::new(None) };
+        let start = given(&likelihood.handle.session, start)?;
+        let given = options.get().0.clone();
+        let time = budget.map(Duration::try_from_secs_f64).transpose();
+        let time = time.map_err(|error| PyValueError::new_err(format!("budget: {error}")))?;
+        let (handle, ()) = likelihood.handle.derive(py, move |work, likelihood: &Likelihood| {
+            let (groups, rank) = (work.groups.clone(), &mut work.context);
             let start = field(likelihood.domain(), start)?;
             let schedule = Schedule::new(rank, likelihood, &start);
             let scheduled = |iteration| {
@@ -317,41 +229,102 @@ impl NativeFit {
                 }
                 scheduled
             };
-            let mut fit = OptimizeKl::new(likelihood, groups, options.len() as u32)
-                .excitations(Excitations::Seed(seed))
-                .options(|iteration| options[iteration as usize].over(scheduled(iteration)))
-                .callback(|_, _, _| Ok(ControlFlow::Break(())))
-                .progress(|progress| teller.tell(progress))
-                .memory(memory);
-            if let Some(budget) = budget {
-                fit = fit.budget(budget);
+            let each = |iteration| given[iteration as usize].over(scheduled(iteration));
+            let mut options = FitOptions::new(given.len() as u32).each(each).seed(seed).memory(memory);
+            (options.time, options.until_settled) = (time, settles);
+            if let Some((directory, existing)) = &state {
+                options = options.state(
+                    directory,
+                    match existing.as_str() {
+                        "resume" => Existing::Resume,
+                        "overwrite" => Existing::Overwrite,
+                        _ => Existing::Refuse,
+                    },
+                );
             }
-            if let Some(before) = before {
-                let (samples, drawn_in) = (before.samples(groups)?, before.drawn_in);
-                fit = fit.after(Fit { samples, history: before.history, end: FitEnd::Done, drawn_in });
-            }
-            if settles {
-                fit = fit.until_settled();
-            }
-            let fit = match state.as_ref().map(|(directory, found)| (directory, found.as_str())) {
-                Some((directory, "resume")) => fit.resume(directory),
-                Some((directory, "overwrite")) => fit.overwrite(directory),
-                Some((directory, _)) => fit.save(directory),
-                None => fit,
-            };
-            let found = fit.run(rank, &start)?;
-            if let Some(error) = teller.failed.into_inner() {
-                return Err(error.into());
-            }
-            let last = found.history.last();
-            let sampling = last.map_or_else(Convergence::default, |last| last.sampling);
-            let doubts = last.map_or_else(Vec::new, |last| last.doubts(likelihood.expected_chi_squared()));
-            let kept = KeptFit::of(&found.samples, sampling, doubts);
-            let unsettled = Schedule::unsettled(&found.history, likelihood.degrees_of_freedom());
-            Ok(KeptFit { unsettled, history: found.history, drawn_in: found.drawn_in, end: found.end, ..kept })
+            let fit = Fit::new(rank, Rc::new(likelihood.clone()), &groups, &start, &options)?;
+            Ok((RefCell::new(fit), ()))
+        })?;
+        Ok(NativeFit { handle, domain: likelihood.domain.clone(), told })
+    }
+
+    /// Runs the next iteration; returns `False` if the fit has ended. Collective over all groups.
+    fn step(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut teller = Teller { told: self.told.as_ref().map(|told| told.clone_ref(py)), failed: None };
+        self.handle.with(py, move |rank, fit| {
+            let found = fit.borrow_mut().step_with(rank, &mut |progress| teller.tell(progress))?;
+            teller.failed.map_or(Ok(found.is_some()), |error| Err(error.into()))
         })
     }
 
+    /// Returns why the fit ended ("" if it has not), why it has not settled, and its reports.
+    fn known(&self, py: Python<'_>) -> PyResult<Known> {
+        self.handle.with(py, |_, fit| {
+            let fit = fit.borrow();
+            let end = match fit.end() {
+                Some(FitEnd::Done) => "done",
+                Some(FitEnd::AlreadyDone) => "already done",
+                Some(FitEnd::Settled) => "settled",
+                Some(FitEnd::Time) => "time",
+                None => "",
+            };
+            Ok((end, fit.unsettled(), fit.history().iter().map(reported).collect()))
+        })
+    }
+
+    /// Returns the position and samples of the last iteration.
+    fn samples(&self, py: Python<'_>) -> PyResult<NativeSamples> {
+        let (handle, (count, sampling, doubts)) = self.handle.derive(py, |_, kept| {
+            let fit = kept.borrow();
+            let samples = fit.samples().clone();
+            let last = fit.history().last();
+            let sampling = last.map_or_else(Convergence::default, |last| last.sampling);
+            let expected = fit.likelihood().expected_chi_squared();
+            let about = (samples.count(), sampling, last.map_or_else(Vec::new, |last| last.doubts(expected)));
+            Ok((samples, about))
+        })?;
+        Ok(NativeSamples { handle, domain: self.domain.clone(), count, sampling, doubts })
+    }
+}
+
+/// A position and samples about it.
+#[pyclass(frozen, module = "meshloom._native")]
+pub struct NativeSamples {
+    handle: Handle<Samples<Rank>>,
+    domain: Vec<LeafShape>,
+    /// Number of samples, both signs of each.
+    #[pyo3(get)]
+    count: usize,
+    sampling: Convergence,
+    /// A sentence for each reason not to rely on the position.
+    #[pyo3(get)]
+    doubts: Vec<String>,
+}
+
+impl NativeSamples {
+    /// Works with the samples, and with something else.
+    fn with<T: 'static, R: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        other: &Handle<T>,
+        body: impl FnOnce(&mut Rank, &SampleGroups, &Samples<Rank>, &T) -> Result<R, Failure> + Send + 'static,
+    ) -> PyResult<R> {
+        let (own, other) = (self.handle.key, self.handle.with_the_ranks_of(other)?);
+        self.session().run(py, move |work| {
+            let (own, other, groups) = (own.get(work)?, other.get(work)?, work.groups.clone());
+            let found = body(&mut work.context, &groups, &own, &other);
+            work.context.recorder.submit()?;
+            found
+        })
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        &self.handle.session
+    }
+}
+
+#[pymethods]
+impl NativeSamples {
     /// The posterior of a model that is linear about `position`.
     #[staticmethod]
     fn wiener_filter(
@@ -363,16 +336,19 @@ impl NativeFit {
         cg: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let (position, cg) = (given(&likelihood.handle.session, position)?, cg_options(cg)?);
-        Self::make(py, likelihood, None, move |rank, likelihood, groups, _| {
+        let (handle, (count, sampling, doubts)) = likelihood.handle.derive(py, move |work, likelihood| {
+            let groups = work.groups.clone();
             let (position, seed) = (field(likelihood.domain(), position)?, Excitations::Seed(seed));
-            let found = wiener_filter(rank, likelihood, groups, &position, (pairs, &seed), &cg)?;
+            let WienerFilter { samples, convergence, bend, is_bent } =
+                wiener_filter(&mut work.context, likelihood, &groups, &position, (pairs, &seed), &cg)?;
             let doubt = format!(
-                "the model is not linear between the position and the mean, or its noise not Gaussian (the gradient differs by {:.1e} of itself): this is \
-                 not the posterior; take optimize_kl",
-                found.bend
+                "the model is not linear between the position and the mean, or its noise not Gaussian (the gradient differs by {bend:.1e} of itself): this is \
+                 not the posterior; take optimize_kl"
             );
-            Ok(KeptFit::of(&found.samples, found.convergence, found.is_bent.then_some(doubt).into_iter().collect()))
-        })
+            let about = (samples.count(), convergence, is_bent.then_some(doubt).into_iter().collect());
+            Ok((samples, about))
+        })?;
+        Ok(NativeSamples { handle, domain: likelihood.domain.clone(), count, sampling, doubts })
     }
 
     /// Returns a sentence for each reason not to rely on the samples, which `what` names.
@@ -382,38 +358,9 @@ impl NativeFit {
         self.sampling.doubts(what, [linear, curve])
     }
 
-    /// Returns a sentence for each reason not to rely on the position.
-    #[getter]
-    fn doubts(&self) -> Vec<String> {
-        self.doubts.clone()
-    }
-
-    /// Why no iteration was done: "done" if all were done before, "time" if the time is over; "" if one was done.
-    #[getter]
-    fn end(&self) -> &'static str {
-        match self.end {
-            FitEnd::Settled => "settled",
-            FitEnd::AlreadyDone => "done",
-            FitEnd::Time => "time",
-            FitEnd::Done | FitEnd::Callback => "",
-        }
-    }
-
-    /// Why the fit has not settled, if it has not.
-    #[getter]
-    fn unsettled(&self) -> Option<String> {
-        self.unsettled.clone()
-    }
-
-    /// Reports of the iterations.
-    #[getter]
-    fn history(&self) -> Vec<Report> {
-        self.history.clone()
-    }
-
     /// The position.
     fn position(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
-        let found = self.handle.with(py, |_, fit| Ok(fit.position.contents().to_vec()))?;
+        let found = self.handle.with(py, |_, samples| Ok(samples.position.contents().to_vec()))?;
         taken(py, self.session(), &self.domain, found)
     }
 

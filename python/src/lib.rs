@@ -63,7 +63,7 @@ mod _native {
     #[pymodule_export]
     use crate::groups::fof;
     #[pymodule_export]
-    use crate::inference::NativeFit;
+    use crate::inference::{NativeFit, NativeOptions, NativeSamples};
     #[pymodule_export]
     use crate::likelihood::{NativeLikelihood, prior};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use meshloom::Rank;
 use meshloom::host_memory;
-use meshloom::inference::{Data, Likelihood, MetricCheck, NoiseLevel, Prior, check_metric};
+use meshloom::inference::{Data, Likelihood, LogLikelihood, MetricCheck, NoiseLevel, Prior, check_metric};
 use meshloom::operators::{Leaf, Vector};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;

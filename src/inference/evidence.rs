@@ -1,24 +1,26 @@
-//! How probable the data are under a model: an estimate with bounds, to compare models of the same data.
+//! The evidence: how probable the data are under a model, with bounds.
 //!
-//! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution with the metric `M`
+//! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution with
+//! the metric `M`
 //! ```text
-//! ln p(data) ~ n / 2 - mean H(x_s) - ln det(M) / 2          (up to the constants that E leaves out)
-//! ln p(data) ~       -      H(x)   - ln det(M) / 2          (Laplace's approximation at the most probable place without samples)
+//! ln p(data) ~ n / 2 - mean H(x_s) - ln det(M) / 2     (up to the constants of E)
+//! ln p(data) ~       -      H(x)   - ln det(M) / 2     (Laplace's approximation without samples)
 //! ```
-//! Both are equalities for linear models with Gaussian noise: samples have on average `n / 2` more energy than their mean.
-//! For other models they are approximations, since samples are not normal then (geoVI) and the position has moved.
+//! Both are exact for linear models with Gaussian noise, whose samples have on average `n / 2` more
+//! energy than their mean, and approximations otherwise.
 //!
-//! The determinant is that of `1 + K` for `K = L L^T` over the latent values or `K = L^T L` over the data, whichever are
-//! fewer. It has two factors. Lanczos' method makes an orthonormal basis `Q` of directions in which `K` is large, and
-//! `ln det(Q^T (1 + K) Q)` is a sum of logarithms of pivots. The other factor is the determinant of the Schur complement
-//! `S` of that block. Lanczos leaves one vector `r` that couples both, so with the last pivot `p`
+//! The determinant is that of `1 + K`, with `K = L L^T` over the latent values or `K = L^T L` over the
+//! data, whichever are fewer. Lanczos' method makes an orthonormal basis `Q` of directions in which `K`
+//! is large; `ln det(Q^T (1 + K) Q)` is a sum of logarithms of pivots. The other factor is the
+//! determinant of the Schur complement `S`. Lanczos leaves one vector `r` that couples both, so with the
+//! last pivot `p`
 //! ```text
 //! S = 1 + P K P - r r^T / p,        P = 1 - Q Q^T,        tr ln S = d mean of z.ln(S) z
 //! ```
-//! over unit vectors `z` of random directions in the `d` dimensions that are left (stochastic Lanczos quadrature; Ubaru,
-//! Chen & Saad 2017). For each `z` quadrature has bounds on both sides (Golub & Meurant 1994): even derivatives of the
-//! logarithm are negative, so Gauss' rule is too large. Odd ones are positive, so Gauss and Radau's rule with a node at 1
-//! is too small, as no eigenvalue of `S` is below 1. What is left to chance is the mean over `z`.
+//! over random unit vectors `z` in the remaining `d` dimensions (stochastic Lanczos quadrature; Ubaru,
+//! Chen & Saad 2017). Quadrature bounds each term (Golub & Meurant 1994): Gauss' rule is too large, and
+//! Radau's rule with a node at 1 is too small, since no eigenvalue of `S` is below 1. Only the mean over
+//! `z` is random.
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
@@ -26,7 +28,7 @@ use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
 use super::vector_space::{Reduction, Stream, VectorSpace};
 
-/// How much work goes into a determinant. An entry is a product with the metric, or two square roots.
+/// The work for a determinant, in products with the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvidenceOptions {
     /// Directions whose part of the determinant is exact. Their vectors are kept.
@@ -118,14 +120,13 @@ pub fn evidence<S: VectorSpace>(
     })
 }
 
-/// The standard error of the mean of the energies of mirrored pairs. The two of a pair are one draw, however many they look: what is odd in the residual has
-/// opposite signs in them, and what is even is the same.
+/// Returns the standard error of the mean over mirrored pairs, each of which is one draw.
 fn error_over_pairs(energies: &[f64]) -> f64 {
     let pairs: Vec<f64> = energies.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
     standard_error(&pairs)
 }
 
-/// The standard error of the mean of independent numbers; infinite for one.
+/// Returns the standard error of the mean; infinite for one number.
 fn standard_error(numbers: &[f64]) -> f64 {
     let count = numbers.len() as f64;
     let mean = numbers.iter().sum::<f64>() / count;
@@ -250,7 +251,7 @@ impl<S: VectorSpace> Complement<'_, S> {
         Ok(())
     }
 
-    /// Bounds of `z.ln(S) z` for a random unit vector: products end once `left` times their distance is small.
+    /// Returns bounds of `z.ln(S) z` for a random unit vector, once `left` times their distance is small.
     fn quadrature(
         &mut self,
         space: &mut S,
@@ -326,8 +327,8 @@ impl Jacobi {
     }
 }
 
-/// `e.ln(1 + T) e` for the first unit vector and a symmetric tridiagonal matrix without negative eigenvalues: the method of
-/// Golub and Welsch (1969), implicit QL steps on the matrix and the first row of its eigenvectors.
+/// Returns `e.ln(1 + T) e` for the first unit vector and a symmetric tridiagonal matrix without negative
+/// eigenvalues, by implicit QL steps (Golub & Welsch 1969).
 fn sum_of_ln(mut diagonal: Vec<f64>, beside: &[f64]) -> f64 {
     let count = diagonal.len();
     let mut beside: Vec<f64> = beside.iter().copied().chain([0.0]).collect();

@@ -1,4 +1,4 @@
-//! The memory of a device that a fit takes, measured on what it is made of, before it runs.
+//! The device memory of a fit, measured before the fit runs.
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
@@ -6,28 +6,33 @@ use super::log_likelihood::LogLikelihood;
 use super::vector_space::{Reduction, VectorSpace};
 use crate::comm::Op;
 
-/// Vectors beside those of samples: the position, the gradient, a step, those of conjugate gradients, a trial and what is on its way.
+/// Vectors beside those of samples: of the position, the minimizers and a trial.
 const VECTORS: u64 = 12;
 
-/// Vectors of noise and coordinates of the data that a bent sample is found with.
+/// Vectors of noise and coordinates for a bent sample.
 const EXCITATIONS: u64 = 6;
 
-/// Bytes of device memory that the pieces of a fit take; of the rank whose device has the least to spare. Ranks that share a device as threads count together.
+/// Bytes of device memory of the parts of a fit, on the rank with the most; threads that share a device count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// A latent vector.
     pub vector: u64,
-    /// A vector of noise of the data.
+    /// A vector of the space of the noise.
     pub excitation: u64,
-    /// What the derivatives at a point keep: the arrays between operators.
+    /// The inputs of the derivatives at a point.
     pub linearisation: u64,
-    /// What applications of the derivatives and inner products take beside that, for a while.
+    /// Temporary memory of derivatives and inner products.
     pub work: u64,
 }
 
 impl Footprint {
-    /// Measures the pieces at `position`: one value, gradient and product with the metric. All ranks of all groups call it.
-    pub(super) fn measure<S: VectorSpace>(
+    /// Measures the pieces at `position` by computing each once: a value, a gradient and a product with the metric.
+    ///
+    /// Collective over all groups; blocks, and returns cached memory to the device.
+    ///
+    /// # Errors
+    /// - Errors of the likelihood and the ranks.
+    pub fn measure<S: VectorSpace>(
         space: &mut S,
         groups: &SampleGroups,
         likelihood: &dyn LogLikelihood<S>,
@@ -43,7 +48,7 @@ impl Footprint {
         let linearisation = settled(space, groups)?;
         at.gradient(space, &mut out)?;
         at.metric(space, &place, &mut out)?;
-        // What is not finite is an error of the fit, which begins with this.
+        // The fit reports values that are not finite.
         let all = [Reduction::Dot(&out, &out), Reduction::Dot(&out, &place), Reduction::Dot(&place, &place)];
         for found in [at.energy(space).map(drop), space.reduce(&all).map(drop)] {
             if !matches!(found, Err(InferenceError::NotFinite { .. })) {
@@ -62,25 +67,25 @@ impl Footprint {
         Ok(Footprint { vector, excitation, linearisation, work })
     }
 
-    /// Bytes that a sample takes: its residual and place, and, where it is kept, what its derivatives need.
+    /// Returns the bytes of a sample: residual, place and, if `kept`, the inputs of its derivatives.
     pub fn sample(&self, kept: bool) -> u64 {
         2 * self.vector + if kept { self.linearisation } else { 0 }
     }
 
-    /// Bytes that an iteration takes of a rank whose group has so many samples, of which `kept` keep what their derivatives need.
+    /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs of their derivatives.
     pub fn bytes(&self, samples: usize, kept: usize) -> u64 {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
-        // One more for what is not kept; a bent sample needs two, and makes two products before it submits them. Products of samples are submitted one by one.
+        // One more for samples that are not kept. A bent sample needs two, and submits two products together.
         let linearisations = (kept + u64::from(kept < samples)).max(2);
         vectors + linearisations * self.linearisation + 2 * self.work
     }
 
-    /// How many of so many samples can be kept within `budget` bytes.
+    /// Returns how many of `samples` can be kept within `budget` bytes.
     ///
     /// # Errors
-    /// [`InferenceError::Memory`] where not even an iteration that keeps none fits.
+    /// - [`InferenceError::Memory`] if an iteration that keeps none does not fit.
     pub fn kept(&self, samples: usize, budget: u64) -> Result<usize, InferenceError> {
         let fits = |kept: &usize| self.bytes(samples, *kept) <= budget;
         let most = (0..=samples).rev().find(fits);
@@ -88,11 +93,11 @@ impl Footprint {
     }
 }
 
-/// Bytes that are in use once all ranks have done all their work and gave back what they keep. All ranks of all groups call it.
+/// Returns the bytes in use after all ranks have returned cached memory. Collective over all groups.
 fn settled<S: VectorSpace>(space: &mut S, groups: &SampleGroups) -> Result<u64, InferenceError> {
     space.settle()?;
     groups.all().barrier()?;
-    // What one has waited for may have come back after another's turn.
+    // Memory may be freed after another rank of the device has trimmed its cache.
     space.settle()?;
     groups.all().barrier()?;
     let bytes = space.allocated();

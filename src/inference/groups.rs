@@ -1,4 +1,4 @@
-//! Ranks as groups of samples: each group holds whole vectors, cut over its ranks, and has a block of the samples.
+//! Groups of ranks: each holds whole vectors, cut over its ranks, and a block of the samples.
 
 use std::ops::Range;
 
@@ -9,30 +9,30 @@ use crate::grid::split;
 use crate::host_memory;
 use crate::map::tree::{Fold, Node, nodes, tree_sum};
 
-/// The groups that samples are dealt to, from the view of one rank.
+/// The groups that share the samples of a fit, from the view of one rank.
 ///
-/// Ranks are a grid of groups x space: rank `r` of `n` in `g` groups is rank `r % (n / g)` of group `r / (n / g)`. A group draws its samples alone; sums over
-/// samples go among the ranks of one place in all groups, in the order of a tree over the samples' numbers, so that results are the same for
-/// every number of groups.
-#[derive(Debug)]
+/// Of `n` ranks in `g` groups, rank `r` is rank `r % (n / g)` of group `r / (n / g)`. A group draws its
+/// samples alone. Sums over samples follow a tree over the numbers of samples, so that results have the
+/// same bits for every number of groups.
+#[derive(Clone, Debug)]
 pub struct SampleGroups {
-    /// All ranks, those of a group one after the other.
+    /// All ranks, group by group.
     all: Communicator,
-    /// The ranks of this rank's place in all groups.
+    /// The ranks of the same place in all groups.
     across: Communicator,
 }
 
 impl SampleGroups {
-    /// One group, of all ranks of `comm`.
+    /// Creates one group of all ranks of `comm`.
     pub fn one(comm: &Communicator) -> Self {
         SampleGroups { all: comm.clone(), across: Communicator::solo() }
     }
 
-    /// Cuts the ranks of `comm` into groups; returns them with the communicator of this rank's group, for a [`Rank`](crate::rank::Rank) of its own.
-    /// All ranks call it.
+    /// Splits the ranks of `comm` into groups, and returns the communicator of this rank's group. Collective.
     ///
     /// # Errors
-    /// [`InferenceError::Groups`] when the groups cannot have the same number of ranks; [`InferenceError::Comm`].
+    /// - [`InferenceError::Groups`] if the groups would have different numbers of ranks.
+    /// - [`InferenceError::Comm`].
     pub fn split(comm: &Communicator, groups: usize) -> Result<(Self, Communicator), InferenceError> {
         let (rank, ranks) = (comm.rank(), comm.size());
         if groups == 0 || !ranks.is_multiple_of(groups) {
@@ -48,27 +48,27 @@ impl SampleGroups {
         }
     }
 
-    /// All ranks of all groups.
+    /// Returns all ranks of all groups.
     pub fn all(&self) -> &Communicator {
         &self.all
     }
 
-    /// Groups.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.across.size()
     }
 
-    /// This rank's group.
+    /// Returns the number of this rank's group.
     pub fn index(&self) -> usize {
         self.across.rank()
     }
 
-    /// This rank's place in its group.
+    /// Returns the number of this rank in its group.
     pub(super) fn place(&self) -> usize {
         self.all.rank() % (self.all.size() / self.count())
     }
 
-    /// This group's block of `samples`: blocks differ by one at most.
+    /// Returns this group's block of `samples`; blocks differ by one at most.
     pub fn block(&self, samples: usize) -> Range<usize> {
         self.block_of(self.index(), samples)
     }
@@ -78,26 +78,23 @@ impl SampleGroups {
         range.start as usize..range.end as usize
     }
 
-    /// The nodes of the tree that a group's block is.
+    /// Returns the nodes of the tree that form the block of a group.
     fn nodes_of(&self, group: usize, samples: usize) -> Vec<Node> {
         let block = self.block_of(group, samples);
         nodes(block.start as u64..block.end as u64)
     }
 
-    /// Groups that have none of `samples`.
+    /// Returns the number of groups without a sample.
     pub fn idle(&self, samples: usize) -> usize {
         self.count().saturating_sub(samples)
     }
 
-    /// The group that has a sample of `samples`.
+    /// Returns the group of a sample.
     pub(super) fn group_of(&self, sample: usize, samples: usize) -> usize {
         (0..self.count()).find(|&group| self.block_of(group, samples).contains(&sample)).unwrap_or(0)
     }
 
-    /// The vector of a group, on all of them. All ranks of all groups call it. Costs a vector's bytes through the host of each rank.
-    ///
-    /// # Errors
-    /// What vectors can fail with; [`InferenceError::Comm`].
+    /// Sends the vector of a group to all groups, through the host. Collective over all groups.
     pub(super) fn share<S: VectorSpace>(
         &self,
         space: &mut S,
@@ -113,10 +110,7 @@ impl SampleGroups {
         Ok(own)
     }
 
-    /// The numbers of all samples, in order, from those of each group's block. All ranks call it.
-    ///
-    /// # Errors
-    /// [`InferenceError::Comm`].
+    /// Returns the numbers of all samples in order, from those of each group's block. Collective over all groups.
     pub(super) fn gather(&self, own: &[f64]) -> Result<Vec<f64>, InferenceError> {
         if self.count() == 1 {
             return Ok(own.to_vec());
@@ -124,21 +118,15 @@ impl SampleGroups {
         Ok(self.across.all_gather_v(own)?.into_raw().0)
     }
 
-    /// The sum of a number over all samples, in the order of the tree, from those of each group's block. All ranks call it.
-    ///
-    /// # Errors
-    /// [`InferenceError::Comm`].
+    /// Returns the sum of a number over all samples, in the order of the tree. Collective over all groups.
     pub(super) fn sum_numbers(&self, own: &[f64]) -> Result<f64, InferenceError> {
         Ok(tree_sum(&self.gather(own)?))
     }
 
-    /// The sum over all `samples` (one at least) of the vectors that `sample` makes, which are like `like`, each group those of its block. All ranks call it.
+    /// Returns the sum of the vectors of all `samples`, of which there is one at least. Collective over all groups.
     ///
-    /// A group adds on its device, with one vector for each level of the tree. Of `g` groups each then sends its few sums in `g` parts, adds what it receives of
-    /// its part, and sends that to all: 2 vectors' bytes each way for a rank of a group, whatever the number of groups, where the blocks are nodes of the tree.
-    ///
-    /// # Errors
-    /// What `sample` fails with; [`InferenceError::Comm`].
+    /// A group adds on its device and holds one vector for each level of the tree. Each of `g` groups then
+    /// sends its sums in `g` parts, adds what it receives of its part, and sends that to all.
     pub(super) fn sum<S: VectorSpace>(
         &self,
         space: &mut S,
@@ -156,7 +144,7 @@ impl SampleGroups {
             return sum.map_or_else(|| space.zeros(like), Ok);
         }
         let staged = sums.into_values().iter().map(|sum| space.stage(sum)).collect::<Result<Vec<_>, _>>()?;
-        // What this rank has of any vector tells how long parts are.
+        // A group without samples takes the lengths from `like`.
         let lengths = match staged.first() {
             Some(staged) => [staged.singles.len(), staged.doubles.len()],
             None => {
@@ -173,7 +161,7 @@ impl SampleGroups {
         Ok(out)
     }
 
-    /// The sum of arrays of `len` numbers, from the nodes of each group's block in order.
+    /// Returns the sum of arrays of `len` numbers, from the nodes of each group's block.
     fn sum_parts<T: bytemuck::Pod + std::ops::AddAssign>(
         &self,
         samples: usize,
@@ -192,7 +180,6 @@ impl SampleGroups {
         let mut parts = host_memory::reserve("sums of samples", len * own.len())?;
         (0..groups).for_each(|group| own.iter().for_each(|own| parts.extend_from_slice(&own[part(group)])));
         let (received, _) = self.across.all_to_all_v(&parts, &counts)?.into_raw();
-        // What was received of each group's nodes, in the order of the groups.
         let own = part(self.index()).len();
         let add = |sum: &mut Vec<T>, one: Vec<T>| {
             sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);

@@ -1,18 +1,18 @@
-//! What a fit minimises: the energy of the posterior, averaged over samples.
+//! The function that a fit minimizes: the energy of the posterior, averaged over samples.
 //!
 //! With the residuals `r_s` of `n` samples and `H(x) = -ln p(data | x) + x.x / 2`
 //! ```text
-//! value     KL(x) = mean H(x + r_s)        (the divergence between approximation and posterior, up to a constant)
+//! value     KL(x) = mean H(x + r_s)     (the divergence from the posterior, up to a constant)
 //! gradient          mean (dE(x + r_s) + x + r_s)
 //! metric            mean M(x + r_s) + 1
 //! ```
-//! Without samples the only residual is 0, and the minimum is the most probable place (MAP).
+//! Without samples the only residual is 0, and the minimum is the most probable position (MAP).
 
+use super::draw::{clear, free};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Objective, ObjectiveAt};
-use super::residual::{clear, free};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace};
 
@@ -22,11 +22,11 @@ pub struct Kl<'a, S: VectorSpace> {
     pub likelihood: &'a dyn LogLikelihood<S>,
     /// The samples; their position does not matter.
     pub samples: &'a Samples<S>,
-    /// The groups that have them.
+    /// The groups that share the samples.
     pub groups: &'a SampleGroups,
-    /// Parts of latent values that keep their values.
+    /// Parts of latent values that do not move.
     pub constants: &'a [String],
-    /// How many samples of a group keep what their derivatives need; for the others it is computed anew each time, which takes less memory.
+    /// Number of samples of a group that keep the inputs of their derivatives.
     pub kept: usize,
 }
 

@@ -1,112 +1,203 @@
-//! Likelihoods as inference sees them.
+//! The interface between likelihoods and inference.
 
 use super::error::InferenceError;
-use super::identity::Identity;
 use super::vector_space::VectorSpace;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
-/// A likelihood of data `d` and a model `f` is one of them; so is a sum of several. All ranks of a [`VectorSpace`] call its methods together, in
-/// one order. Outputs are overwritten, whatever they held.
+/// Methods are collective and overwrite their outputs. Errors are those of the device and the ranks.
 pub trait LogLikelihood<S: VectorSpace> {
-    /// What errors and reports call it.
+    /// Returns the name for errors and reports.
     fn name(&self) -> String;
 
-    /// Returns what identifies it: its data and its model with all constants, the same on all ranks.
-    ///
-    /// A fit refuses the state of a likelihood with another identity. Collective.
-    ///
-    /// # Errors
-    /// - Those of the device and the ranks.
+    /// Returns the fingerprints of the data and of the model with all constants, equal on all ranks.
     fn identity(&self, space: &mut S) -> Result<Identity, InferenceError>;
 
-    /// A new latent vector, undefined.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Creates a latent vector with undefined values.
     fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
 
-    /// A new vector of the space that noise of the data lives in: the domain of the left square root. Undefined.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Creates a vector of the space of the noise, the domain of the left square root, with undefined values.
     fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
 
-    /// The energy `-ln p(data | x)`, in natural units of information; waits for the device.
+    /// Computes the energy `-ln p(data | x)` in nats; blocks.
     ///
-    /// # Errors
-    /// [`InferenceError::NotFinite`]; what its work can fail with.
+    /// Fails with [`InferenceError::NotFinite`] if it is NaN or infinite.
     fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError>;
 
-    /// The derivatives at `x`, which must stay as it is while they live.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Returns the derivatives at `x`, which must not change while they live.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
 
-    /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), without which samples are not bent.
+    /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), which bent samples need.
     fn has_coordinates(&self) -> bool {
         true
     }
 
-    /// What is to be expected of noise, at `x`: data minus model over the noise's standard deviation, and how many data of it count, over all ranks: squares
-    /// have mean 1 where model and noise are right, but for Student's t distribution ([`Likelihood::student_t`](super::Likelihood::student_t)). `None` where there
-    /// is no such vector.
+    /// Returns data minus model over the standard deviation of the noise at `x`, and the number of data that count over all ranks.
     ///
-    /// # Errors
-    /// What its work can fail with.
+    /// The mean of squares is 1 for a right model, except for [`Likelihood::student_t`](super::Likelihood::student_t).
+    /// `None` if the likelihood has no such residual.
     fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError>;
 
-    /// Numbers of the data that count, over all ranks: masked ones do not.
+    /// Returns the number of data that count over all ranks.
     fn degrees_of_freedom(&self) -> u64;
 
-    /// Between what the mean square of [`normalized_residual`](Self::normalized_residual) is for samples of the posterior, where model and noise are right. `None`
-    /// where that is not known.
+    /// Returns the range of the mean square of [`normalized_residual`](Self::normalized_residual) over samples of a
+    /// right model; `None` if it is unknown.
     fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         None
     }
 }
 
-/// The derivatives of a [`LogLikelihood`] at a point: with the Jacobian J of the model and the Fisher metric F of the data's distribution, `L = J^T sqrt(F)`
-/// is the left square root of the metric `M = J^T F J`.
+/// The derivatives of a [`LogLikelihood`] at a point.
+///
+/// With the Jacobian `J` of the model and the Fisher metric `F` of the data, `L = J^T sqrt(F)` is the left square
+/// root of the metric `M = J^T F J`. Methods record their work; only the energy blocks.
 pub trait LogLikelihoodAt<S: VectorSpace> {
-    /// The energy at the point; waits for the device.
-    ///
-    /// # Errors
-    /// As [`LogLikelihood::energy`].
+    /// Computes the energy at the point; blocks.
     fn energy(&self, space: &mut S) -> Result<f64, InferenceError>;
 
-    /// `out` = the gradient of the energy.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Computes the gradient of the energy.
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// `out = M v`.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Computes `out = M v`.
     fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// `out = L eta`, of a vector in the space of the data.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Computes `out = L eta` of a vector in the space of the data.
     fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// `out = L^T v`, in the space of the data.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// Computes `out = L^T v` in the space of the data.
     fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
-    /// Computes `out = tau(f(x))`, in the space of the data: coordinates of `x` about the point of the derivatives, along
-    /// which samples are bent.
+    /// Computes coordinates of `x`, along which samples are bent, in the space of the data.
     ///
-    /// The derivative of `tau(f)` at the point itself must be the right square root; otherwise bent samples have a wrong
-    /// width. [`check_metric`](super::check_metric) compares the two.
-    ///
-    /// # Errors
-    /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates; what its work can fail with.
+    /// Their derivative at the point must be the right square root; otherwise bent samples have a wrong
+    /// width. [`check_metric`](super::check_metric) compares the two. Fails with
+    /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+}
+
+/// Fingerprints of the parts of a likelihood, equal for every number of ranks and every process grid.
+///
+/// A fit goes on from a state only if all of them are equal, and groups of ranks run a fit together only then. For
+/// likelihoods of fields [`Likelihood::identity`](super::Likelihood::identity) computes them with a
+/// [`Fingerprint`](crate::operators::Fingerprint) of each part. A part that a likelihood does not have may be 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The kind of the density with its settings, and the names of the data sets.
+    pub density: u64,
+    /// The data, where they count.
+    pub data: u64,
+    /// Which data count.
+    pub mask: u64,
+    /// Standard deviations of noise, or exposures.
+    pub noise: u64,
+    /// Names and shapes of the latent values.
+    pub latent: u64,
+    /// The model with the priors and the constants of all its operators.
+    pub model: u64,
+}
+
+impl Identity {
+    /// Returns the parts with their names, those first whose difference explains others.
+    pub(super) fn parts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("kind of likelihood", self.density),
+            ("mask", self.mask),
+            ("data", self.data),
+            ("noise or exposure", self.noise),
+            ("names or shapes of the latent values", self.latent),
+            ("model or its priors", self.model),
+        ]
+    }
+}
+
+/// `-ln p(data | x) / T`: of Gaussian data, that of noise `sqrt(T)` times as large. Metrics are divided by T, their roots by its root.
+pub(super) struct Tempered<'a, S: VectorSpace> {
+    pub likelihood: &'a dyn LogLikelihood<S>,
+    pub temperature: f64,
+}
+
+/// The derivatives of a [`Tempered`] likelihood at a point.
+struct TemperedAt<'a, S: VectorSpace> {
+    at: Box<dyn LogLikelihoodAt<S> + 'a>,
+    temperature: f64,
+}
+
+/// Fills `out` by `make`, divided by `by`.
+fn divided<S: VectorSpace>(
+    space: &mut S,
+    by: f64,
+    out: &mut S::Vector,
+    make: impl FnOnce(&mut S, &mut S::Vector) -> Result<(), InferenceError>,
+) -> Result<(), InferenceError> {
+    let mut whole = space.like(out)?;
+    make(space, &mut whole)?;
+    space.axpby(1.0 / by, &whole, 0.0, out)
+}
+
+impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
+    fn name(&self) -> String {
+        self.likelihood.name()
+    }
+
+    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
+        self.likelihood.identity(space)
+    }
+
+    fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError> {
+        self.likelihood.latent(space)
+    }
+
+    fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError> {
+        self.likelihood.data(space)
+    }
+
+    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+        Ok(self.likelihood.energy(space, x)? / self.temperature)
+    }
+
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError> {
+        Ok(Box::new(TemperedAt { at: self.likelihood.at(space, x)?, temperature: self.temperature }))
+    }
+
+    fn has_coordinates(&self) -> bool {
+        self.likelihood.has_coordinates()
+    }
+
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
+        let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
+        let mut residual = space.like(&whole)?;
+        space.axpby(1.0 / self.temperature.sqrt(), &whole, 0.0, &mut residual)?;
+        Ok(Some((residual, count)))
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        self.likelihood.degrees_of_freedom()
+    }
+}
+
+impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
+    fn energy(&self, space: &mut S) -> Result<f64, InferenceError> {
+        Ok(self.at.energy(space)? / self.temperature)
+    }
+
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature, out, |space, out| self.at.gradient(space, out))
+    }
+
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature, out, |space, out| self.at.metric(space, v, out))
+    }
+
+    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature.sqrt(), out, |space, out| self.at.left_sqrt(space, eta, out))
+    }
+
+    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature.sqrt(), out, |space, out| self.at.right_sqrt(space, v, out))
+    }
+
+    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+        divided(space, self.temperature.sqrt(), out, |space, out| self.at.coordinates(space, x, out))
+    }
 }

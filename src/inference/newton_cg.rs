@@ -108,13 +108,14 @@ impl NewtonOptions {
 }
 
 /// The reason why Newton's method ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewtonStop {
     /// The last step lowered the value by less than `absdelta`.
     Value,
     /// The last step was shorter than `xtol`.
     Step,
     /// The number of steps reached its maximum.
+    #[default]
     Iterations,
     /// No step lowers the value, and the minimum is within one standard deviation: rounding hides it.
     Rounding,

@@ -1,8 +1,7 @@
-//! The report of an iteration.
+//! Reports of iterations and of the solutions of their samples.
 
 use std::fmt;
 
-use super::convergence::Convergence;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
@@ -11,7 +10,7 @@ use super::samples::Samples;
 use super::vector_space::VectorSpace;
 
 /// The report of an iteration of a fit; its `Display` is one line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct IterationReport {
     /// Number of the iteration, from 0 on.
     pub iteration: u32,
@@ -140,4 +139,178 @@ impl IterationReport {
             |values: Vec<f64>| (!values.is_empty()).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64);
         Ok([mean(data), mean(latent)])
     }
+}
+
+/// How the equations of one sample were solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SampleOutcome {
+    /// Steps of conjugate gradients for the straight sample; 0 where an update did not draw it again.
+    pub steps: u64,
+    /// Error of the straight sample over its target ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)), when it was drawn.
+    pub error_ratio: f64,
+    /// How Newton's method ended that bent the sample last; `None` for a straight sample.
+    pub curve: Option<NewtonStop>,
+}
+
+/// How well the samples of an iteration are solved, over all groups. An updated sample keeps the error of its draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Convergence {
+    /// Steps of conjugate gradients of the sample that took the most; 0 in an update.
+    pub steps: u64,
+    /// Samples, both signs of each, whose conjugate gradients missed their target. They lie between prior and posterior:
+    /// where noise is low their deviations are many times too large.
+    pub unconverged: u64,
+    /// The largest error of conjugate gradients over its target ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)); 1 or less if all converged.
+    pub error_ratio: f64,
+    /// Bent samples for which Newton's method failed ([`NewtonStop::is_failure`]): they are no samples of the posterior.
+    pub failed: u64,
+    /// Bent samples for which Newton's method took all steps that it may: they are bent in part.
+    pub limited: u64,
+}
+
+impl Convergence {
+    /// Returns the counts over all groups, from the outcomes of each group's block. Collective over all groups.
+    pub(super) fn over(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Self, InferenceError> {
+        let all = gather(groups, own)?;
+        Ok(all.into_iter().fold(Convergence::default(), Convergence::and))
+    }
+
+    /// Returns the counts with one more solution.
+    #[must_use]
+    pub(super) fn and(self, one: SampleOutcome) -> Self {
+        Convergence {
+            steps: self.steps.max(one.steps),
+            unconverged: self.unconverged + u64::from(one.error_ratio > 1.0),
+            error_ratio: self.error_ratio.max(one.error_ratio),
+            failed: self.failed + u64::from(one.curve.is_some_and(NewtonStop::is_failure)),
+            limited: self.limited + u64::from(one.curve == Some(NewtonStop::Iterations)),
+        }
+    }
+
+    /// Returns a sentence for each reason not to rely on the samples. `samples` names them with their number; the
+    /// remedies are for conjugate gradients and for Newton's method.
+    pub fn doubts(&self, samples: &str, [linear, curve]: [&str; 2]) -> Vec<String> {
+        let Convergence { steps, unconverged, error_ratio, failed, limited } = self;
+        let mut doubts = Vec::new();
+        if *unconverged > 0 {
+            let after = if *steps > 0 { format!(" after {steps} steps") } else { String::new() };
+            doubts.push(format!(
+                "conjugate gradients have not converged{after} for {unconverged} of {samples}, whose deviations may be many times too large: \
+                 their error is up to {error_ratio:.1e} times the target; {linear}"
+            ));
+        }
+        if *failed > 0 {
+            doubts.push(format!(
+                "Newton's method found no descent for {failed} of {samples}, which are not samples of the posterior; {curve}"
+            ));
+        }
+        if *limited > 0 {
+            doubts.push(format!(
+                "Newton's method reached its limit of steps for {limited} of {samples}, which are bent in part; {curve}"
+            ));
+        }
+        doubts
+    }
+}
+
+/// A value that states keep and groups send as one f64, which is exact for whole numbers below 2^53.
+pub(super) trait Number {
+    /// Returns the number of the value.
+    fn get(&self) -> f64;
+    /// Sets the value of a number; returns `false` if there is none.
+    fn set(&mut self, number: f64) -> bool;
+}
+
+macro_rules! whole_numbers {
+    ($($int:ty),*) => {$(
+        impl Number for $int {
+            fn get(&self) -> f64 {
+                *self as f64
+            }
+            fn set(&mut self, number: f64) -> bool {
+                *self = number as $int;
+                number.fract() == 0.0 && (0.0..2f64.powi(53)).contains(&number)
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u32, u64, usize);
+
+impl Number for f64 {
+    fn get(&self) -> f64 {
+        *self
+    }
+    fn set(&mut self, number: f64) -> bool {
+        *self = number;
+        !number.is_nan()
+    }
+}
+
+impl Number for NewtonStop {
+    fn get(&self) -> f64 {
+        STOPS.iter().position(|stop| stop == self).unwrap_or_default() as f64
+    }
+    fn set(&mut self, number: f64) -> bool {
+        let mut at = 0_usize;
+        let stop = at.set(number).then(|| STOPS.get(at).copied()).flatten();
+        *self = stop.unwrap_or(NewtonStop::Iterations);
+        stop.is_some()
+    }
+}
+
+/// An optional value; -1 stands for `None`.
+impl<T: Number + Default> Number for Option<T> {
+    fn get(&self) -> f64 {
+        self.as_ref().map_or(-1.0, Number::get)
+    }
+    fn set(&mut self, number: f64) -> bool {
+        *self = (number >= 0.0).then(T::default);
+        self.as_mut().map_or(number == -1.0, |own| own.set(number))
+    }
+}
+
+/// Ends of Newton's method, by their number.
+const STOPS: [NewtonStop; 6] = [
+    NewtonStop::Value,
+    NewtonStop::Step,
+    NewtonStop::Iterations,
+    NewtonStop::Rounding,
+    NewtonStop::NoDescent,
+    NewtonStop::NotPositive,
+];
+
+/// Values of a fixed count of numbers, in the order of states.
+pub(super) trait Numbers<const N: usize>: Clone + Default {
+    /// Returns all parts of the value: the layout for both directions.
+    fn parts(&mut self) -> [&mut dyn Number; N];
+
+    fn numbers(&self) -> [f64; N] {
+        self.clone().parts().map(|part| part.get())
+    }
+
+    /// Returns the value of some numbers, and whether all of them are valid.
+    fn of_numbers(numbers: &[f64; N]) -> (Self, bool) {
+        let mut found = Self::default();
+        let valid = found.parts().into_iter().zip(numbers).map(|(part, number)| part.set(*number));
+        let valid = valid.fold(true, |all, one| all & one);
+        (found, valid)
+    }
+}
+
+/// Count of the numbers of an outcome.
+pub(super) const OUTCOME: usize = 3;
+
+impl Numbers<OUTCOME> for SampleOutcome {
+    fn parts(&mut self) -> [&mut dyn Number; OUTCOME] {
+        [&mut self.steps, &mut self.error_ratio, &mut self.curve]
+    }
+}
+
+/// Returns the outcomes of the samples of all groups, in their order. Collective over all groups.
+pub(super) fn gather(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Vec<SampleOutcome>, InferenceError> {
+    let numbers: Vec<f64> = own.iter().flat_map(SampleOutcome::numbers).collect();
+    let all = groups.gather(&numbers)?;
+    let (all, _) = all.as_chunks::<OUTCOME>();
+    Ok(all.iter().map(|numbers| SampleOutcome::of_numbers(numbers).0).collect())
 }

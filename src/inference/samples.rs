@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::convergence::SampleOutcome;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
+use super::report::SampleOutcome;
 use super::vector_space::VectorSpace;
 
 /// A position and the residuals of samples about it, of which each group has a block. Samples `2 j` and `2 j + 1` are the
@@ -19,6 +19,19 @@ pub struct Samples<S: VectorSpace> {
     residuals: Vec<S::Vector>,
     /// How each sample of this group was solved.
     outcomes: Vec<SampleOutcome>,
+}
+
+impl<S: VectorSpace<Vector: Clone>> Clone for Samples<S> {
+    fn clone(&self) -> Self {
+        let Samples { position, count, first, residuals, outcomes } = self;
+        Samples {
+            position: position.clone(),
+            count: *count,
+            first: *first,
+            residuals: residuals.clone(),
+            outcomes: outcomes.clone(),
+        }
+    }
 }
 
 impl<S: VectorSpace> std::fmt::Debug for Samples<S> {
@@ -43,27 +56,27 @@ impl<S: VectorSpace> Samples<S> {
         count: usize,
         residuals: Vec<S::Vector>,
     ) -> Result<Self, InferenceError> {
+        let mut samples = Samples::none(position);
+        let outcomes = vec![SampleOutcome::default(); residuals.len()];
+        samples.replace(groups, count, residuals, outcomes)?;
+        Ok(samples)
+    }
+
+    /// Replaces the residuals and outcomes by those of this group's block of `count` samples.
+    pub(super) fn replace(
+        &mut self,
+        groups: &SampleGroups,
+        count: usize,
+        residuals: Vec<S::Vector>,
+        outcomes: Vec<SampleOutcome>,
+    ) -> Result<(), InferenceError> {
         let block = groups.block(count);
-        if block.len() != residuals.len() {
+        if block.len() != residuals.len() || block.len() != outcomes.len() {
             let why = format!("{} residuals are given, this group has {} of {count}", residuals.len(), block.len());
             return Err(InferenceError::Invalid { what: "Samples".into(), why });
         }
-        let outcomes = vec![SampleOutcome::default(); residuals.len()];
-        Ok(Samples { position, count, first: block.start, residuals, outcomes })
-    }
-
-    /// Sets how each sample of this group was solved.
-    ///
-    /// # Errors
-    /// - [`InferenceError::Invalid`] for another number of outcomes than this group has samples.
-    pub fn with_outcomes(mut self, outcomes: Vec<SampleOutcome>) -> Result<Self, InferenceError> {
-        if outcomes.len() != self.residuals.len() {
-            let why =
-                format!("expected {} outcomes of this group's samples, got {}", self.residuals.len(), outcomes.len());
-            return Err(InferenceError::Invalid { what: "Samples".into(), why });
-        }
-        self.outcomes = outcomes;
-        Ok(self)
+        (self.count, self.first, self.residuals, self.outcomes) = (count, block.start, residuals, outcomes);
+        Ok(())
     }
 
     /// Returns the number of samples of all groups, both signs of each.

@@ -1,5 +1,7 @@
 //! The options of an iteration, the default iterations of a fit, and when they may end.
 
+use std::fmt::Debug;
+
 use super::conjugate_gradient::CgOptions;
 use super::draw::{Draw, Sampling};
 use super::log_likelihood::LogLikelihood;
@@ -28,6 +30,22 @@ pub struct IterationOptions {
     pub point_estimates: Vec<String>,
     /// Parts that keep their values while the position moves, although samples vary them.
     pub constants: Vec<String>,
+}
+
+impl IterationOptions {
+    /// Returns the options with their names, in Rust and in Python where these differ.
+    pub(super) fn named(&self) -> [(&'static str, &dyn Debug); 8] {
+        [
+            ("pairs (n_samples)", &self.pairs),
+            ("sampling (sample_mode)", &self.sampling),
+            ("linear (draw_linear_kwargs)", &self.linear),
+            ("curve (nonlinearly_update_kwargs)", &self.curve),
+            ("position (kl_kwargs)", &self.position),
+            ("temperature", &self.temperature),
+            ("point_estimates", &self.point_estimates),
+            ("constants", &self.constants),
+        ]
+    }
 }
 
 impl Default for IterationOptions {

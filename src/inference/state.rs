@@ -8,17 +8,17 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::convergence::{Convergence, OUTCOME, STOPS, SampleOutcome, gather};
 use super::error::InferenceError;
-use super::excitation::Excitations;
+use super::fit::Existing;
 use super::groups::SampleGroups;
-use super::identity::Identity;
+use super::log_likelihood::Identity;
 use super::log_likelihood::LogLikelihood;
-use super::newton_cg::NewtonStop;
 use super::report::IterationReport;
+use super::report::{Convergence, Number, Numbers, OUTCOME, SampleOutcome, gather};
 use super::samples::Samples;
-use super::state_layout::RowLayout;
-use super::vector_space::{Staged, VectorSpace};
+use super::vector_space::{Share, Staged, VectorSpace};
+use crate::grid::{Box3, extent, volume};
+use crate::host_memory;
 use crate::io::collective::write_npz;
 use crate::io::{IoError, Member, NpzFile, OutputDir};
 
@@ -39,35 +39,59 @@ const REPORT: usize = 14;
 /// their noise change the energy by 1/2 each.
 const APART: f64 = 0.01;
 
-/// The use of a state that is in the directory of a fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Refuses to run.
-    Refuse,
-    /// Resumes from it.
-    Resume,
-    /// Replaces it after its first iteration.
-    Overwrite,
+impl Numbers<REPORT> for IterationReport {
+    fn parts(&mut self) -> [&mut dyn Number; REPORT] {
+        let [data, latent] = &mut self.chi_squared;
+        let Convergence { steps, unconverged, error_ratio, failed, limited } = &mut self.sampling;
+        [
+            &mut self.iteration,
+            &mut self.samples,
+            &mut self.energy,
+            &mut self.steps,
+            &mut self.applications,
+            data,
+            latent,
+            &mut self.seconds,
+            steps,
+            unconverged,
+            &mut self.stop,
+            error_ratio,
+            failed,
+            limited,
+        ]
+    }
 }
 
 /// The file of a fit's state.
-pub(super) struct StateFile<'a, S: VectorSpace> {
+pub(super) struct StateFile {
     path: PathBuf,
-    likelihood: &'a dyn LogLikelihood<S>,
     identity: Identity,
     seed: u64,
 }
 
-impl<'a, S: VectorSpace> StateFile<'a, S> {
-    /// Opens the state of fits of this likelihood in `directory`, which is created if it does not exist. Collective.
+/// Returns the energy of the likelihood, which may be infinite.
+fn energy_of<S: VectorSpace>(
+    space: &mut S,
+    likelihood: &dyn LogLikelihood<S>,
+    position: &S::Vector,
+) -> Result<f64, InferenceError> {
+    match likelihood.energy(space, position) {
+        Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
+        energy => energy,
+    }
+}
+
+impl StateFile {
+    /// Opens the state in `directory`, which is created if it does not exist. Collective.
     pub fn new(
-        (directory, found): (&Path, Found),
+        directory: &Path,
+        existing: Existing,
         groups: &SampleGroups,
-        (likelihood, identity): (&'a dyn LogLikelihood<S>, Identity),
-        excitations: &Excitations<S>,
+        identity: Identity,
+        seed: u64,
     ) -> Result<Self, InferenceError> {
         let path = directory.join("state.npz");
-        let mut refused = [u32::from(found == Found::Refuse && groups.all().rank() == 0 && path.exists())];
+        let mut refused = [u32::from(existing == Existing::Refuse && groups.all().rank() == 0 && path.exists())];
         groups.all().broadcast(0, &mut refused)?;
         if refused[0] == 1 {
             let why = "it is that of a fit, which would be lost: go on from it with `resume` (in Python `resume=True`), \
@@ -81,33 +105,30 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
             }
             Ok(())
         })?;
-        let seed = if let Excitations::Seed(seed) = excitations { *seed } else { 0 };
-        Ok(StateFile { path, likelihood, identity, seed })
+        Ok(StateFile { path, identity, seed })
     }
 
     fn wrong(&self, why: impl Into<String>) -> InferenceError {
         InferenceError::State { path: self.path.clone(), why: why.into() }
     }
 
-    /// Returns the energy of the likelihood, which may be infinite.
-    fn energy(&self, space: &mut S, position: &S::Vector) -> Result<f64, InferenceError> {
-        match self.likelihood.energy(space, position) {
-            Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
-            energy => energy,
-        }
-    }
-
     /// Writes the state in place of the one before. Collective over all groups.
-    pub fn save(&self, space: &mut S, groups: &SampleGroups, saved: &Saved<S>) -> Result<(), InferenceError> {
+    pub fn save<S: VectorSpace>(
+        &self,
+        space: &mut S,
+        groups: &SampleGroups,
+        likelihood: &dyn LogLikelihood<S>,
+        saved: &Saved<S>,
+    ) -> Result<(), InferenceError> {
         let samples = &saved.samples;
-        let energy = self.energy(space, &samples.position)?;
+        let energy = energy_of(space, likelihood, &samples.position)?;
         let position = space.stage(&samples.position)?;
         let layout = RowLayout::of(space, groups, &samples.position)?;
         let (row, first) = (layout.len(), layout.first(groups.place()));
         let rows = 1 + samples.count() as u64;
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
-        let history: Vec<f64> = saved.history.iter().flat_map(numbers).collect();
+        let history: Vec<f64> = saved.history.iter().flat_map(IterationReport::numbers).collect();
         let outcomes = gather(groups, samples.outcomes())?;
         let outcomes: Vec<f64> = outcomes.iter().flat_map(SampleOutcome::numbers).collect();
         let members = [
@@ -146,10 +167,11 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
     }
 
     /// Reads the state; `None` if there is no file. Collective over all groups.
-    pub fn load(
+    pub fn load<S: VectorSpace>(
         &self,
         space: &mut S,
         groups: &SampleGroups,
+        likelihood: &dyn LogLikelihood<S>,
         like: &S::Vector,
     ) -> Result<Option<Saved<S>>, InferenceError> {
         let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
@@ -163,18 +185,17 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
         if groups.all().rank() == 0 {
             file.check().map_err(broken)?;
         }
-        let head = file.member("head").and_then(|head| head.read_i64(0..head.len())).map_err(broken)?;
-        let (count, drawn_in) = self.check_head(&head)?;
-        let identity = file.member("identity").and_then(|identity| identity.read_i64(0..identity.len()));
-        self.check_identity(&identity.map_err(broken)?)?;
+        let member = |name: &str| file.member(name).map_err(broken);
+        let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
+        let numbers = |name: &str| member(name).and_then(|own| own.read_f64(0..own.len()).map_err(broken));
+        let (count, drawn_in) = self.check_head(&integers("head")?)?;
+        self.check_identity(&integers("identity")?)?;
         let rows = 1 + count as u64;
-        let history = file.member("history").map_err(broken)?;
-        let history = history.read_f64(0..history.len()).map_err(broken)?;
-        let outcomes = file.member("outcomes").and_then(|outcomes| outcomes.read_f64(0..outcomes.len()));
-        let outcomes = self.check_outcomes(&outcomes.map_err(broken)?, count)?;
-        let energy = file.member("energy").and_then(|energy| energy.read_f64(0..energy.len())).map_err(broken)?;
-        let boxes = file.member("boxes").and_then(|boxes| boxes.read_i64(0..boxes.len())).map_err(broken)?;
-        let (singles, doubles) = (file.member("singles").map_err(broken)?, file.member("doubles").map_err(broken)?);
+        let history = numbers("history")?;
+        let outcomes = self.check_outcomes(&numbers("outcomes")?, count)?;
+        let energy = numbers("energy")?;
+        let boxes = integers("boxes")?;
+        let (singles, doubles) = (member("singles")?, member("doubles")?);
         let fits = |layout: &RowLayout| {
             let [single, double] = layout.len();
             singles.shape() == [rows, single] && doubles.shape() == [rows, double]
@@ -205,17 +226,19 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
             Ok(vector)
         };
         let position = read(0)?;
-        let residuals = groups.block(count).map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
-        self.check_energy(&energy, self.energy(space, &position)?)?;
-        let own = outcomes[groups.block(count)].to_vec();
-        let samples = Samples::new(position, groups, count, residuals)?.with_outcomes(own)?;
+        let block = groups.block(count);
+        let residuals = block.clone().map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
+        let found = energy_of(space, likelihood, &position)?;
+        self.check_energy(&energy, found, APART * likelihood.degrees_of_freedom() as f64)?;
+        let mut samples = Samples::none(position);
+        samples.replace(groups, count, residuals, outcomes[block].to_vec())?;
         let (history, _) = history.as_chunks::<REPORT>();
-        Ok(Some(Saved { samples, drawn_in, history: history.iter().map(report).collect() }))
+        let history = history.iter().map(|numbers| IterationReport::of_numbers(numbers).0).collect();
+        Ok(Some(Saved { samples, drawn_in, history }))
     }
 
-    /// Refuses a state if the energy of the likelihood at its position differs from the saved one.
-    fn check_energy(&self, saved: &[f64], found: f64) -> Result<(), InferenceError> {
-        let most = APART * self.likelihood.degrees_of_freedom() as f64;
+    /// Refuses a state if the energy of the likelihood at its position differs from the saved one by more than `most`.
+    fn check_energy(&self, saved: &[f64], found: f64, most: f64) -> Result<(), InferenceError> {
         match saved {
             &[saved] if saved == found || (saved - found).abs() <= most => Ok(()),
             _ => Err(self.wrong(format!(
@@ -227,7 +250,11 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
     /// Returns the outcomes of all samples; refuses numbers that are none.
     fn check_outcomes(&self, numbers: &[f64], count: usize) -> Result<Vec<SampleOutcome>, InferenceError> {
         let (rows, _) = numbers.as_chunks::<OUTCOME>();
-        let outcomes: Option<Vec<_>> = rows.iter().map(SampleOutcome::of_numbers).collect();
+        let of_numbers = |numbers: &[f64; OUTCOME]| match SampleOutcome::of_numbers(numbers) {
+            (outcome, true) if outcome.error_ratio >= 0.0 => Some(outcome),
+            _ => None,
+        };
+        let outcomes: Option<Vec<_>> = rows.iter().map(of_numbers).collect();
         outcomes.filter(|outcomes| outcomes.len() == count).ok_or_else(|| {
             self.wrong(format!(
                 "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start anew"
@@ -270,76 +297,122 @@ impl<'a, S: VectorSpace> StateFile<'a, S> {
     }
 }
 
-fn numbers(report: &IterationReport) -> [f64; REPORT] {
-    let IterationReport {
-        iteration,
-        samples,
-        sampling,
-        energy,
-        steps,
-        applications,
-        stop,
-        chi_squared,
-        seconds,
-        idle: _,
-    } = report;
-    let Convergence { steps: most, unconverged, error_ratio, failed, limited } = *sampling;
-    let stop = STOPS.iter().position(|one| one == stop).unwrap_or_default() as f64;
-    let [data, latent] = chi_squared.map(|chi_squared| chi_squared.unwrap_or(-1.0));
-    let [steps, applications, most, unconverged, failed, limited] =
-        [*steps, *applications, most, unconverged, failed, limited].map(|count| count as f64);
-    let seconds = *seconds;
-    [
-        f64::from(*iteration),
-        *samples as f64,
-        *energy,
-        steps,
-        applications,
-        data,
-        latent,
-        seconds,
-        most,
-        unconverged,
-        stop,
-        error_ratio,
-        failed,
-        limited,
-    ]
+/// Numbers of a box in the file.
+const BOX: usize = 6;
+
+/// The shares of each rank of a group: a row of the file has the numbers of one rank after the other.
+struct RowLayout {
+    ranks: Vec<Vec<Share>>,
 }
 
-fn report(numbers: &[f64; REPORT]) -> IterationReport {
-    let &[
-        iteration,
-        samples,
-        energy,
-        steps,
-        applications,
-        data,
-        latent,
-        seconds,
-        most,
-        unconverged,
-        stop,
-        error_ratio,
-        failed,
-        limited,
-    ] = numbers;
-    IterationReport {
-        iteration: iteration as u32,
-        samples: samples as usize,
-        sampling: Convergence {
-            steps: most as u64,
-            unconverged: unconverged as u64,
-            error_ratio,
-            failed: failed as u64,
-            limited: limited as u64,
-        },
-        energy,
-        steps: steps as u64,
-        applications: applications as u64,
-        stop: STOPS.get(stop as usize).copied().unwrap_or(NewtonStop::Iterations),
-        chi_squared: [data, latent].map(|chi_squared| (chi_squared >= 0.0).then_some(chi_squared)),
-        seconds,
-        idle: 0,
+/// Returns the count of f32 or f64 of shares.
+fn len(shares: &[Share], is_double: bool) -> u64 {
+    shares.iter().filter(|share| share.is_double == is_double).map(Share::len).sum()
+}
+
+impl RowLayout {
+    /// Returns the layout of the ranks of a group, which is the same for all groups. Collective over all groups.
+    fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self, InferenceError> {
+        let own = space.shares(x)?;
+        let boxes: Vec<u64> =
+            own.iter().flat_map(|share| &share.own).flat_map(|range| [range.start, range.end]).collect();
+        let all = groups.all().all_gather(&boxes)?;
+        let group = groups.all().size() / groups.count() * boxes.len();
+        Ok(RowLayout { ranks: all[..group].chunks(boxes.len().max(1)).map(|boxes| with_boxes(&own, boxes)).collect() })
+    }
+
+    /// Returns the box of each rank and of each part of a vector, as the file keeps them.
+    fn boxes(&self) -> Vec<i64> {
+        let ranges = self.ranks.iter().flatten().flat_map(|share| &share.own);
+        ranges.flat_map(|range| [range.start as i64, range.end as i64]).collect()
+    }
+
+    /// Returns the shape of the boxes.
+    fn boxes_shape(&self) -> [u64; 3] {
+        [self.ranks.len() as u64, self.ranks.first().map_or(0, Vec::len) as u64, BOX as u64]
+    }
+
+    /// Returns the layout of the ranks that wrote these boxes; `None` if they do not cover such vectors.
+    fn of_boxes(&self, boxes: &[i64]) -> Option<Self> {
+        let own = self.ranks.first()?;
+        let boxes = boxes.iter().map(|&edge| u64::try_from(edge).ok()).collect::<Option<Vec<u64>>>()?;
+        if own.is_empty() || boxes.is_empty() || boxes.len() % (BOX * own.len()) > 0 {
+            return None;
+        }
+        let ranks: Vec<_> = boxes.chunks(BOX * own.len()).map(|boxes| with_boxes(own, boxes)).collect();
+        let fits = |share: &Share| {
+            share.own.iter().zip(share.shape).all(|(range, n)| range.start <= range.end && range.end <= n)
+        };
+        let is_whole = |part: usize| {
+            let found: u64 = ranks.iter().map(|shares: &Vec<Share>| volume(&shares[part].own)).sum();
+            let times = if own[part].is_replicated { ranks.len() as u64 } else { 1 };
+            found == times * own[part].shape.iter().product::<u64>()
+        };
+        (ranks.iter().flatten().all(fits) && (0..own.len()).all(is_whole)).then_some(RowLayout { ranks })
+    }
+
+    /// Returns the counts of f32 and f64 of a row.
+    fn len(&self) -> [u64; 2] {
+        [false, true].map(|is_double| self.ranks.iter().map(|shares| len(shares, is_double)).sum())
+    }
+
+    /// Returns where the numbers of a rank begin in a row.
+    fn first(&self, rank: usize) -> [u64; 2] {
+        [false, true].map(|is_double| self.ranks[..rank].iter().map(|shares| len(shares, is_double)).sum())
+    }
+
+    /// Returns the shares of a rank.
+    fn shares(&self, rank: usize) -> &[Share] {
+        &self.ranks[rank]
+    }
+
+    /// Returns the numbers of a share of part `part` from a row of this layout, of which `read` returns a range.
+    fn gather<T: Copy + Default>(
+        &self,
+        part: usize,
+        own: &Share,
+        read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>, InferenceError>,
+    ) -> Result<Vec<T>, InferenceError> {
+        let mut found = host_memory::fill("a saved state", T::default(), own.len() as usize)?;
+        let mut first = 0;
+        for shares in &self.ranks {
+            let theirs = &shares[part];
+            let common =
+                [0, 1, 2].map(|a| theirs.own[a].start.max(own.own[a].start)..theirs.own[a].end.min(own.own[a].end));
+            if common.iter().all(|range| !range.is_empty()) && own.fields > 0 {
+                let start = first + len(&shares[..part], own.is_double);
+                let values = read(start..start + theirs.len())?;
+                copy((&theirs.own, &values), (&own.own, &mut found), &common, own.fields);
+                if own.is_replicated {
+                    break;
+                }
+            }
+            first += len(shares, own.is_double);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the shares with other boxes.
+fn with_boxes(shares: &[Share], boxes: &[u64]) -> Vec<Share> {
+    let of = |edges: &[u64]| -> Box3 { [0, 1, 2].map(|a| edges[2 * a]..edges[2 * a + 1]) };
+    shares.iter().zip(boxes.chunks(BOX)).map(|(share, edges)| Share { own: of(edges), ..share.clone() }).collect()
+}
+
+/// Copies the cells of `common` of each field, line by line.
+fn copy<T: Copy>((from, values): (&Box3, &[T]), (to, found): (&Box3, &mut [T]), common: &Box3, fields: u64) {
+    let at = |cells: &Box3, field: u64, i: u64, j: u64| {
+        let [e0, e1, e2] = extent(cells);
+        let [i, j, k] = [i - cells[0].start, j - cells[1].start, common[2].start - cells[2].start];
+        ((((field * e0 + i) * e1) + j) * e2 + k) as usize
+    };
+    let count = (common[2].end - common[2].start) as usize;
+    for field in 0..fields {
+        for i in common[0].clone() {
+            for j in common[1].clone() {
+                let line = &values[at(from, field, i, j)..][..count];
+                found[at(to, field, i, j)..][..count].copy_from_slice(line);
+            }
+        }
     }
 }

@@ -1,15 +1,15 @@
-//! The posterior of data that depend linearly on latent values, with Gaussian noise: in closed form, up to conjugate gradients.
+//! The posterior of a linear model with Gaussian noise, by conjugate gradients.
 
 use std::fmt::Debug;
 
 use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
-use super::convergence::{Convergence, SampleOutcome};
+use super::draw::Excitations;
 use super::draw::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
-use super::excitation::Excitations;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
+use super::report::{Convergence, SampleOutcome};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace};
 
@@ -84,7 +84,8 @@ pub fn wiener_filter<S: VectorSpace>(
         curve: NewtonOptions::default(),
         point_estimates: &[],
     };
-    let samples = drawing.samples(space, Samples::none(mean), &mut |_| ())?;
+    let mut samples = Samples::none(mean);
+    drawing.draw(space, &mut samples, &mut |_| ())?;
     let of_mean = SampleOutcome { steps: step.iterations, error_ratio: step.error_ratio, curve: None };
     let convergence = Convergence::over(groups, samples.outcomes())?.and(of_mean);
     Ok(WienerFilter { samples, convergence, bend, is_bent })

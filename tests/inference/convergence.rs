@@ -1,10 +1,10 @@
 //! Samples and positions that are not solved: reports count them, keep them over updates and resumptions, and fits go on.
 
-use super::host_models::{Noise, Problem, dot, linear};
+use super::host_models::{Host, Noise, Problem, dot, linear};
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, CgStop, Convergence, Draw, Excitations, Fit, Host, Identity, InferenceError, IterationOptions,
-    LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStop, Objective, ObjectiveAt, OptimizeKl, SampleGroups,
+    CgOptions, CgStop, Convergence, Draw, Excitations, Existing, Fit, FitOptions, Identity, InferenceError,
+    IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStop, Objective, ObjectiveAt, SampleGroups,
     SampleOutcome, Sampling, VectorSpace, conjugate_gradient, newton_cg, wiener_filter,
 };
 use std::path::Path;
@@ -33,11 +33,12 @@ fn fit(
     let ranks = run_threads(groups, |comm| {
         let (problem, mut host) = (counts(), Host::default());
         let (groups, _) = SampleGroups::split(&comm, groups)?;
-        let mut fit = OptimizeKl::new(&problem, &groups, iterations).options(&options);
+        let mut own = FitOptions::new(iterations).each(&options);
         if let Some(state) = state {
-            fit = fit.resume(state);
+            own = own.state(state, Existing::Resume);
         }
-        let Fit { samples, history, .. } = fit.run(&mut host, &vec![0.1; 6])?;
+        let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &own)?.run(&mut host)?;
+        let (samples, history) = (fit.samples(), fit.history());
         let outcomes: Vec<_> = samples.own().map(|sample| samples.outcome(sample).unwrap()).collect();
         Ok::<_, InferenceError>((history.iter().map(|report| report.sampling).collect::<Vec<_>>(), outcomes))
     });
@@ -106,8 +107,9 @@ fn ranks_of_one_group_count_a_sample_once() {
             curve: NewtonOptions { xtol: 0.0, ..NewtonOptions::default().steps(1) },
             ..IterationOptions::default()
         };
-        let fit = OptimizeKl::new(&problem, &groups, 1).options(options).run(&mut host, &vec![0.1; 6])?;
-        Ok::<_, InferenceError>((fit.history[0].sampling.unconverged, fit.history[0].sampling.limited))
+        let options = FitOptions::new(1).each(options);
+        let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options)?.run(&mut host)?;
+        Ok::<_, InferenceError>((fit.history()[0].sampling.unconverged, fit.history()[0].sampling.limited))
     });
     assert_eq!(counted.unwrap(), [(4, 4); 3]);
 }
@@ -253,8 +255,9 @@ fn a_solution_of_rounding_errors_has_not_converged() {
     let linear = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(target) };
     let options = |_| IterationOptions { linear, ..IterationOptions::default() };
     let groups = SampleGroups::one(&Communicator::solo());
-    let fit = OptimizeKl::new(&problem, &groups, 1).options(options).run(&mut host, &vec![0.0; n]).unwrap();
-    let found = fit.history[0].sampling;
+    let options = FitOptions::new(1).each(options);
+    let fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; n], &options).unwrap().run(&mut host).unwrap();
+    let found = fit.history()[0].sampling;
     assert!(found.unconverged == 4 && found.steps < 1000 && found.error_ratio > 1e3, "{found:?}");
     let doubts = found.doubts("4 samples", ["", ""]);
     assert!(doubts[0].contains(&format!("up to {:.1e} times the target", found.error_ratio)), "{doubts:?}");
@@ -291,11 +294,12 @@ fn a_metric_without_curvature_ends_a_step_and_not_the_fit() {
     let minus = |v: &[f64], _: Vec<f64>| v.iter().map(|v| -v).collect();
     let flat = Altered { problem: identity(3), metric: minus, left: |_, product| product };
     let options = |_| IterationOptions { pairs: 0, ..IterationOptions::default() };
-    let fit = OptimizeKl::new(&flat, &groups, 2).options(options).run(&mut host, &vec![0.2; 3]).unwrap();
-    assert_eq!(fit.samples.position, [0.2; 3]);
-    assert!(fit.history.len() == 2 && fit.history.iter().all(|report| report.stop == NewtonStop::NotPositive));
-    assert!(fit.history[1].to_string().contains("no positive curvature"), "{}", fit.history[1]);
-    assert!(fit.history[1].doubts(None)[0].contains("no positive curvature"));
+    let options = FitOptions::new(2).each(options);
+    let fit = Fit::new(&mut host, &flat, &groups, &vec![0.2; 3], &options).unwrap().run(&mut host).unwrap();
+    assert_eq!(fit.samples().position, [0.2; 3]);
+    assert!(fit.history().len() == 2 && fit.history().iter().all(|report| report.stop == NewtonStop::NotPositive));
+    assert!(fit.history()[1].to_string().contains("no positive curvature"), "{}", fit.history()[1]);
+    assert!(fit.history()[1].doubts(None)[0].contains("no positive curvature"));
 
     // The left square root at the start is -1 and the right one elsewhere 1, so that 1 + L(e) L(x)^T is 0.
     let start = vec![0.2; 3];
@@ -305,21 +309,23 @@ fn a_metric_without_curvature_ends_a_step_and_not_the_fit() {
     };
     let singular = Altered { problem: identity(3), metric: |_, product| product, left };
     let options = |_| IterationOptions { sampling: Sampling::Curved(Draw::New), ..IterationOptions::default() };
-    let fit = OptimizeKl::new(&singular, &groups, 1).options(options).run(&mut host, &start).unwrap();
-    let report = &fit.history[0];
+    let options = FitOptions::new(1).each(options);
+    let fit = Fit::new(&mut host, &singular, &groups, &start, &options).unwrap().run(&mut host).unwrap();
+    let report = &fit.history()[0];
     assert_eq!((report.sampling.failed, report.sampling.limited), (4, 0), "{report}");
     assert!(report.to_string().contains("4 samples without descent"), "{report}");
     assert!(report.sampling.doubts("4 samples", ["", "b"])[0].contains("no descent for 4 of 4 samples"));
     // They stay where straight samples are.
-    let outcome = fit.samples.outcome(0).unwrap();
+    let outcome = fit.samples().outcome(0).unwrap();
     assert_eq!(outcome.curve, Some(NewtonStop::NotPositive));
-    let mirrored = dot(fit.samples.residual(0).unwrap(), fit.samples.residual(1).unwrap());
-    let length = dot(fit.samples.residual(0).unwrap(), fit.samples.residual(0).unwrap());
+    let mirrored = dot(fit.samples().residual(0).unwrap(), fit.samples().residual(1).unwrap());
+    let length = dot(fit.samples().residual(0).unwrap(), fit.samples().residual(0).unwrap());
     assert!((mirrored / length + 1.0).abs() < 1e-12, "{mirrored} {length}");
 
     // What is no number remains an error.
     let broken = Altered { problem: identity(3), metric: |_, _| vec![f64::NAN; 3], left: |_, product| product };
-    let error = OptimizeKl::new(&broken, &groups, 1).run(&mut host, &start).unwrap_err();
+    let fit = Fit::new(&mut host, &broken, &groups, &start, &FitOptions::new(1)).unwrap();
+    let error = fit.run(&mut host).unwrap_err();
     assert!(matches!(error, InferenceError::NotFinite { .. }), "{error}");
 }
 

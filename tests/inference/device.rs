@@ -8,8 +8,9 @@ use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
-    FieldPrior, InferenceError, IterationOptions, Kl, Likelihood, NewtonOptions, NoiseLevel, Objective, OptimizeKl,
-    PriorSpectrum, Reduction, SampleGroups, Samples, Sampling, Stream, VectorSpace, conjugate_gradient, newton_cg,
+    FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood, LogLikelihood,
+    NewtonOptions, NoiseLevel, Objective, PriorSpectrum, Reduction, SampleGroups, Samples, Sampling, Stream,
+    VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Vector};
@@ -170,18 +171,19 @@ fn a_whole_fit_is_that_of_the_reference() {
         });
         let start = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
         let groups = SampleGroups::one(&Communicator::solo());
-        let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(given).run(rank, &start)?;
-        for (report, wanted) in fit.history.iter().zip(run["history"].as_array().unwrap()) {
+        let options = FitOptions::new(3).each(options);
+        let fit = Fit::new(rank, &likelihood, &groups, &start, &options)?.with_excitations(given).run(rank)?;
+        for (report, wanted) in fit.history().iter().zip(run["history"].as_array().unwrap()) {
             close(&report.to_string(), &[report.energy], &numbers(&wanted["kl"]));
         }
-        close("position", &host(rank, &fit.samples.position)?, &numbers(&run["pos"]));
-        for (sample, wanted) in fit.samples.own().zip(run["residuals"].as_array().unwrap()) {
-            close("residual", &host(rank, fit.samples.residual(sample).unwrap())?, &numbers(wanted));
+        close("position", &host(rank, &fit.samples().position)?, &numbers(&run["pos"]));
+        for (sample, wanted) in fit.samples().own().zip(run["residuals"].as_array().unwrap()) {
+            close("residual", &host(rank, fit.samples().residual(sample).unwrap())?, &numbers(wanted));
         }
         let model = rate(rank, &golden)?;
         let like = Vector::new(&rank.gpu, model.target())?;
         let mut value = |rank: &mut Rank, x: &Vector| Ok(model.value(rank, x)?);
-        let (mean, std) = fit.samples.mean_and_std(rank, &groups, &like, &mut value)?;
+        let (mean, std) = fit.samples().mean_and_std(rank, &groups, &like, &mut value)?;
         let mut cells = |field: &Vector| -> Result<Vec<f64>, InferenceError> {
             let all = host(rank, field)?;
             Ok(numbers(&golden["cells"]).iter().map(|&cell| all[cell as usize]).collect())
@@ -309,20 +311,20 @@ fn a_fit_keeps_within_its_memory() {
             curve: steps,
             ..IterationOptions::default()
         };
-        let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(options);
         // The first one also counts what is made once and stays: uniforms of kernels.
-        let first = fit().footprint(rank, &start)?;
-        let footprint = fit().footprint(rank, &start)?;
+        let first = Footprint::measure(rank, &groups, &likelihood, &start)?;
+        let footprint = Footprint::measure(rank, &groups, &likelihood, &start)?;
         assert!(first.work >= footprint.work, "{first:?}, {footprint:?}");
         assert!(footprint.vector >= 4 * 96 * 96 && footprint.linearisation > footprint.vector, "{footprint:?}");
-        assert_eq!(fit().footprint(rank, &start)?, footprint);
+        assert_eq!(Footprint::measure(rank, &groups, &likelihood, &start)?, footprint);
         let mut run = |memory: u64| -> Result<_, InferenceError> {
             rank.settle()?;
             let before = rank.allocated();
-            let fit = fit().memory(memory).run(rank, &start)?;
+            let options = FitOptions::new(1).each(options).memory(memory);
+            let fit = Fit::new(rank, &likelihood, &groups, &start, &options)?.run(rank)?;
             // The pool gives nothing back by itself: what is allocated now is the most there was.
             let taken = rank.allocated() - before;
-            Ok((taken, fit.history[0].energy.to_bits()))
+            Ok((taken, fit.history()[0].energy.to_bits()))
         };
         let (all, energy) = run(u64::MAX)?;
         let forecast = footprint.bytes(6, 6);
@@ -351,13 +353,18 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
         let mut counts = Vec::new();
         for maxiter in [4, 12] {
             let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
-            let mut metric = |rank: &mut Rank, v: &Vector, out: &mut Vector| {
-                at.metric(rank, v, out)?;
-                rank.vector_axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
-            };
             rank.recorder.wait()?;
             let before = rank.recorder.counts();
-            let found = conjugate_gradient(rank, &mut metric, &gradient, None, &rules)?;
+            let found = conjugate_gradient(
+                rank,
+                &mut |rank, v, out| {
+                    at.metric(rank, v, out)?;
+                    rank.vector_axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
+                },
+                &gradient,
+                None,
+                &rules,
+            )?;
             assert_eq!(found.iterations, maxiter);
             let after = rank.recorder.counts();
             counts.push([after.downloads - before.downloads, after.uploads - before.uploads]);

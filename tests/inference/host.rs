@@ -1,15 +1,14 @@
 //! Inference: minimisers, samples and whole fits against NIFTy.re, closed forms and statistics.
 
-use super::host_models::{Line, Noise, Problem, dot, linear};
+use super::host_models::{Host, Line, Noise, Problem, dot, linear};
 use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Expansion, Fit, FitEnd,
-    Host, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder, Objective,
-    ObjectiveAt, OptimizeKl, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence,
+    CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Existing, Expansion, Fit,
+    FitEnd, FitOptions, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder,
+    Objective, ObjectiveAt, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence,
     newton_cg, wiener_filter,
 };
 use serde_json::Value;
-use std::ops::ControlFlow;
 use std::rc::Rc;
 
 /// Golden values of NIFTy.re 9.2, which independent code in numpy agrees with.
@@ -307,7 +306,7 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
 }
 
 /// A fit of the page's problems with given noise and tight rules, or the default ones.
-fn golden_fit(name: &str, run: &str) -> (Problem, Host, Value, Fit<Host>) {
+fn golden_fit(name: &str, run: &str) -> (Rc<Problem>, Host, Value, Fit<Host, Rc<Problem>>) {
     let (problem, mut host, golden) = golden_problem(name);
     let golden_run = golden[run].clone();
     let strings = |key: &str| -> Vec<String> {
@@ -352,8 +351,10 @@ fn golden_fit(name: &str, run: &str) -> (Problem, Host, Value, Fit<Host>) {
     };
     let groups = SampleGroups::one(&Communicator::solo());
     let iterations = pairs.len() as u32;
-    let fit = OptimizeKl::new(&problem, &groups, iterations).excitations(given(100, 1000)).options(options);
-    let fit = fit.run(&mut host, &numbers(&golden["pos"])).unwrap();
+    let (start, options) = (numbers(&golden["pos"]), FitOptions::new(iterations).each(options));
+    let problem = Rc::new(problem);
+    let fit = Fit::new(&mut host, problem.clone(), &groups, &start, &options).unwrap();
+    let fit = fit.with_excitations(given(100, 1000)).run(&mut host).unwrap();
     (problem, host, golden_run, fit)
 }
 
@@ -372,20 +373,21 @@ fn whole_fits_are_those_of_the_reference() {
             let apart = apart(found, &numbers(&golden[what]));
             assert!(apart < bound, "{name} {run}: {what} {apart}");
         };
-        for (report, wanted) in fit.history.iter().zip(golden["history"].as_array().unwrap()) {
+        for (report, wanted) in fit.history().iter().zip(golden["history"].as_array().unwrap()) {
             assert!(apart(&[report.energy], &numbers(&wanted["kl"])) < bound, "{name} {run}: {report}, {wanted}");
             if !golden["tight"].as_bool().unwrap() {
                 assert_eq!(Some(report.steps), wanted["newton"].as_u64());
                 assert_eq!(Some(report.applications), wanted["nhev"].as_u64());
             }
         }
-        close("pos", &fit.samples.position);
+        close("pos", &fit.samples().position);
         if !golden["residuals"].is_null() {
-            let found: Vec<f64> = fit.samples.own().flat_map(|s| fit.samples.residual(s).unwrap().clone()).collect();
+            let found: Vec<f64> =
+                fit.samples().own().flat_map(|s| fit.samples().residual(s).unwrap().clone()).collect();
             close("residuals", &found);
             let groups = SampleGroups::one(&Communicator::solo());
             let mut rate = |_: &mut Host, x: &Vec<f64>| Ok(problem.value(x));
-            let (mean, std) = fit.samples.mean_and_std(&mut host, &groups, &vec![0.0; 12], &mut rate).unwrap();
+            let (mean, std) = fit.samples().mean_and_std(&mut host, &groups, &vec![0.0; 12], &mut rate).unwrap();
             close("rate_mean", &mean);
             close("rate_std", &std);
         }
@@ -451,13 +453,14 @@ fn samples_that_are_no_solutions_are_told_of() {
                 position: NewtonOptions::default().steps(1),
                 ..IterationOptions::default()
             };
-            let fit = OptimizeKl::new(&problem, &groups, 3).options(options).run(&mut host, &vec![0.0; 64])?;
+            let options = FitOptions::new(3).each(options);
+            let fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; 64], &options)?.run(&mut host)?;
             let seed = Excitations::Seed(1);
             let filter = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (3, &seed), &cut)?;
             // What conjugate gradients have left undone is no sign of another model.
             assert!(!filter.is_bent, "{}", filter.bend);
             Ok::<_, InferenceError>((
-                fit.history.iter().map(|report| report.sampling).collect::<Vec<_>>(),
+                fit.history().iter().map(|report| report.sampling).collect::<Vec<_>>(),
                 filter.convergence,
             ))
         });
@@ -493,10 +496,11 @@ fn a_fit_that_begins_far_from_the_data_comes_to_them() {
     let groups = SampleGroups::one(&Communicator::solo());
     for size in [1e3, 1e6] {
         let problem = counts_of(size);
-        let fit = OptimizeKl::new(&problem, &groups, 3).run(&mut Host::default(), &vec![0.0; 8]).unwrap();
-        let last = fit.history.last().unwrap();
+        let host = &mut Host::default();
+        let fit = Fit::new(host, &problem, &groups, &vec![0.0; 8], &FitOptions::new(3)).unwrap().run(host).unwrap();
+        let last = fit.history().last().unwrap();
         assert!(last.stop != NewtonStop::NoDescent && last.doubts(Some([0.0, 3.0])).is_empty(), "{size}: {last}");
-        for (x, data) in fit.samples.position.iter().zip(&problem.data) {
+        for (x, data) in fit.samples().position.iter().zip(&problem.data) {
             // A count d knows its rate's logarithm to 1 / sqrt(d); the prior pulls by ln(d) / d.
             assert!((x - data.ln()).abs() < 5.0 / size.sqrt(), "{size}: {x} {}", data.ln());
         }
@@ -549,9 +553,9 @@ fn ranks_that_set_up_different_fits_all_learn_of_it() {
             problem.data[3] += datum;
             let (groups, _) = SampleGroups::split(&comm, groups)?;
             let options = move |_| IterationOptions { pairs, ..IterationOptions::default() };
-            let fit =
-                OptimizeKl::new(&problem, &groups, iterations).options(options).excitations(Excitations::Seed(seed));
-            Ok::<_, InferenceError>(match fit.run(&mut Host::default(), &vec![0.1; 6]) {
+            let options = FitOptions::new(iterations).each(options).seed(seed);
+            let fit = Fit::new(&mut Host::default(), &problem, &groups, &vec![0.1; 6], &options);
+            Ok::<_, InferenceError>(match fit {
                 Err(InferenceError::Comm(error @ CommError::Differ { .. })) => error.to_string(),
                 other => format!("{other:?}"),
             })
@@ -563,7 +567,7 @@ fn ranks_that_set_up_different_fits_all_learn_of_it() {
             &|rank| (2 + rank, 1, 0.0, 2),
             "`pairs (n_samples) of iteration 0` differs between ranks: rank 0 has 2, rank 1 has 3;",
         ),
-        (&|rank| (2, rank as u64, 0.0, 2), "`seed` differs between ranks: rank 0 has Seed(0), rank 1 has Seed(1);"),
+        (&|rank| (2, rank as u64, 0.0, 2), "`seed` differs between ranks: rank 0 has 0, rank 1 has 1;"),
         (&|rank| (2, 1, 0.0, 2 + rank as u32), "`iterations` differs between ranks: rank 0 has 2, rank 1 has 3;"),
     ];
     for (differ, what) in cases {
@@ -757,8 +761,9 @@ fn a_temperature_is_noise_that_is_larger() {
             position: NewtonOptions { cg: Some(CgOptions::resnorm(1e-12)), ..NewtonOptions::default() },
             ..IterationOptions::default()
         };
-        let fit = OptimizeKl::new(&problem, &groups, 2).options(options).run(&mut Host::default(), &vec![0.1; 3]);
-        let Fit { samples, history, .. } = fit.unwrap();
+        let (host, options) = (&mut Host::default(), FitOptions::new(2).each(options));
+        let fit = Fit::new(host, &problem, &groups, &vec![0.1; 3], &options).unwrap().run(host).unwrap();
+        let (history, samples) = (fit.history().to_vec(), fit.into_samples());
         let residuals: Vec<f64> = samples.own().flat_map(|s| samples.residual(s).unwrap().clone()).collect();
         ([samples.position, residuals, vec![history[1].energy]].concat(), history[1].chi_squared[0].unwrap())
     };
@@ -787,8 +792,9 @@ fn intervals_cover_the_truth_as_often_as_they_say() {
             curve: NewtonOptions::default().steps(10),
             ..IterationOptions::default()
         };
-        let fit = OptimizeKl::new(&problem, &groups, 3).options(options).excitations(Excitations::Seed(case));
-        let samples = fit.run(&mut host, &vec![0.0; 6]).unwrap().samples;
+        let options = FitOptions::new(3).each(options).seed(case);
+        let fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; 6], &options).unwrap();
+        let samples = fit.run(&mut host).unwrap().into_samples();
         let mut latent = |_: &mut Host, x: &Vec<f64>| Ok(x.clone());
         let (mean, std) = samples.mean_and_std(&mut host, &groups, &truth, &mut latent).unwrap();
         for ((mean, std), truth) in mean.iter().zip(&std).zip(&truth) {
@@ -835,8 +841,9 @@ fn a_sample_does_not_depend_on_how_many_there_are() {
             position: NewtonOptions::default().steps(0),
             ..IterationOptions::default()
         };
-        let fit = OptimizeKl::new(&problem, &groups, 1).options(options).run(host, &vec![0.1; 6]).unwrap();
-        fit.samples.own().map(|s| fit.samples.residual(s).unwrap().clone()).collect::<Vec<_>>()
+        let options = FitOptions::new(1).each(options);
+        let fit = Fit::new(host, &problem, &groups, &vec![0.1; 6], &options).unwrap().run(host).unwrap();
+        fit.samples().own().map(|s| fit.samples().residual(s).unwrap().clone()).collect::<Vec<_>>()
     };
     let (few, many) = (residuals(&mut host, 2), residuals(&mut host, 5));
     assert_eq!(few[..], many[..4]);
@@ -852,7 +859,9 @@ fn what_is_kept_does_not_change_a_bit() {
     let (problem, mut host) = (matrix_problem(), Host::default());
     let groups = SampleGroups::one(&Communicator::solo());
     let options = |_| IterationOptions { position: NewtonOptions::default().steps(0), ..IterationOptions::default() };
-    let samples = OptimizeKl::new(&problem, &groups, 1).options(options).run(&mut host, &vec![0.1; 6]).unwrap().samples;
+    let options = FitOptions::new(1).each(options);
+    let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options).unwrap();
+    let samples = fit.run(&mut host).unwrap().into_samples();
     let mut of = |kept: usize| {
         let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept };
         let found = newton_cg(&mut host, &kl, vec![0.1; 6], &NewtonOptions::default(), &mut |_| {}).unwrap();
@@ -866,9 +875,9 @@ fn what_is_kept_does_not_change_a_bit() {
 }
 
 /// What all iterations of a fit have given, as bits.
-fn bits(fit: &Fit<Host>) -> (Vec<u64>, Vec<u64>) {
-    let position = fit.samples.position.iter().map(|x| x.to_bits()).collect();
-    (position, fit.history.iter().map(|report| report.energy.to_bits()).collect())
+fn bits(fit: &Fit<Host, &Problem>) -> (Vec<u64>, Vec<u64>) {
+    let position = fit.samples().position.iter().map(|x| x.to_bits()).collect();
+    (position, fit.history().iter().map(|report| report.energy.to_bits()).collect())
 }
 
 /// Different numbers of samples, modes, point estimates: all that an iteration can differ in.
@@ -896,9 +905,10 @@ fn fits_have_the_same_bits_for_every_number_of_groups() {
             let (problem, mut host) = (matrix_problem(), Host::default());
             let (groups, own) = SampleGroups::split(&comm, groups)?;
             assert_eq!(own.size(), 1);
-            let fit = OptimizeKl::new(&problem, &groups, 6).options(varied).run(&mut host, &vec![0.1; 6])?;
+            let options = FitOptions::new(6).each(varied);
+            let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options)?.run(&mut host)?;
             let mut rate = |_: &mut Host, x: &Vec<f64>| Ok(problem.value(x));
-            let (_, std) = fit.samples.mean_and_std(&mut host, &groups, &vec![0.0; 10], &mut rate)?;
+            let (_, std) = fit.samples().mean_and_std(&mut host, &groups, &vec![0.0; 10], &mut rate)?;
             Ok::<_, InferenceError>((bits(&fit), std.iter().map(|x| x.to_bits()).collect::<Vec<u64>>()))
         });
         ranks.unwrap_or_else(|error| panic!("{groups} groups: {error}"))
@@ -934,11 +944,12 @@ fn resumed_fits_have_the_bits_of_uninterrupted_ones() {
         let ranks = run_threads(groups, |comm| {
             let (problem, mut host) = (matrix_problem(), Host::default());
             let (groups, _) = SampleGroups::split(&comm, groups)?;
-            let mut fit = OptimizeKl::new(&problem, &groups, iterations).options(varied);
+            let mut options = FitOptions::new(iterations).each(varied);
             if let Some(directory) = directory {
-                fit = fit.resume(directory);
+                options = options.state(directory, Existing::Resume);
             }
-            Ok::<_, InferenceError>(bits(&fit.run(&mut host, &vec![0.1; 6])?))
+            let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options)?;
+            Ok::<_, InferenceError>(bits(&fit.run(&mut host)?))
         });
         ranks.unwrap().remove(0)
     };
@@ -954,13 +965,14 @@ fn resumed_fits_have_the_bits_of_uninterrupted_ones() {
     }
     // And in one process, one iteration after the other.
     let (problem, groups) = (matrix_problem(), SampleGroups::one(&Communicator::solo()));
-    let mut before = None;
+    let (mut host, options) = (Host::default(), |iterations| FitOptions::new(iterations).each(varied));
+    let mut fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options(1)).unwrap();
     for iterations in 1..=6 {
-        let fit = OptimizeKl::new(&problem, &groups, iterations).options(varied);
-        let fit = if let Some(before) = before.take() { fit.after(before) } else { fit };
-        before = Some(fit.run(&mut Host::default(), &vec![0.1; 6]).unwrap());
+        fit.set(|own| *own = options(iterations));
+        assert_eq!(fit.step(&mut host).unwrap().unwrap().iteration, iterations - 1);
+        assert!(fit.step(&mut host).unwrap().is_none() && fit.end() == Some(FitEnd::Done));
     }
-    assert_eq!(bits(&before.unwrap()), whole);
+    assert_eq!(bits(&fit), whole);
 }
 
 #[test]
@@ -968,19 +980,21 @@ fn a_fit_that_is_saved_is_not_lost_unasked() {
     let (problem, mut host) = (matrix_problem(), Host::default());
     let groups = SampleGroups::one(&Communicator::solo());
     let scratch = Scratch::new("kept");
-    let fit = |iterations| OptimizeKl::new(&problem, &groups, iterations).options(varied);
-    let start = vec![0.1; 6];
-    let first = fit(3).save(&scratch.0).run(&mut host, &start).unwrap();
+    let mut fit = |iterations, existing| {
+        let options = FitOptions::new(iterations).each(varied).state(&scratch.0, existing);
+        Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options)?.run(&mut host)
+    };
+    let first = fit(3, Existing::Refuse).unwrap();
     let state = std::fs::read(scratch.0.join("state.npz")).unwrap();
-    let error = fit(1).save(&scratch.0).run(&mut host, &start).unwrap_err().to_string();
+    let error = fit(1, Existing::Refuse).unwrap_err().to_string();
     assert!(["state.npz", "`resume=True`", "`overwrite=True`"].iter().all(|what| error.contains(what)), "{error}");
     // Nothing is left to do, and the fit says so.
-    let again = fit(3).resume(&scratch.0).run(&mut host, &start).unwrap();
-    assert_eq!((first.end, again.end), (FitEnd::Done, FitEnd::AlreadyDone));
+    let again = fit(3, Existing::Resume).unwrap();
+    assert_eq!((first.end(), again.end()), (Some(FitEnd::Done), Some(FitEnd::AlreadyDone)));
     assert_eq!(bits(&again), bits(&first));
     assert!(std::fs::read(scratch.0.join("state.npz")).unwrap() == state);
-    let replaced = fit(1).overwrite(&scratch.0).run(&mut host, &start).unwrap();
-    assert_eq!((replaced.history.len(), replaced.end), (1, FitEnd::Done));
+    let replaced = fit(1, Existing::Overwrite).unwrap();
+    assert_eq!((replaced.history().len(), replaced.end()), (1, Some(FitEnd::Done)));
     assert!(std::fs::read(scratch.0.join("state.npz")).unwrap() != state);
 }
 
@@ -994,7 +1008,7 @@ fn groups_start_at_one_place() {
             if comm.rank() == 1 {
                 differ(&mut start);
             }
-            let found = OptimizeKl::new(&problem, &groups, 1).run(&mut Host::default(), &start);
+            let found = Fit::new(&mut Host::default(), &problem, &groups, &start, &FitOptions::new(1));
             Ok::<_, InferenceError>(found.err().map(|error| error.to_string()))
         })
         .unwrap()
@@ -1011,7 +1025,7 @@ fn a_killed_fit_goes_on_to_the_same_bits() {
     const DIRECTORY: &str = "MESHLOOM_TEST_FIT_TO_BE_KILLED";
     let (problem, mut host) = (matrix_problem(), Host::default());
     let groups = SampleGroups::one(&Communicator::solo());
-    let fit = || OptimizeKl::new(&problem, &groups, 6).options(varied);
+    let options = FitOptions::new(6).each(varied);
     if let Ok(directory) = std::env::var(DIRECTORY) {
         // In the middle of the fourth iteration.
         let die = |progress: &Progress| {
@@ -1021,7 +1035,9 @@ fn a_killed_fit_goes_on_to_the_same_bits() {
                 std::thread::sleep(std::time::Duration::from_secs(60));
             }
         };
-        let _ = fit().resume(directory).progress(die).run(&mut host, &vec![0.1; 6]);
+        let options = options.state(directory, Existing::Resume);
+        let mut fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options).unwrap();
+        while let Ok(Some(_)) = fit.step_with(&mut host, &mut |progress| die(progress)) {}
         return;
     }
     let scratch = Scratch::new("killed");
@@ -1035,10 +1051,13 @@ fn a_killed_fit_goes_on_to_the_same_bits() {
     assert!(!child.status.success(), "it was not killed: {}", String::from_utf8_lossy(&child.stdout));
     let state = std::fs::metadata(scratch.0.join("state.npz")).unwrap();
     assert!(state.len() > 0);
-    let on = fit().resume(&scratch.0).run(&mut host, &vec![0.1; 6]).unwrap();
-    let whole = fit().run(&mut host, &vec![0.1; 6]).unwrap();
+    let mut run = |options: &FitOptions| {
+        Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], options).unwrap().run(&mut host).unwrap()
+    };
+    let on = run(&options.clone().state(&scratch.0, Existing::Resume));
+    let whole = run(&options);
     assert_eq!(bits(&on), bits(&whole));
-    assert_eq!(on.history.len(), 6);
+    assert_eq!(on.history().len(), 6);
 }
 
 #[test]
@@ -1047,8 +1066,8 @@ fn a_broken_state_is_an_error_and_stays() {
     let groups = SampleGroups::one(&Communicator::solo());
     let scratch = Scratch::new("broken");
     let mut run = |seed: u64, problem: &Problem, start: usize| {
-        let fit = OptimizeKl::new(problem, &groups, 2).excitations(Excitations::Seed(seed)).resume(&scratch.0);
-        fit.run(&mut host, &vec![0.1; start]).map(drop)
+        let options = FitOptions::new(2).seed(seed).state(&scratch.0, Existing::Resume);
+        Fit::new(&mut host, problem, &groups, &vec![0.1; start], &options)?.run(&mut host).map(drop)
     };
     let of_state = |found: Result<(), InferenceError>, text: &str| match found {
         Err(error @ InferenceError::State { .. }) => {
@@ -1089,28 +1108,26 @@ fn a_fit_ends_when_it_is_told_and_tells_what_it_does() {
     let (problem, mut host) = (matrix_problem(), Host::default());
     let groups = SampleGroups::one(&Communicator::solo());
     let (mut lines, mut drawn, mut steps) = (Vec::new(), 0, 0);
-    let fit = OptimizeKl::new(&problem, &groups, 10)
-        .options(|_| IterationOptions::default())
-        .callback(|_, samples, report| {
-            assert_eq!(samples.count(), 4);
-            lines.push(report.to_string());
-            Ok(if report.iteration == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })
-        .progress(|progress| match progress {
-            Progress::Sample { of, .. } => {
-                assert_eq!(*of, 4);
-                drawn += 1;
-            }
-            Progress::Step { .. } => steps += 1,
-        })
-        .run(&mut host, &vec![0.0; 6])
-        .unwrap();
-    assert_eq!((fit.end, fit.history.len(), drawn), (FitEnd::Callback, 3, 12));
-    assert_eq!(steps, fit.history.iter().map(|report| report.steps).sum::<u64>());
+    let options = FitOptions::new(10).each(|_| IterationOptions::default());
+    let mut fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; 6], &options).unwrap();
+    let mut progress = |progress: &Progress| match progress {
+        Progress::Sample { of, .. } => {
+            assert_eq!(*of, 4);
+            drawn += 1;
+        }
+        Progress::Step { .. } => steps += 1,
+    };
+    while lines.len() < 3 {
+        lines.push(fit.step_with(&mut host, &mut progress).unwrap().unwrap().to_string());
+        assert_eq!(fit.samples().count(), 4);
+    }
+    assert_eq!((fit.end(), fit.history().len(), drawn), (None, 3, 12));
+    assert_eq!(steps, fit.history().iter().map(|report| report.steps).sum::<u64>());
     assert!(lines[2].starts_with("iteration 2: energy ") && lines[2].contains("chi2/dof data "), "{lines:?}");
-    let fit =
-        OptimizeKl::new(&problem, &groups, 10).budget(std::time::Duration::ZERO).run(&mut host, &vec![0.0; 6]).unwrap();
-    assert_eq!((fit.end, fit.history.len()), (FitEnd::Time, 0));
+    let mut options = FitOptions::new(10);
+    options.time = Some(std::time::Duration::ZERO);
+    let fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; 6], &options).unwrap().run(&mut host).unwrap();
+    assert_eq!((fit.end(), fit.history().len()), (Some(FitEnd::Time), 0));
 }
 
 #[test]
@@ -1119,10 +1136,8 @@ fn wrong_options_are_errors_before_anything_is_done() {
     let try_with = |options: IterationOptions, start: Vec<f64>| {
         let mut host = Host::new([("a", 2), ("b/c", 1), ("b/d", 3)]);
         let groups = SampleGroups::one(&Communicator::solo());
-        OptimizeKl::new(&problem, &groups, 1)
-            .options(move |_| options.clone())
-            .run(&mut host, &start)
-            .map(|fit| fit.samples)
+        let options = FitOptions::new(1).each(move |_| options.clone());
+        Fit::new(&mut host, &problem, &groups, &start, &options)?.run(&mut host).map(Fit::into_samples)
     };
     let start = vec![0.2; 6];
     let unknown = IterationOptions { constants: vec!["c".into()], ..IterationOptions::default() };
@@ -1150,8 +1165,9 @@ fn wrong_options_are_errors_before_anything_is_done() {
     let groups = |groups: usize, ranks: usize| {
         run_threads(ranks, |comm| {
             let (groups, _) = SampleGroups::split(&comm, groups)?;
-            let fit = OptimizeKl::new(&problem, &groups, 1).run(&mut Host::default(), &vec![0.2; 6])?;
-            Ok::<_, InferenceError>(fit.samples.count())
+            let host = &mut Host::default();
+            let fit = Fit::new(host, &problem, &groups, &vec![0.2; 6], &FitOptions::new(1))?.run(host)?;
+            Ok::<_, InferenceError>(fit.samples().count())
         })
     };
     assert_eq!(groups(4, 4).unwrap(), [4; 4]);
@@ -1174,28 +1190,29 @@ fn an_update_leaves_new_point_estimates_where_they_are() {
         point_estimates: names.iter().map(|name| (*name).to_string()).collect(),
         ..IterationOptions::default()
     };
+    let both = FitOptions::new(2).each(|iteration| match iteration {
+        0 => options(Sampling::Curved(Draw::New), &[]),
+        _ => options(Sampling::Update, &["b"]),
+    });
     let drawn = |space: &mut Host| {
-        let first = options(Sampling::Curved(Draw::New), &[]);
-        OptimizeKl::new(&problem, &groups, 1).options(move |_| first.clone()).run(space, &vec![0.2; 6]).unwrap()
-    };
-    let updated = |space: &mut Host, fit: Fit<Host>| {
-        let update = options(Sampling::Update, &["b"]);
-        OptimizeKl::new(&problem, &groups, 2).options(move |_| update.clone()).after(fit).run(space, &vec![0.2; 6])
+        let mut fit = Fit::new(space, &problem, &groups, &vec![0.2; 6], &both).unwrap();
+        fit.step(space).unwrap().unwrap();
+        fit
     };
     let mut space = host();
-    let fit = drawn(&mut space);
-    let found = updated(&mut space, fit).unwrap();
+    let found = drawn(&mut space).run(&mut space).unwrap();
     // The same with the part cleared by hand.
-    let fit = drawn(&mut space);
+    let mut fit = drawn(&mut space);
     let residuals = (0..4).map(|sample| {
-        let mut residual = fit.samples.residual(sample).unwrap().clone();
+        let mut residual = fit.samples().residual(sample).unwrap().clone();
         assert!(residual[2..].iter().any(|&x| x != 0.0));
         residual[2..].fill(0.0);
         residual
     });
-    let samples = Samples::new(fit.samples.position.clone(), &groups, 4, residuals.collect()).unwrap();
-    let wanted = updated(&mut space, Fit { samples, ..fit }).unwrap();
+    let samples = Samples::new(fit.samples().position.clone(), &groups, 4, residuals.collect()).unwrap();
+    *fit.samples_mut() = samples;
+    let wanted = fit.run(&mut space).unwrap();
     for sample in 0..4 {
-        assert_eq!(found.samples.residual(sample), wanted.samples.residual(sample), "{sample}");
+        assert_eq!(found.samples().residual(sample), wanted.samples().residual(sample), "{sample}");
     }
 }

@@ -8,8 +8,9 @@ use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, EvidenceOptions, Excitation, Excitations,
-    Excited, Expansion, FieldPrior, InferenceError, IterationOptions, Likelihood, MaternScale, NewtonOptions,
-    NoiseLevel, OptimizeKl, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, check_metric, evidence,
+    Excited, Expansion, FieldPrior, Fit, FitOptions, InferenceError, IterationOptions, Likelihood, LogLikelihood,
+    MaternScale, NewtonOptions, NoiseLevel, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, check_metric,
+    evidence,
 };
 use meshloom::operators::{
     Diagonal, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Vector, check_adjoint, check_derivative,
@@ -613,20 +614,20 @@ fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
             position: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().steps(35) },
             ..IterationOptions::default()
         };
-        let fit = OptimizeKl::new(&likelihood, &groups, 3).options(options).excitations(Excitations::Seed(3));
-        let fit = fit.run(rank, &truth)?;
+        let options = FitOptions::new(3).each(options).seed(3);
+        let fit = Fit::new(rank, &likelihood, &groups, &truth, &options)?.run(rank)?;
         let logarithms = |rank: &mut Rank, x: &Vector| -> Result<Vec<f64>, InferenceError> {
             let value = rate.value(rank, x)?;
             Ok(flat(rank, &value)?.into_iter().map(|(_, rate)| rate.ln()).collect())
         };
         let true_rate = logarithms(rank, &truth)?;
         let mut samples = Vec::new();
-        for sample in fit.samples.own() {
-            let place = fit.samples.at(rank, sample)?;
+        for sample in fit.samples().own() {
+            let place = fit.samples().at(rank, sample)?;
             samples.push(logarithms(rank, &place)?);
         }
         let [error, rms, width, one, two] = away_from(&true_rate, &samples);
-        let last = fit.history.last().unwrap();
+        let last = fit.history().last().unwrap();
         // What is found, the mean of NIFTy's four fits, their standard deviation, and what a fit of 3 iterations from the truth may have beside that: what NIFTy's one
         // fit from there has after 8.
         let found = [
@@ -999,8 +1000,8 @@ fn chi_squared_is_of_data_that_have_residuals() {
             ..IterationOptions::default()
         };
         let start = field(rank, both.domain(), &[0.0; 16])?;
-        let fit = OptimizeKl::new(&both, &groups, 1).options(options).run(rank, &start)?;
-        assert_eq!(fit.history[0].chi_squared[0], Some(1.0));
+        let fit = Fit::new(rank, &both, &groups, &start, &FitOptions::new(1).each(options))?.run(rank)?;
+        assert_eq!(fit.history()[0].chi_squared[0], Some(1.0));
         Ok(())
     });
 }
@@ -1167,7 +1168,8 @@ fn data_that_cannot_be_are_refused() {
         let of_two = likelihood.amend(&Model::new(PointwiseOperator::wgsl(text, "f", &both, "sky")?))?;
         let only = Vector::zeros(&mut rank.recorder, &Space::new([("a", leaf.clone()), ("c", leaf.clone())])?)?;
         let groups = SampleGroups::one(&Communicator::solo());
-        let error = OptimizeKl::new(&of_two, &groups, 1).run(rank, &only).unwrap_err();
+        let fit = Fit::new(rank, &of_two, &groups, &only, &FitOptions::new(1));
+        let error = fit.and_then(|fit| fit.run(rank)).unwrap_err();
         assert!(matches!(error, InferenceError::Operators(_)) && error.to_string().contains("`b`"), "{error}");
         let error = of_two.energy(rank, &only).unwrap_err();
         assert!(error.to_string().contains("`b`"), "{error}");
@@ -1325,8 +1327,9 @@ fn coordinates_of_another_metric_are_found() {
             position: NewtonOptions::default().steps(0),
             ..IterationOptions::default()
         };
-        OptimizeKl::new(&student, &groups, 1).options(|_| options(0)).run(rank, &x)?;
-        let error = OptimizeKl::new(&student, &groups, 1).options(|_| options(1)).run(rank, &x).unwrap_err();
+        let [none, one] = [0, 1].map(|steps| FitOptions::new(1).each(|_| options(steps)));
+        Fit::new(rank, &student, &groups, &x, &none)?.run(rank)?;
+        let error = Fit::new(rank, &student, &groups, &x, &one)?.run(rank).unwrap_err();
         assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
         Ok(())
     });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::ranks::on_grid;
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Array, Gpu, Kernel, KernelSource, Options};
-use meshloom::inference::{Data, Likelihood, NoiseLevel};
+use meshloom::inference::{Data, Likelihood, LogLikelihood, NoiseLevel};
 use meshloom::map::{
     ChunkSize, Deal, Items, MapChunk, MapError, Mapped, Mapping, Placement, RowReduction, jacobian_columns,
     jacobian_rows, map, map_reduce, numbers_of, replicate,
@@ -527,7 +527,8 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
             let data = Data { name: "data", leaf: &leaf, values: &[0.0; 2], mask: None };
             let sigma = 0.25;
             let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(sigma)).unwrap();
-            let metric = likelihood.amend(&square).unwrap().at(rank, &x).unwrap();
+            let likelihood = likelihood.amend(&square).unwrap();
+            let metric = likelihood.at(rank, &x).unwrap();
             let mut v = Vector::new(&rank.gpu, &space)?;
             v.set(&mut rank.recorder, "a", &[2.0])?;
             v.set(&mut rank.recorder, "x", &[-1.0, 3.0 - me as f64])?;

@@ -8,8 +8,8 @@ use meshloom::fft::Operator;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
-    CgOptions, Draw, Fit, Identity, InferenceError, IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions,
-    OptimizeKl, SampleGroups, Sampling, Stream, VectorSpace,
+    CgOptions, Draw, Existing, Fit, FitOptions, Identity, InferenceError, IterationOptions, LogLikelihood,
+    LogLikelihoodAt, NewtonOptions, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{
     Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Vector,
@@ -167,11 +167,12 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     let likelihood = WhiteNoise::new(&mut rank, shape)?;
     let start = Vector::zeros(&mut rank.recorder, likelihood.model.domain())?;
     let iterations = if run.iterations == 0 { 2 } else { run.iterations };
-    let mut fit = OptimizeKl::new(&likelihood, &groups, iterations).options(few).memory(run.memory);
+    let mut options = FitOptions::new(iterations).each(few).memory(run.memory);
     if let Some(state) = run.state {
-        fit = fit.resume(state);
+        options = options.state(state, Existing::Resume);
     }
-    let Fit { samples, history, .. } = fit.run(&mut rank, &start)?;
+    let fit = Fit::new(&mut rank, &likelihood, &groups, &start, &options)?.run(&mut rank)?;
+    let (samples, history) = (fit.samples(), fit.history());
     let like = likelihood.data(&mut rank)?;
     let mut value = |rank: &mut Rank, x: &Vector| Ok(likelihood.model.value(rank, x)?);
     let (mean, std) = samples.mean_and_std(&mut rank, &groups, &like, &mut value)?;

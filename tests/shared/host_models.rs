@@ -1,9 +1,136 @@
 //! Likelihoods of f64 on the host: data that depend on a function of latent values in closed form. Derivatives are by complex steps, exact to
 //! rounding.
 
-use meshloom::inference::{Host, Identity, InferenceError, LogLikelihood, LogLikelihoodAt};
+use meshloom::inference::{
+    Identity, InferenceError, LogLikelihood, LogLikelihoodAt, Reduction, Share, Staged, Stream, VectorSpace,
+};
 use meshloom::operators::Fingerprint;
+use meshloom::random::white_noise;
 use rustfft::num_complex::Complex64;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Vectors of f64 on the host, for small problems and for tests. Their parts may have names.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    parts: BTreeMap<String, Range<usize>>,
+}
+
+impl Host {
+    /// A space whose vectors have these parts, one after the other.
+    pub fn new<N: Into<String>>(parts: impl IntoIterator<Item = (N, usize)>) -> Self {
+        let mut end = 0;
+        let part = |(name, len): (N, usize)| {
+            end += len;
+            (name.into(), end - len..end)
+        };
+        Host { parts: parts.into_iter().map(part).collect() }
+    }
+
+    fn fits(x: &[f64], y: &[f64]) -> Result<(), InferenceError> {
+        let why = || format!("a vector of {} numbers and one of {}", x.len(), y.len());
+        if x.len() == y.len() { Ok(()) } else { Err(InferenceError::Invalid { what: "Host".into(), why: why() }) }
+    }
+}
+
+impl VectorSpace for Host {
+    type Vector = Vec<f64>;
+
+    fn like(&mut self, x: &Vec<f64>) -> Result<Vec<f64>, InferenceError> {
+        // So that what is read before it is written is seen.
+        Ok(vec![f64::NAN; x.len()])
+    }
+
+    fn zeros(&mut self, x: &Vec<f64>) -> Result<Vec<f64>, InferenceError> {
+        Ok(vec![0.0; x.len()])
+    }
+
+    fn axpby(&mut self, a: f64, x: &Vec<f64>, b: f64, y: &mut Vec<f64>) -> Result<(), InferenceError> {
+        Host::fits(x, y)?;
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = if b == 0.0 { a * x } else { a * x + b * *y });
+        Ok(())
+    }
+
+    fn multiply(&mut self, a: f64, [x, z]: [&Vec<f64>; 2], b: f64, y: &mut Vec<f64>) -> Result<(), InferenceError> {
+        Host::fits(x, y)?;
+        Host::fits(z, y)?;
+        let update = |(y, (x, z)): (&mut f64, (&f64, &f64))| *y = a * x * z + if b == 0.0 { 0.0 } else { b * *y };
+        y.iter_mut().zip(x.iter().zip(z)).for_each(update);
+        Ok(())
+    }
+
+    fn sqrt(&mut self, x: &mut Vec<f64>) -> Result<(), InferenceError> {
+        x.iter_mut().for_each(|x| *x = x.sqrt());
+        Ok(())
+    }
+
+    fn reduce(&mut self, what: &[Reduction<'_, Vec<f64>>]) -> Result<Vec<f64>, InferenceError> {
+        let one = |reduction: &Reduction<'_, Vec<f64>>| match reduction {
+            Reduction::Dot(x, y) => {
+                Host::fits(x, y)?;
+                finite("an inner product", x.iter().zip(*y).map(|(x, y)| x * y).sum())
+            }
+            Reduction::Norm1(x) => finite("a norm", x.iter().map(|x| x.abs()).sum()),
+        };
+        what.iter().map(one).collect()
+    }
+
+    fn epsilon(&self) -> f64 {
+        f64::EPSILON
+    }
+
+    fn len(&self, x: &Vec<f64>) -> u64 {
+        x.len() as u64
+    }
+
+    fn white_noise(&mut self, stream: Stream, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        out.iter_mut().enumerate().for_each(|(i, out)| *out = white_noise(stream.0, i as u64));
+        Ok(())
+    }
+
+    fn parts(&self, _x: &Vec<f64>) -> Vec<(String, u64)> {
+        self.parts.iter().map(|(name, range)| (name.clone(), range.len() as u64)).collect()
+    }
+
+    fn clear_part(&mut self, name: &str, x: &mut Vec<f64>) -> Result<(), InferenceError> {
+        match self.parts.get(name).and_then(|range| x.get_mut(range.clone())) {
+            Some(part) => part.fill(0.0),
+            None => return Err(InferenceError::Options { option: "parts".into(), why: format!("no part `{name}`") }),
+        }
+        Ok(())
+    }
+
+    fn shares(&self, x: &Vec<f64>) -> Result<Vec<Share>, InferenceError> {
+        let shape = [1, 1, x.len() as u64];
+        Ok(vec![Share { shape, own: shape.map(|n| 0..n), fields: 1, is_replicated: true, is_double: true }])
+    }
+
+    fn submit(&mut self) -> Result<(), InferenceError> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), InferenceError> {
+        Ok(())
+    }
+
+    fn allocated(&self) -> u64 {
+        0
+    }
+
+    fn stage(&mut self, x: &Vec<f64>) -> Result<Staged, InferenceError> {
+        Ok(Staged { singles: Vec::new(), doubles: x.clone() })
+    }
+
+    fn unstage(&mut self, from: &Staged, x: &mut Vec<f64>) -> Result<(), InferenceError> {
+        Host::fits(&from.doubles, x)?;
+        x.copy_from_slice(&from.doubles);
+        Ok(())
+    }
+}
+
+fn finite(what: &str, value: f64) -> Result<f64, InferenceError> {
+    if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: what.into(), value }) }
+}
 
 /// The distribution of a number of the data about what the model gives for it.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use clap::Args;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Footprint, IterationOptions, Likelihood,
-    NewtonOptions, OptimizeKl, PriorSpectrum, SampleGroups, Stream, VectorSpace,
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Fit, FitOptions, Footprint,
+    IterationOptions, Likelihood, LogLikelihood, NewtonOptions, PriorSpectrum, SampleGroups, Stream, VectorSpace,
 };
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::{Error, Rank};
@@ -116,12 +116,12 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     drop(at);
     let groups = SampleGroups::one(&comm);
     let numbers = rank.len(&start);
-    let fit = || OptimizeKl::new(&likelihood, &groups, 1).options(|_| options(pairs, numbers));
-    let footprint = fit().footprint(rank, &start)?;
+    let options = FitOptions::new(1).each(|_| options(pairs, numbers));
+    let footprint = Footprint::measure(rank, &groups, &likelihood, &start)?;
     let mut applications = 0;
     let iteration = clock.together(rank, |rank: &mut Rank| {
-        let fit = fit().run(rank, &start)?;
-        applications = fit.history.iter().map(|report| report.applications).sum();
+        let fit = Fit::new(rank, &likelihood, &groups, &start, &options)?.run(rank)?;
+        applications = fit.history().iter().map(|report| report.applications).sum();
         Ok(())
     })?;
     report.row(vec![

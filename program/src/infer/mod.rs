@@ -7,13 +7,12 @@ mod parameters;
 mod picture;
 mod problem;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::inference::{
-    Draw, Excitations, Fit, FitEnd, Footprint, InferenceError, IterationOptions, OptimizeKl, Progress, SampleGroups,
+    Draw, Fit, FitEnd, FitOptions, Footprint, InferenceError, IterationOptions, Likelihood, Progress, SampleGroups,
     Sampling, Schedule, Stream, VectorSpace,
 };
 use meshloom::operators::Vector;
@@ -119,22 +118,22 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     let (fit, memory) = fitted.map_err(|error| overflowed(error, &problem))?;
     bar.finish_and_clear();
     phases.done("inference");
-    let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
+    let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
     let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.last_pairs() };
     if let Some(failure) = state.of_other_options(done, wanted) {
         return Ok(Err(failure));
     }
     let outputs =
-        Outputs { all: &all, groups: &groups, problem: &problem, samples: &fit.samples, parameters, lognormal };
-    files.extend(outputs.write(&mut rank, &data, &fit.history)?);
+        Outputs { all: &all, groups: &groups, problem: &problem, samples: fit.samples(), parameters, lognormal };
+    files.extend(outputs.write(&mut rank, &data, fit.history())?);
     phases.done("output");
     let mut report = asked.report(&rank, (kind, lognormal))?;
     report["memory"] = memory;
-    report["finished"] = matches!(fit.end, FitEnd::Done | FitEnd::Settled | FitEnd::AlreadyDone).into();
-    report["reduced_chi_squared"] = fit.history.last().and_then(|last| last.chi_squared[0]).into();
-    report["energy"] = fit.history.last().map(|last| last.energy).into();
-    report["iterations_done"] = fit.history.len().into();
-    let last = fit.history.last();
+    report["finished"] = (fit.end() != Some(FitEnd::Time)).into();
+    report["reduced_chi_squared"] = fit.history().last().and_then(|last| last.chi_squared[0]).into();
+    report["energy"] = fit.history().last().map(|last| last.energy).into();
+    report["iterations_done"] = fit.history().len().into();
+    let last = fit.history().last();
     report["sample_cg_steps"] = last.map(|last| last.sampling.steps).into();
     report["unconverged_samples"] = last.map(|last| last.sampling.unconverged).into();
     report["sample_error_ratio"] = last.map(|last| last.sampling.error_ratio).into();
@@ -144,12 +143,12 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     report["seconds"] = json!(phases.finish());
     let expected = problem.likelihood.expected_chi_squared();
     let remedies = ["give more --sample-steps", "give more --iterations, or straight samples with --mode mgvi"];
-    let mut warnings = convergence::warnings(&fit.history, remedies);
+    let mut warnings = convergence::warnings(fit.history(), remedies);
     warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
-    let unsettled = Schedule::unsettled(&fit.history, problem.likelihood.degrees_of_freedom());
+    let unsettled = fit.unsettled();
     report["settled"] = unsettled.is_none().into();
     // A fit with fewer iterations than settling takes was asked for; it needs no warning.
-    if let Some(why) = unsettled.filter(|_| fit.history.len() >= Schedule::LEAST) {
+    if let Some(why) = unsettled.filter(|_| fit.history().len() >= Schedule::LEAST) {
         warnings.push(format!("{why}; go on with --resume --iterations {}", 2 * parameters.iterations));
     }
     report["warnings"] = json!(warnings);
@@ -199,29 +198,29 @@ impl Asked<'_> {
         state: &State,
         bar: &ProgressBar,
         phases: &mut Phases,
-    ) -> Result<(Fit<Rank>, Value), Error> {
+    ) -> Result<(Fit<Rank, &Likelihood>, Value), Error> {
         let Asked { all, groups, problem, parameters } = *self;
         let start = start(rank, problem, parameters.seed)?;
         let schedule = Schedule::new(rank, &problem.likelihood, &start);
-        let fit = OptimizeKl::new(&problem.likelihood, groups, parameters.iterations)
-            .excitations(Excitations::Seed(parameters.seed))
+        let mut options = FitOptions::new(parameters.iterations)
+            .each(|iteration| options(parameters, &schedule, iteration))
+            .seed(parameters.seed)
             .memory(parameters.memory)
-            .callback(|_, _, _| {
-                state.has_moved(all)?;
-                Ok(ControlFlow::Continue(()))
-            })
-            .options(|iteration| options(parameters, &schedule, iteration))
-            .until_settled()
-            .progress(|progress| {
-                let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
-                bar.set_position(u64::from(*iteration));
-            });
-        let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
-        let footprint = fit.footprint(rank, &start)?;
+            .state(&state.directory, state.existing());
+        options.until_settled = true;
+        let footprint = Footprint::measure(rank, groups, &problem.likelihood, &start)?;
         let memory = memory(parameters, &footprint, groups.count())?;
         state.prepare(all, &problem.identity, all.size() / groups.count())?;
         phases.done("compilation");
-        Ok((fit.run(rank, &start)?, memory))
+        let mut progress = |progress: &Progress| {
+            let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
+            bar.set_position(u64::from(*iteration));
+        };
+        let mut fit = Fit::new(rank, &problem.likelihood, groups, &start, &options)?;
+        while fit.step_with(rank, &mut progress)?.is_some() {
+            state.has_moved(all)?;
+        }
+        Ok((fit, memory))
     }
 
     /// What `run.json` says of the problem, ranks and the device. All ranks call it.

@@ -8,8 +8,8 @@ use meshloom::Rank;
 use meshloom::grid::{Box3, Grid};
 use meshloom::host_memory;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, NoiseLevel,
-    PriorSpectrum,
+    AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, LogLikelihood,
+    NoiseLevel, PriorSpectrum,
 };
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid};

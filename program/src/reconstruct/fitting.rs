@@ -1,15 +1,14 @@
 //! The fit: the most probable initial conditions, and then samples and their mean.
 
-use std::cell::RefCell;
-use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use meshloom::Error;
 use meshloom::Rank;
 use meshloom::comm::Op;
 use meshloom::host_memory;
 use meshloom::inference::{
-    CgOptions, Data, Draw, Excitations, Fit, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, OptimizeKl,
-    Progress, SampleGroups, Sampling, Stream, VectorSpace,
+    CgOptions, Data, Draw, Fit, FitOptions, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, Progress,
+    SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{OperatorError, Vector};
 
@@ -54,8 +53,8 @@ fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, nu
 
 /// What a fit has found, and how.
 pub struct Fitted {
-    pub fit: Fit<Rank>,
-    pub likelihood: Likelihood,
+    pub fit: Fit<Rank, Rc<Likelihood>>,
+    pub likelihood: Rc<Likelihood>,
     temperatures: Vec<f64>,
 }
 
@@ -76,7 +75,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
         return Err(OperatorError::Invalid { operator: run.name().into(), why }.into());
     };
     let data = Data { name, leaf, values: &values, mask: None };
-    let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?;
+    let likelihood = Rc::new(Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?);
     let numbers = sites.cells() as f64;
     // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
     let mut start = Vector::new(&rank.gpu, run.domain())?;
@@ -87,27 +86,25 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     let memory = memory(rank, groups)?;
     let iterations = temperatures.len() as u32 + parameters.iterations;
     let bar = common.progress(groups.all().rank(), iterations.into(), "reconstructing");
-    let shown = RefCell::new(&bar);
-    let fit = OptimizeKl::new(&likelihood, groups, iterations)
-        .excitations(Excitations::Seed(parameters.seed))
-        .options(|iteration| options((parameters, &temperatures), iteration, numbers))
+    let options = FitOptions::new(iterations)
+        .each(|iteration| options((parameters, &temperatures), iteration, numbers))
+        .seed(parameters.seed)
         .memory(memory)
-        .callback(|_, _, _| {
-            state.has_moved(groups.all())?;
-            Ok(ControlFlow::Continue(()))
-        })
-        .progress(|progress| {
-            let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
-            let bar = shown.borrow();
-            bar.set_position(u64::from(*iteration));
-            if let Progress::Step { step, .. } = progress {
-                bar.set_message(format!("step {}, energy {:.4e}", step.number, step.value));
-            }
-        });
-    let fit = if state.resumes() { fit.resume(&state.directory) } else { fit.save(&state.directory) };
-    let fit = fit.run(rank, &start)?;
+        .state(&state.directory, state.existing());
+    let mut progress = |progress: &Progress| {
+        let (Progress::Sample { iteration, .. } | Progress::Step { iteration, .. }) = progress;
+        bar.set_position(u64::from(*iteration));
+        if let Progress::Step { step, .. } = progress {
+            bar.set_message(format!("step {}, energy {:.4e}", step.number, step.value));
+        }
+    };
+    let rank: &mut Rank = rank;
+    let mut fit = Fit::new(rank, likelihood.clone(), groups, &start, &options)?;
+    while fit.step_with(rank, &mut progress)?.is_some() {
+        state.has_moved(groups.all())?;
+    }
     bar.finish_and_clear();
-    let done = Extent { iterations: fit.history.len(), samples: fit.samples.count() };
+    let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
     let asked = Extent { iterations: iterations as usize, samples: 2 * parameters.pairs };
     if let Some(failure) = state.of_other_options(done, asked) {
         return Ok(Err(failure));

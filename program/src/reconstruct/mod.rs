@@ -96,9 +96,9 @@ fn reconstruct(
     phases.done("output");
     report["host_seconds"] = phases.host_seconds(&outputs.all)?.into();
     report["seconds"] = json!(phases.finish());
-    let last = fitted.fit.history.last();
+    let last = fitted.fit.history().last();
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
-    let mut of_fit = convergence::warnings(&fitted.fit.history, [advice, "give --mode mgvi"]);
+    let mut of_fit = convergence::warnings(fitted.fit.history(), [advice, "give --mode mgvi"]);
     of_fit.extend(convergence::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
     report["warnings"] = warnings.iter().chain(&of_fit).cloned().collect::<Vec<String>>().into();
     outputs.publish(&report, files)?;

@@ -26,7 +26,7 @@ pub fn write(
     outputs: &Outputs<'_>,
     fitted: &Fitted,
 ) -> Result<(Vec<Sealed>, Value), Error> {
-    let position = VectorSpace::copy(&mut *problem.rank, &fitted.fit.samples.position)?;
+    let position = VectorSpace::copy(problem.rank, &fitted.fit.samples().position)?;
     let found = evolved(problem, position)?;
     let truth = match problem.truth.take() {
         Some(values) => {
@@ -36,7 +36,7 @@ pub fn write(
         None => None,
     };
     let mut files = fields(problem, outputs, &found, truth.as_ref())?;
-    files.extend(outputs.iterations(&fitted.fit.history, |iteration| fitted.temperature(iteration))?);
+    files.extend(outputs.iterations(fitted.fit.history(), |iteration| fitted.temperature(iteration))?);
     let mut report = describe(problem, outputs, fitted)?;
     report["chi_squared"] = chi_squared(problem, fitted)?;
     let sure = samples(problem, outputs, fitted, &found[1])?;
@@ -48,7 +48,7 @@ pub fn write(
     files.extend(written);
     report["agreement"] = agreement;
     if let (Some(truth), Some(std)) = (&truth, &std) {
-        let count = fitted.fit.samples.count();
+        let count = fitted.fit.samples().count();
         report["agreement"]["error_over_std"] = error_over_std(problem, [&found[0], &truth[0], std], count)?.into();
     }
     Ok((files, report))
@@ -81,10 +81,10 @@ fn fields(
 
 /// Chi-squared a cell: of what was found, and the mean of samples. All ranks call it.
 fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, Error> {
-    let (rank, samples) = (&mut *problem.rank, &fitted.fit.samples);
+    let (rank, samples) = (&mut *problem.rank, fitted.fit.samples());
     let residual = fitted.likelihood.normalized_residual(rank, &samples.position)?;
     let square = residual.map(|residual| VectorSpace::dot(rank, &residual, &residual)).transpose()?;
-    let last = fitted.fit.history.last().filter(|_| samples.count() > 0);
+    let last = fitted.fit.history().last().filter(|_| samples.count() > 0);
     Ok(json!({
         "of_white_noise": square.map(|square| square / problem.cells.cells() as f64),
         "of_samples": last.and_then(|last| last.chi_squared[0]),
@@ -98,7 +98,7 @@ fn samples(
     fitted: &Fitted,
     density: &Vector,
 ) -> Result<Option<(Vec<Sealed>, Vector)>, Error> {
-    let samples = &fitted.fit.samples;
+    let samples = fitted.fit.samples();
     if samples.count() == 0 {
         return Ok(None);
     }
@@ -174,7 +174,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
     let cost = rank.exchange_cost();
     let mut bytes = [cost.sent, cost.messages];
     outputs.all.all_reduce(&mut bytes, Op::Sum)?;
-    let iterations = fitted.fit.history.iter().map(|it| {
+    let iterations = fitted.fit.history().iter().map(|it| {
         json!({
             "iteration": it.iteration, "temperature": fitted.temperature(it.iteration), "samples": it.samples,
             "energy": it.energy, "newton_steps": it.steps, "cg_steps": it.applications,
@@ -187,7 +187,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
     Ok(json!({
         "command": "reconstruct", "version": env!("CARGO_PKG_VERSION"), "problem": identity,
         "parameters": parameters.object(), "iterations": iterations.collect::<Vec<Value>>(),
-        "samples": fitted.fit.samples.count(),
+        "samples": fitted.fit.samples().count(),
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid.to_string(),

@@ -35,26 +35,25 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [amplitude::kernels(), modulation::kernels(), packing::kernels()].concat()
 }
 
-/// The name of the operator in errors and reports.
+/// Name in errors and reports.
 const NAME: &str = "correlated field";
 
-/// The operator from latent values, standard normal a priori, to a correlated field around 0 at the cells of a grid. A clone is another handle.
+/// The operator from standard normal latent values to a correlated field around 0. Clones share one operator.
 ///
 /// | leaf | what it excites |
 /// |---|---|
 /// | `xi` | the modes of the grid: one number each, cut over ranks as they are |
-/// | `zero_mode` | the deviation of the field's mean from its offset |
-/// | `fluctuations`, `slope` | the power spectrum's height and slope |
-/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: how far, how rough, and the two numbers of each step |
+/// | `zero_mode` | the deviation of the mean of the field from its offset |
+/// | `fluctuations`, `slope` | height and slope of the power spectrum |
+/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: size, roughness, and two numbers of each step |
 /// | `scale`, `cutoff`, `slope` | those of a Matérn spectrum |
 ///
-/// each under the branch of its group of axes and of the field, if these have names; hyper-parameters that are fixed have none.
+/// Each is under the branches of its field and group of axes; fixed hyper-parameters have no leaf.
+/// Excitations of several groups of axes are transformed together.
 ///
-/// Excitations of several groups of axes are transformed together, not axis by axis: the same prior for another order of signs.
-///
-/// Cost on one rank, beside the transform: 12 bytes a mode for the value and 20 for the tangent, 28 for the cotangent with the exact sum over the
-/// modes of each wavenumber; a dispatch to collect the hyper-parameters and one of a single workgroup for each group of axes. Between ranks go the
-/// transform's exchanges, and in the cotangent sums of two words for each wavenumber, by trees.
+/// Beside the transform a mode costs 12 bytes for the value, 20 for the tangent and 28 for the
+/// cotangent. Ranks exchange those of the transform, and in the cotangent sums of two words for each
+/// wavenumber.
 #[derive(Clone)]
 pub struct CorrelatedField(Rc<Inner>);
 
@@ -68,11 +67,11 @@ struct Inner {
     groups: Vec<Group>,
     hartley: Hartley,
     offset_mean: f64,
-    /// All settings of the prior, as text.
+    /// All settings of the prior.
     prior: String,
 }
 
-/// What modes have along a group of axes.
+/// The modes along a group of axes.
 struct Group {
     wavenumbers: Wavenumbers,
     amplitude: Amplitude,
@@ -85,13 +84,13 @@ impl std::fmt::Debug for CorrelatedField {
     }
 }
 
-/// The name of a leaf below branches, of which empty ones do not count.
+/// Returns the name of a leaf below branches; empty ones do not count.
 fn below(branches: &[&str], leaf: &str) -> String {
     let branches = branches.iter().filter(|branch| !branch.is_empty());
     branches.map(|branch| format!("{branch}/")).collect::<String>() + leaf
 }
 
-/// The leaves of one group of axes: hyper-parameters that are not fixed, and the excitations of its spectrum.
+/// Returns the leaves of a group of axes: free hyper-parameters and excitations of the spectrum.
 fn leaves_of(field: &str, group: &AxesPrior, bins: usize) -> Vec<(String, Leaf)> {
     let hyper = group.amplitude.hyper(bins > 2);
     let free = hyper.iter().filter(|(_, [_, std], _)| *std != 0.0);

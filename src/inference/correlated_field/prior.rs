@@ -1,33 +1,33 @@
-//! What is known of a correlated field before any data.
+//! The prior of a correlated field.
 
-/// What is known of a correlated field: its mean, and how it varies along axes. Hyper-parameters are given by their mean and standard deviation
-/// a priori; one whose deviation is 0 is fixed and has no latent value.
+/// The prior of a correlated field: its mean, and its variation along axes.
 ///
-/// Where amplitudes are given for several groups of axes (space and time, say) the power spectrum is their product.
+/// Hyper-parameters are given by their mean and standard deviation; one with deviation 0 is fixed and
+/// has no latent value. The power spectrum is the product of those of the groups of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPrior {
-    /// The branch of its latent values: `sky` gives `sky/xi`; none if empty.
+    /// Branch of the latent values: `sky` gives `sky/xi`; may be empty.
     pub name: String,
-    /// What the field is around.
+    /// Mean of the field.
     pub offset_mean: f64,
-    /// How far its mean is from that: the standard deviation of the field's mean, a log-normal number.
+    /// Standard deviation of the mean of the field, a log-normal number.
     pub offset_std: [f64; 2],
-    /// How it varies along each group of axes.
+    /// Variation along each group of axes.
     pub axes: Vec<AxesPrior>,
 }
 
-/// How a field varies along a group of axes.
+/// The variation of a field along a group of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxesPrior {
-    /// The branch of its latent values; none if empty, which one group may be.
+    /// Branch of the latent values; may be empty for one group.
     pub name: String,
-    /// Whether each axis of the grid is among them. An axis of one cell may be in any group.
+    /// Which axes of the grid form the group. An axis of one cell may be in any group.
     pub axes: [bool; 3],
-    /// Its amplitude.
+    /// Amplitude by wavenumber.
     pub amplitude: AmplitudePrior,
 }
 
-/// What an integrated Wiener process is to be.
+/// The quantity that an integrated Wiener process describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriorSpectrum {
     /// The logarithm of the power: slopes are those of the power spectrum.
@@ -36,7 +36,7 @@ pub enum PriorSpectrum {
     Amplitude,
 }
 
-/// How a Matérn amplitude is scaled.
+/// The scale of a Matérn amplitude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaternScale {
     /// `scale` is the standard deviation of the field.

@@ -1,7 +1,8 @@
-//! A check of a likelihood's derivatives against each other.
+//! Compares the derivatives of a likelihood with each other.
 
-use super::{Likelihood, LikelihoodAt};
+use super::Likelihood;
 use crate::inference::error::InferenceError;
+use crate::inference::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use crate::operators::{Vector, random_field};
 use crate::rank::Rank;
 
@@ -54,7 +55,7 @@ pub fn check_metric(
         square: [rank.vector_dot(&u, &mu)?, rank.vector_dot(&right, &right)?],
         transposed: [rank.vector_dot(&right, &eta)?, rank.vector_dot(&u, &left)?],
         slope: [rank.vector_dot(&gradient, &u)?, slope(rank, likelihood, x, &u)?],
-        coordinates: coordinates(rank, &at, x, &u, &right)?,
+        coordinates: coordinates(rank, &*at, x, &u, &right)?,
     };
     // Sixteen roundings of the product of norms, as for adjoints, in each of the two passes through the model.
     // Differences of energies lose half of the digits.
@@ -99,7 +100,7 @@ fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Re
 /// Compares the derivative of the coordinates along `u`, by central differences of fourth order, with `right`.
 fn coordinates(
     rank: &mut Rank,
-    at: &LikelihoodAt,
+    at: &dyn LogLikelihoodAt<Rank>,
     x: &Vector,
     u: &Vector,
     right: &Vector,

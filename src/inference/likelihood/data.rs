@@ -1,4 +1,4 @@
-//! Data: numbers at places, of which some may be missing.
+//! Data at places, of which some may be missing.
 
 use crate::comm::Op;
 use crate::host_memory;
@@ -9,13 +9,13 @@ use crate::rank::Rank;
 /// Data of this rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
-    /// What reports and the space of excitations call it.
+    /// Name in reports and in the space of the noise.
     pub name: &'a str,
-    /// Where the data are: one real number at each place.
+    /// Places of the data, with one real number at each.
     pub leaf: &'a Leaf,
-    /// The numbers of this rank, as the leaf says.
+    /// Values of this rank.
     pub values: &'a [f64],
-    /// Which of them count. What does not count may be anything, NaN too.
+    /// Which values count; the others may be anything, even NaN. `None`: all.
     pub mask: Option<&'a [bool]>,
 }
 
@@ -24,12 +24,12 @@ impl Data<'_> {
         Err(InferenceError::Invalid { what: format!("data `{}`", self.name), why: why.into() })
     }
 
-    /// Whether a datum counts.
+    /// Returns `true` if a datum counts.
     pub(super) fn counts(&self, at: usize) -> bool {
         self.mask.is_none_or(|mask| mask[at])
     }
 
-    /// Refuses data of another shape than places, and numbers that count and are not what `wanted` says.
+    /// Refuses another number of data than places, and values that count but are not `sound`.
     pub(super) fn check(&self, wanted: &str, sound: impl Fn(f64) -> bool) -> Result<(), String> {
         if self.leaf.numbers() != 1 || self.leaf.fields() != 1 {
             return Err(format!("they are {}; data are one real number at each place", self.leaf));
@@ -54,7 +54,7 @@ impl Data<'_> {
         Err(format!("{found} {what} for {places} places, {}; give one for each", self.leaf))
     }
 
-    /// How many count on all ranks. All of them call it, with what a check says of their own data, and refuse them together.
+    /// Returns the number of data that count on all ranks; refuses the faults of any rank. Collective.
     pub(super) fn total(&self, rank: &Rank, checked: Result<(), String>) -> Result<u64, InferenceError> {
         let mut fault = checked.err();
         if self.leaf.is_distributed() {
@@ -73,7 +73,7 @@ impl Data<'_> {
         Ok(total[0])
     }
 
-    /// A field of numbers at the places of the data, 0 where they do not count. Submits what was recorded before.
+    /// Uploads values at the places of the data; 0 where they do not count.
     pub(super) fn field(
         &self,
         rank: &mut Rank,
@@ -91,9 +91,9 @@ impl Data<'_> {
 /// The standard deviation of noise.
 #[derive(Clone, Copy, Debug)]
 pub enum NoiseLevel<'a> {
-    /// The same for all data.
+    /// One value for all data.
     Uniform(f64),
-    /// One for each datum of this rank.
+    /// One value for each datum of this rank.
     Each(&'a [f64]),
 }
 

@@ -1,4 +1,4 @@
-//! The density of data for what a model says of them: what all kinds of likelihoods have.
+//! The density of data as a function of the values of a model.
 
 use super::data::{Data, NoiseLevel};
 use super::energy::Energy;
@@ -8,22 +8,22 @@ use crate::inference::error::InferenceError;
 use crate::operators::{Contents, Fingerprint, Model, OperatorError, PointwiseOperator, Space, Vector};
 use crate::rank::Rank;
 
-/// A density of data. What it is a function of and what noise excites are alike: a leaf with the name of the data.
+/// A density of data. Its domain and the space of its noise are one leaf with the name of the data.
 pub(super) struct Density {
     pub name: String,
     pub space: Space,
     pub energy: Energy,
     /// The gradient of the energy.
     pub score: Box<dyn Score>,
-    /// Its derivative is the right square root of the metric. Where that is all, it has no value.
+    /// The derivative is the right square root of the metric; the value may not exist.
     pub root: Model,
-    /// Coordinates whose derivative is the right square root of the metric, if there are such.
+    /// Coordinates whose derivative is the right square root of the metric.
     pub coordinates: Option<Coordinates>,
     /// Data minus model over the standard deviation of noise.
     pub residual: Option<Model>,
-    /// What its squares are like where model and noise are right.
+    /// Distribution of the squares for a right model.
     pub squares: Squares,
-    /// Data that count.
+    /// Number of data that count.
     pub count: u64,
     /// The kind of density with its settings.
     pub kind: String,
@@ -32,22 +32,22 @@ pub(super) struct Density {
     exposure: Option<Vector>,
 }
 
-/// Coordinates of what a model says, along which samples are bent.
+/// Coordinates of the values of a model, along which samples are bent.
 #[derive(Clone)]
 pub(super) enum Coordinates {
-    /// A function of what the model says, whose derivative is the right square root of the metric everywhere.
+    /// A function whose derivative is the right square root of the metric everywhere.
     Fixed(Model),
-    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`], both of what the model says. Its derivative by the signal is the
-    /// right square root where the two are equal.
+    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`]. The derivative by the signal is the right
+    /// square root where the two are equal.
     About(Model),
 }
 
-/// What a model says at the point of an expansion, and elsewhere, in the order of their names.
+/// Leaves of the values of the model at the expansion point and elsewhere, in order of names.
 const EXPANSION: &str = "expansion";
 const SIGNAL: &str = "signal";
 
 impl Density {
-    /// Writes what identifies the density, its data, mask and noise into an identity's fingerprints. All ranks call it.
+    /// Writes the density, its data, mask and noise into fingerprints. Collective.
     pub fn identify(
         &self,
         rank: &mut Rank,
@@ -72,14 +72,14 @@ impl Density {
     }
 }
 
-/// What squares of residuals are like where model and noise are right.
+/// The distribution of the squares of residuals for a right model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Squares {
-    /// Those of standard normal numbers: mean 1, variance 2.
+    /// Squares of standard normal numbers.
     Normal,
-    /// Mean 1; but where hardly anything is counted most are far below, and few far above.
+    /// Mean 1, but far below it for rare counts.
     Counts,
-    /// Few of them decide their mean.
+    /// A few outliers decide the mean.
     Wild,
 }
 
@@ -93,7 +93,7 @@ impl Squares {
     }
 }
 
-/// Data on the device and the weights that they have: each its own, or one.
+/// Data on the device with their weights.
 struct Weighted {
     data: Vector,
     weights: Option<Vector>,
@@ -103,14 +103,14 @@ struct Weighted {
 }
 
 impl Weighted {
-    /// Weights of 1, and 0 for what does not count. All ranks call it, with what a check says of their data.
+    /// Creates weights of 1, and 0 for data that do not count. Collective.
     fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
         let count = data.total(rank, checked)?;
         let weights = data.mask.map(|_| data.field(rank, "weight", |_| 1.0)).transpose()?;
         Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
     }
 
-    /// Weights of one over the noise's standard deviation. All ranks call it, with what a check says of their data.
+    /// Creates weights of 1 over the standard deviation of the noise. Collective.
     fn by_noise(
         rank: &mut Rank,
         data: &Data<'_>,
@@ -127,7 +127,7 @@ impl Weighted {
         Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform, count })
     }
 
-    /// Returns the function `name` of the leaves of `space`, with these arguments, and of `data` and `weight` if its body uses
+    /// Returns the function `name` of the leaves of `space`, and of `data` and `weight` if its body uses
     /// them, as the leaf `target`.
     fn function(
         &self,
@@ -155,7 +155,7 @@ impl Weighted {
     }
 }
 
-/// The texts of a kind of likelihood whose metric has coordinates: functions of `s`, `data`, `weight`.
+/// Functions of `s`, `data` and `weight` for a density with coordinates.
 struct Texts {
     score: String,
     transformation: String,
@@ -166,7 +166,7 @@ fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
     Space::of(data.name, data.leaf.clone().components(components))
 }
 
-/// A density of one number at each place.
+/// Creates a density of one number at each place.
 fn with_coordinates(
     data: &Data<'_>,
     (kind, dof): (&str, f64),
@@ -193,7 +193,7 @@ fn with_coordinates(
     })
 }
 
-/// `exp(-(s - d)^2 / (2 sigma^2))`.
+/// Creates `exp(-(s - d)^2 / (2 sigma^2))`.
 pub(super) fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Density, InferenceError> {
     let checked = data.check("data are finite numbers", |_| true);
     let weighted = Weighted::by_noise(rank, data, noise, checked)?;
@@ -205,15 +205,15 @@ pub(super) fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) 
     with_coordinates(data, ("gaussian", 1.0), weighted, &texts)
 }
 
-/// The least rate that is told from 0: the least normal number of f32, which no device takes for 0.
+/// The least normal number of f32; some devices round smaller rates to 0.
 const LEAST_RATE: &str = "1.1754944e-38";
 
-/// Counts of a rate, or of a rate times an exposure.
+/// Creates the density of counts for a rate, or for a rate times an exposure.
 pub(super) fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<Vector>) -> Result<Density, InferenceError> {
     let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
     let weighted = Weighted::masked(rank, data, checked)?;
-    // Rates may underflow to 0, where no count is as probable as it can be. Derivatives by what the rate is a function of are 0 there: those of the rate are, and
-    // none of these is infinite. Where there are counts the energy is infinite, which is an error.
+    // Rates may underflow to 0. The derivatives of the rate are 0 there, so finite factors keep the
+    // gradient 0. With counts the energy is infinite, which is an error.
     let texts = Texts {
         score: format!("weight * select(max((s - data) / max(s, {LEAST_RATE}), -3e38), 1.0, data == 0.0)"),
         transformation: format!("2.0 * weight * sqrt(max(s, {LEAST_RATE}))"),
@@ -223,7 +223,7 @@ pub(super) fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<Vector>
     Ok(Density { exposure, ..density })
 }
 
-/// Refuses data, or degrees of freedom, that are none of Student's t distribution.
+/// Refuses invalid data and degrees of freedom.
 fn check_student_t(data: &Data<'_>, dof: f64) -> Result<(), String> {
     data.check("data are finite numbers", |_| true)?;
     if dof.is_finite() && dof > 0.0 {
@@ -232,8 +232,7 @@ fn check_student_t(data: &Data<'_>, dof: f64) -> Result<(), String> {
     Err(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
 }
 
-/// Student's t distribution around s, with `dof` degrees of freedom. Its residual is the root of the metric times the distance, whose square has another mean
-/// than 1 ([`Likelihood::student_t`](super::Likelihood::student_t)).
+/// Creates Student's t distribution; see [`Likelihood::student_t`](super::Likelihood::student_t).
 pub(super) fn student_t(
     rank: &mut Rank,
     data: &Data<'_>,
@@ -251,8 +250,9 @@ pub(super) fn student_t(
     with_coordinates(data, ("student", dof), weighted, &texts)
 }
 
-/// A density of two numbers at each place, the second of which says how wide it is. `root` are the two factors of the metric's square root, which is
-/// diagonal.
+/// Creates a density of two numbers at each place, the second of which is a width.
+///
+/// `root` has the two factors of the square root of the metric, which is diagonal.
 fn of_two(
     data: &Data<'_>,
     (kind, dof): (&str, f64),
@@ -287,7 +287,7 @@ fn of_two(
     })
 }
 
-/// A Gaussian of mean and inverse standard deviation.
+/// Creates a Gaussian of mean and inverse standard deviation.
 pub(super) fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Density, InferenceError> {
     let weighted = Weighted::masked(rank, data, data.check("data are finite numbers", |_| true))?;
     let texts = [
@@ -295,13 +295,13 @@ pub(super) fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Dens
         "weight * s.y * (data - s.x)",
         "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
     ];
-    // A mean that data replace would couple the two numbers: the derivative by the width would have the residual in it, and
-    // not be the root of the metric.
+    // With the data in place of the mean at the expansion point, the derivative by the width would
+    // contain the residual and would not be the root of the metric.
     let coordinates = "weight * vec2<f32>(signal.y * (signal.x - expansion.x), f32(1.4142135) * log(signal.y))";
     of_two(data, ("gaussian_inferred", 1.0), weighted, texts, Some(coordinates))
 }
 
-/// Student's t distribution of mean and standard deviation.
+/// Creates Student's t distribution of mean and standard deviation.
 pub(super) fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Density, InferenceError> {
     let weighted = Weighted::masked(rank, data, check_student_t(data, dof))?;
     let (t, more) = (dof as f32, dof as f32 + 1.0);
@@ -314,7 +314,7 @@ pub(super) fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> 
     of_two(data, ("student_inferred", dof), weighted, [&score, &residual, &root], None)
 }
 
-/// Classes by their logits.
+/// Creates the density of classes by their logits.
 pub(super) fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Density, InferenceError> {
     let checked = if classes < 2 {
         Err(format!("{classes} classes; there must be two at least"))

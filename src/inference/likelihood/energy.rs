@@ -1,4 +1,4 @@
-//! Energies of likelihoods: a term of two floats for each datum, and their exact sum.
+//! Energies: a term of two floats for each datum, and their exact sum.
 
 use crate::exchange::Terms;
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
@@ -12,7 +12,7 @@ crate::gpu::kernel_params! {
         classes: u32,
         dof: f32,
         weight: f32,
-        /// 0, which the kernel's compiler does not know.
+        /// Always 0; a parameter so that the compiler does not fold it.
         nothing: u32,
     }
 }
@@ -34,21 +34,22 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     KINDS.into_iter().flat_map(|kind| [false, true].map(|weighted| source(kind, weighted))).collect()
 }
 
-/// The energy of data as a function of what a model says of them. On a GPU 8 bytes and the data are read and 8 written for each datum, and 16 read by the
-/// sum; between ranks go three words.
+/// The energy of data as a function of the values of a model.
+///
+/// For each datum the kernel reads 8 bytes and the values of the model, and writes 8; the sum reads 16.
 pub(super) struct Energy {
     name: String,
-    /// Where the data are.
+    /// Places of the data.
     leaf: Leaf,
     data: Array<f32>,
-    /// Weights of their own.
+    /// Weights of each datum.
     weights: Option<Array<f32>>,
     params: EnergyParams,
     kernel: Kernel,
 }
 
 impl Energy {
-    /// The energy of a kind of likelihood. `uniform` are the degrees of freedom, the weight of all data, and the number of classes.
+    /// Creates the energy of a kind; `uniform` has degrees of freedom, weight and number of classes.
     pub fn new(
         (name, kind): (&str, &str),
         leaf: &Leaf,
@@ -73,7 +74,7 @@ impl Energy {
         })
     }
 
-    /// The energy for what the model says. All ranks call it. Waits for the device.
+    /// Computes the energy. Collective; blocks.
     pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
         let terms = rank.gpu.array::<f32>("inference::energy", 2 * self.leaf.places())?;
         let mut arrays: Vec<&RawArray> = vec![s.raw(), self.data.raw()];

@@ -1,4 +1,4 @@
-//! Square roots of metrics that are the derivative of no function: they are known at each point alone.
+//! Square roots of metrics that are the derivative of no function.
 
 use std::rc::Rc;
 
@@ -29,9 +29,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     FLAGS.into_iter().flat_map(|flag| [false, true].map(|weighted| source(flag, weighted))).collect()
 }
 
-/// The gradient of an energy by what a model says.
+/// The gradient of an energy by the values of a model.
 pub(super) trait Score {
-    /// Records it, for `s`, in `y`.
+    /// Records the gradient at `s` in `y`.
     fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
 }
 
@@ -41,7 +41,7 @@ impl Score for Model {
     }
 }
 
-/// What the categorical likelihood gives of logits: its gradient, or the products with the roots of its metric.
+/// The gradient of the categorical energy, or products with the roots of its metric.
 pub(super) struct Categorical {
     space: Space,
     data: Array<f32>,
@@ -51,7 +51,7 @@ pub(super) struct Categorical {
 }
 
 impl Categorical {
-    /// `flag` is one of the kernel's.
+    /// Creates it for one of the flags of the kernel.
     pub fn new(flag: &str, space: &Space, data: &Vector, weights: Option<&Vector>) -> Result<Self, OperatorError> {
         Ok(Categorical {
             space: space.clone(),
@@ -84,26 +84,26 @@ impl Score for Categorical {
 }
 
 enum Form {
-    /// Factors, number by number, that are a function of the point.
+    /// Factors of each value as a function of the point.
     Diagonal(Model),
     /// The right and the left root.
     Categorical(Box<[Categorical; 2]>),
 }
 
-/// An operator without a value, whose derivative is a right square root of a metric, and that one's transpose the left.
+/// An operator without a value; its derivative is a right square root of a metric.
 pub(super) struct LocalRoot {
     signature: Signature,
     form: Rc<Form>,
 }
 
 impl LocalRoot {
-    /// Of a diagonal metric, by the model of its root's factors.
+    /// Creates the root of a diagonal metric from the model of its factors.
     pub fn diagonal(factors: Model) -> Self {
         let space = factors.target();
         LocalRoot { signature: Signature::new(NAME, space, space), form: Rc::new(Form::Diagonal(factors)) }
     }
 
-    /// Of the categorical likelihood.
+    /// Creates the root of the categorical metric.
     pub fn categorical(right: Categorical, left: Categorical) -> Self {
         let signature = Signature::new(NAME, &right.space, &right.space);
         LocalRoot { signature, form: Rc::new(Form::Categorical(Box::new([right, left]))) }

@@ -11,7 +11,6 @@
 //!
 //! Constants that do not depend on the model are left out.
 
-mod as_log_likelihood;
 mod check;
 mod data;
 mod density;
@@ -24,7 +23,7 @@ use crate::operators::{Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
-use super::identity::Identity;
+use super::log_likelihood::{Identity, LogLikelihood, LogLikelihoodAt};
 use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
@@ -36,14 +35,11 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [energy::kernels(), local_root::kernels()].concat()
 }
 
-/// `-ln p(data | x)`, up to a constant, as a function of fields: of what a model says of the data, or by [`amend`](Self::amend) of what models are
-/// functions of. All ranks call its methods together, in one order.
+/// `-ln p(data | x)`, up to a constant, as a function of the values of a model.
 ///
-/// Energies are exact sums of two floats for each datum: as functions of the model's values, which are `f32`, they are good to some 10^-11 of
-/// the sum of magnitudes, and the same for every number of ranks.
-///
-/// Cost of a metric application: the model's jvp and vjp; what the likelihood adds is part of the model's last pointwise step. A model of a correlated
-/// field takes two transforms.
+/// Energies are exact sums of two floats for each datum, with an error of 1e-11 of the sum of
+/// magnitudes. A metric application costs the jvp and vjp of the model: the likelihood is part of the
+/// last pointwise step of the model.
 #[derive(Clone)]
 pub struct Likelihood {
     terms: Vec<Term>,
@@ -57,20 +53,21 @@ impl std::fmt::Debug for Likelihood {
     }
 }
 
-/// How well a data set is met.
+/// The residuals of a data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSetReport {
-    /// Its name.
+    /// Name of the data set.
     pub name: String,
-    /// The mean of squares of its normalised residuals: 1 where the model and its noise are right, but for Student's t distribution ([`Likelihood::student_t`]).
+    /// Mean square of the normalized residuals: 1 for a right model, except for
+    /// [`Likelihood::student_t`].
     pub reduced_chi_squared: f64,
-    /// The mean of its normalised residuals: 0 there.
+    /// Mean of the normalized residuals: 0 for a right model.
     pub mean: f64,
-    /// Data that count.
+    /// Number of data that count.
     pub count: u64,
 }
 
-/// Refuses counts that are none, exposures that are none, and counts without exposure.
+/// Refuses invalid counts and exposures, and counts without exposure.
 fn check_exposed(data: &Data<'_>, exposure: &[f64]) -> Result<(), String> {
     data.check("counts are finite numbers", |_| true)?;
     data.check_len("exposures", exposure.len())?;
@@ -90,20 +87,22 @@ impl Likelihood {
         Likelihood { terms: vec![Term::new(density)], domain: space.clone(), data: space }
     }
 
-    /// Data with Gaussian noise of known standard deviation around what a model says.
+    /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for data of another shape than their places, numbers that are not finite, noise that is not positive, or if no
-    /// datum counts.
+    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not finite,
+    ///   noise that is not positive, or if no datum counts.
     pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
         Ok(Self::of(density::gaussian(rank, data, noise)?))
     }
 
-    /// Counts of a rate, which a model says and which is positive. With an `exposure` of each place the model says the rate for an exposure of 1; counts where
-    /// the exposure is 0 do not count.
+    /// Creates the likelihood of counts with a positive rate. Collective.
+    ///
+    /// With `exposure` the model gives the rate for an exposure of 1; counts at exposure 0 do not count.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian); for negative or broken counts, exposures that are negative or 0 where something was counted.
+    /// - Same as [`gaussian`](Self::gaussian).
+    /// - [`InferenceError::Invalid`] for invalid counts or exposures, or counts at exposure 0.
     pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
         let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(rank, data, None)?)) };
         data.total(rank, check_exposed(data, exposure))?;
@@ -119,13 +118,14 @@ impl Likelihood {
         Self::of(density::poisson(rank, &masked, Some(exposures))?).amend(&exposed)
     }
 
-    /// Data around what a model says by Student's t distribution with `dof` degrees of freedom, which forgives outliers.
+    /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of freedom.
     ///
-    /// Its normalised residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` for t degrees of freedom, as NIFTy has them. Where model and noise are right the mean of
-    /// their squares is `(t + 1) / (t + 3) * t / (t - 2)` (2 for t = 3, 1.25 for t = 5), and infinite for t of 2 or less: there it grows with the number of data.
+    /// Normalized residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` as in NIFTy. For a right model
+    /// their mean square is `(t + 1) / (t + 3) * t / (t - 2)`; it is infinite for `t <= 2`. Collective.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian); for degrees of freedom that are not positive.
+    /// - Same as [`gaussian`](Self::gaussian).
+    /// - [`InferenceError::Invalid`] for degrees of freedom that are not positive.
     pub fn student_t(
         rank: &mut Rank,
         data: &Data<'_>,
@@ -135,35 +135,39 @@ impl Likelihood {
         Ok(Self::of(density::student_t(rank, data, noise, dof)?))
     }
 
-    /// Data with Gaussian noise whose inverse standard deviation the model says, too: its leaf has two components, mean and inverse standard deviation.
+    /// Creates the likelihood of data whose noise the model gives: mean and inverse standard deviation.
+    ///
+    /// The two are the components of the leaf. Collective.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian).
+    /// Same as [`gaussian`](Self::gaussian).
     pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self, InferenceError> {
         Ok(Self::of(density::gaussian_inferred(rank, data)?))
     }
 
-    /// The same by Student's t distribution; the leaf has two components, mean and standard deviation.
+    /// Creates the likelihood of Student's t distribution of which the model gives mean and standard deviation.
     ///
     /// # Errors
-    /// As [`student_t`](Self::student_t).
+    /// Same as [`student_t`](Self::student_t).
     pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
         Ok(Self::of(density::student_t_inferred(rank, data, dof)?))
     }
 
-    /// Classes, numbers from 0 on, of which the model says the logits: its leaf has a component for each of `classes`.
+    /// Creates the likelihood of classes `0..classes`, of which the model gives the logits as components.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian); for less than two classes, or data that are none of them.
+    /// - Same as [`gaussian`](Self::gaussian).
+    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are no class.
     pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
         Ok(Self::of(density::categorical(rank, data, classes)?))
     }
 
-    /// The likelihood of what `model` says, as a function of what the model is a function of. Of a [sum](Self::plus) each data set takes what it is a function of
-    /// ([`Model::giving`]): a model that says it of several at once, and is not models side by side, is applied for each of them.
+    /// Returns the likelihood as a function of the domain of `model`, which gives its former domain.
+    ///
+    /// Each data set of a [sum](Self::plus) takes the leaves that it needs ([`Model::giving`]).
     ///
     /// # Errors
-    /// [`InferenceError::Operators`] when the model says something else than the likelihood is a function of.
+    /// - [`InferenceError::Operators`] if the model gives another space.
     pub fn amend(&self, model: &Model) -> Result<Self, InferenceError> {
         self.domain.admits(model.target(), &format!("likelihood of `{}`", self.name()))?;
         let amended = |term: &Term| term.amend(&model.giving(term.domain())?);
@@ -171,10 +175,11 @@ impl Likelihood {
         Ok(Likelihood { terms, domain: model.domain().clone(), data: self.data.clone() })
     }
 
-    /// The likelihood of two independent data sets: the sum of both. It is a function of the leaves of both; leaves of one name are one.
+    /// Returns the likelihood of two independent data sets; leaves of one name are shared.
     ///
     /// # Errors
-    /// [`InferenceError::Operators`] for leaves of one name that differ; [`InferenceError::Invalid`] for data sets of one name.
+    /// - [`InferenceError::Operators`] for different leaves of one name.
+    /// - [`InferenceError::Invalid`] for data sets of one name.
     pub fn plus(&self, other: &Likelihood) -> Result<Self, InferenceError> {
         let domain = self.domain.joined(&other.domain, "sum of likelihoods")?;
         if let Some(name) = other.data.names().find(|name| self.data.position(name).is_some()) {
@@ -185,29 +190,30 @@ impl Likelihood {
         Ok(Likelihood { terms: [&self.terms[..], &other.terms].concat(), domain, data })
     }
 
-    /// The names of its data sets.
+    /// Returns the names of the data sets.
     pub fn name(&self) -> String {
         self.terms.iter().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What it is a function of.
+    /// Returns the domain.
     pub fn domain(&self) -> &Space {
         &self.domain
     }
 
-    /// Where noise lives: a leaf for each data set, with as many components as the model says numbers at a place.
+    /// Returns the space of the noise: a leaf for each data set, with the components of the model.
     pub fn data_space(&self) -> &Space {
         &self.data
     }
 
-    /// Data that count, of all data sets and ranks.
+    /// Returns the number of data that count, over all data sets and ranks.
     pub fn degrees_of_freedom(&self) -> u64 {
         self.terms.iter().map(|term| term.density.count).sum()
     }
 
-    /// Between what reduced chi-squared is for samples of the posterior where model and noise are right: a sample and the truth are then alike for the data, so it is 1
-    /// to five standard errors `sqrt(2 / n)` for n data, and a factor of two beyond that is left to approximations. Counts may be rare, so nothing is too small
-    /// for them. `None` with Student's t distribution, whose few outliers decide, and without residuals.
+    /// Returns the range of reduced chi-squared over samples of a right model.
+    ///
+    /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations; counts
+    /// have no lower end. `None` for Student's t distribution, and without residuals.
     pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         let terms: Vec<_> = self.terms.iter().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
         if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
@@ -219,59 +225,12 @@ impl Likelihood {
         Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 
-    /// Returns the fingerprints of its densities, data, masks, noise, latent values and models.
+    /// Computes data minus model over the standard deviation of the noise, with a leaf for each data set.
     ///
-    /// Collective; blocks, and reads data and constants on the host.
-    ///
-    /// # Errors
-    /// - [`InferenceError::Operators`], [`InferenceError::Device`] and [`InferenceError::Comm`] of the operators.
-    pub fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
-        let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
-        latent.space(rank, &self.domain)?;
-        for term in &self.terms {
-            term.density.identify(rank, [&mut density, &mut data, &mut mask, &mut noise])?;
-            term.identify(rank, &mut model)?;
-        }
-        let [density, data, mask, noise, latent, model] =
-            [density, data, mask, noise, latent, model].map(Fingerprint::value);
-        Ok(Identity { density, data, mask, noise, latent, model })
-    }
-
-    /// The energy. Waits for the device.
+    /// Data that do not count have 0. `None` if no data set has such a residual.
     ///
     /// # Errors
-    /// [`InferenceError::NotFinite`]; what its work can fail with.
-    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
-        let mut energy = 0.0;
-        for term in &self.terms {
-            let own = x.part(term.domain(), "likelihood")?;
-            energy += term.energy(rank, &own)?;
-        }
-        Ok(energy)
-    }
-
-    /// The derivatives at `x`, whose arrays must stay as they are while they live. Waits for exchanges between ranks only.
-    ///
-    /// # Errors
-    /// What its work can fail with.
-    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<LikelihoodAt, InferenceError> {
-        let mut at = |term: &Term| {
-            let own = x.part(term.domain(), "likelihood")?;
-            Ok::<_, InferenceError>((own.space().clone(), term.at(rank, &own)?))
-        };
-        let terms = self.terms.iter().map(&mut at).collect::<Result<_, _>>()?;
-        Ok(LikelihoodAt {
-            terms,
-            data: self.terms.iter().map(|term| term.density.space.clone()).collect(),
-            domain: self.domain.clone(),
-        })
-    }
-
-    /// Data minus model over the standard deviation of noise, for each data set that has such: a leaf for each, one number at each place, 0 for what does
-    /// not count. None if there is none.
-    ///
-    /// # Errors
-    /// What its work can fail with.
+    /// - Errors of the model, the device and the ranks.
     pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
         for term in &self.terms {
@@ -291,10 +250,11 @@ impl Likelihood {
         Ok(Some(Vector::over(&Space::new(leaves)?, contents)?))
     }
 
-    /// How well each data set is met that has a residual. Waits for the device.
+    /// Returns the residuals of each data set that has them. Collective; blocks.
     ///
     /// # Errors
-    /// [`InferenceError::Operators`] for residuals that are not finite; what its work can fail with.
+    /// - [`InferenceError::Operators`] for residuals that are not finite.
+    /// - Errors of the device and the ranks.
     pub fn report(&self, rank: &mut Rank, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
         let mut reports = Vec::new();
         for term in &self.terms {
@@ -317,48 +277,82 @@ impl Likelihood {
     }
 }
 
-/// The derivatives of a [`Likelihood`] at a point. With the Jacobian J of the model and the Fisher metric F of the data, `J^T sqrt(F)` is the left square
-/// root of the metric `J^T F J`.
-///
-/// Methods record their work, and wait for exchanges between ranks only, but for the energy.
-pub struct LikelihoodAt {
-    /// With what each is a function of.
+/// The derivatives of a [`Likelihood`] at a point.
+struct LikelihoodAt {
+    /// Terms with their domains.
     terms: Vec<(Space, TermAt)>,
-    /// Where the noise of each lives.
+    /// Space of the noise of each.
     data: Vec<Space>,
     domain: Space,
 }
 
-impl std::fmt::Debug for LikelihoodAt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LikelihoodAt({})", self.domain)
+impl LogLikelihood<Rank> for Likelihood {
+    fn name(&self) -> String {
+        Likelihood::name(self)
+    }
+
+    fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
+        let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
+        latent.space(rank, &self.domain)?;
+        for term in &self.terms {
+            term.density.identify(rank, [&mut density, &mut data, &mut mask, &mut noise])?;
+            term.identify(rank, &mut model)?;
+        }
+        let [density, data, mask, noise, latent, model] =
+            [density, data, mask, noise, latent, model].map(Fingerprint::value);
+        Ok(Identity { density, data, mask, noise, latent, model })
+    }
+
+    fn latent(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(&rank.gpu, self.domain())?)
+    }
+
+    fn data(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+        Ok(Vector::new(&rank.gpu, self.data_space())?)
+    }
+
+    fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
+        let mut energy = 0.0;
+        for term in &self.terms {
+            let own = x.part(term.domain(), "likelihood")?;
+            energy += term.energy(rank, &own)?;
+        }
+        Ok(energy)
+    }
+
+    fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
+        let mut at = |term: &Term| {
+            let own = x.part(term.domain(), "likelihood")?;
+            Ok::<_, InferenceError>((own.space().clone(), term.at(rank, &own)?))
+        };
+        let terms = self.terms.iter().map(&mut at).collect::<Result<_, _>>()?;
+        Ok(Box::new(LikelihoodAt {
+            terms,
+            data: self.terms.iter().map(|term| term.density.space.clone()).collect(),
+            domain: self.domain.clone(),
+        }))
+    }
+
+    fn has_coordinates(&self) -> bool {
+        self.terms.iter().all(Term::has_coordinates)
+    }
+
+    fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
+        let counts = self.terms.iter().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
+        Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        Likelihood::degrees_of_freedom(self)
+    }
+
+    fn expected_chi_squared(&self) -> Option<[f64; 2]> {
+        Likelihood::expected_chi_squared(self)
     }
 }
 
 impl LikelihoodAt {
-    /// Computes coordinates of what the model says at `x`, in the [`data_space`](Likelihood::data_space). Their derivative
-    /// at the point of the derivatives is the right square root of the metric.
-    ///
-    /// # Errors
-    /// [`InferenceError::NoTransformation`] if a data set has no coordinates; what its work can fail with.
-    pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        for ((own, term), data) in self.terms.iter().zip(&self.data) {
-            let own = x.part(own, "likelihood")?;
-            let mut own_out = out.part(data, "likelihood")?;
-            term.coordinates(rank, &own, &mut own_out)?;
-        }
-        Ok(())
-    }
-
-    /// The energy. Waits for the device.
-    ///
-    /// # Errors
-    /// As [`Likelihood::energy`].
-    pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
-        self.terms.iter().map(|(_, term)| term.energy(rank)).sum()
-    }
-
-    /// `out` = the sum over the terms of what each gives of its own leaves.
+    /// Computes the sum over terms of what `give` computes for the leaves of each.
     fn summed(
         &self,
         rank: &mut Rank,
@@ -382,45 +376,44 @@ impl LikelihoodAt {
         }
         Ok(())
     }
+}
 
-    /// `out` = the gradient of the energy.
-    ///
-    /// # Errors
-    /// What its work can fail with.
-    pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+impl LogLikelihoodAt<Rank> for LikelihoodAt {
+    fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+        self.terms.iter().map(|(_, term)| term.energy(rank)).sum()
+    }
+
+    fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, number, out| Ok(self.terms[number].1.gradient(rank, out)?))
     }
 
-    /// `out` = the metric times `v`.
-    ///
-    /// # Errors
-    /// What its work can fail with.
-    pub fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, number, out| {
             let (own, term) = &self.terms[number];
             Ok(term.metric(rank, &v.part(own, "likelihood")?, out)?)
         })
     }
 
-    /// `out` = the left square root times `eta`, a field of the [`data_space`](Likelihood::data_space).
-    ///
-    /// # Errors
-    /// What its work can fail with.
-    pub fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, number, out| {
             let eta = eta.part(&self.data[number], "likelihood")?;
             Ok(self.terms[number].1.left_sqrt(rank, &eta, out)?)
         })
     }
 
-    /// `out` = the right square root times `v`, in the [`data_space`](Likelihood::data_space).
-    ///
-    /// # Errors
-    /// What its work can fail with.
-    pub fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for ((own, term), data) in self.terms.iter().zip(&self.data) {
             let mut part = out.part(data, "likelihood")?;
             term.right_sqrt(rank, &v.part(own, "likelihood")?, &mut part)?;
+        }
+        Ok(())
+    }
+
+    fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        for ((own, term), data) in self.terms.iter().zip(&self.data) {
+            let own = x.part(own, "likelihood")?;
+            let mut own_out = out.part(data, "likelihood")?;
+            term.coordinates(rank, &own, &mut own_out)?;
         }
         Ok(())
     }

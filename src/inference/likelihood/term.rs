@@ -1,4 +1,4 @@
-//! A likelihood of one data set: a model and the density of the data for what it says.
+//! A model and the density of one data set.
 
 use std::rc::Rc;
 
@@ -7,29 +7,29 @@ use crate::inference::error::InferenceError;
 use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
-/// A density of data for what a model says of them. The model's last step, where it is pointwise, is one kernel with the density's root.
+/// A density of data as a function of latent values. The last pointwise step of the model and the root of the density are one kernel.
 #[derive(Clone)]
 pub(super) struct Term {
     pub density: Rc<Density>,
     domain: Space,
-    /// The model but for its last pointwise step.
+    /// The model before its last pointwise step.
     head: Option<Model>,
-    /// That step.
+    /// The last pointwise step.
     tail: Option<Model>,
-    /// That step and then the density's root.
+    /// The last pointwise step, then the root of the density.
     root: Model,
-    /// Coordinates of all of it.
+    /// Coordinates of the whole.
     coordinates: Option<Coordinates>,
 }
 
 impl Term {
-    /// A density as a function of what it is a density for.
+    /// Creates a term of the identity.
     pub fn new(density: Density) -> Self {
         let (domain, root, coordinates) = (density.space.clone(), density.root.clone(), density.coordinates.clone());
         Term { density: Rc::new(density), domain, head: None, tail: None, root, coordinates }
     }
 
-    /// The model; none if it is the identity.
+    /// Returns the model; `None` for the identity.
     fn model(&self) -> Result<Option<Model>, OperatorError> {
         match (&self.head, &self.tail) {
             (Some(head), Some(tail)) => head.then(tail).map(Some),
@@ -37,7 +37,7 @@ impl Term {
         }
     }
 
-    /// The same as a function of what `model` is a function of, which gives what this is one of.
+    /// Returns the term as a function of the domain of `model`.
     pub fn amend(&self, model: &Model) -> Result<Self, OperatorError> {
         let model = self.model()?.map_or_else(|| Ok(model.clone()), |own| model.then(&own))?;
         let [head, tail] = model.parted();
@@ -50,34 +50,34 @@ impl Term {
         Ok(Term { density: self.density.clone(), domain, head, tail, root, coordinates })
     }
 
-    /// What it is a function of.
+    /// Returns the domain.
     pub fn domain(&self) -> &Space {
         &self.domain
     }
 
-    /// Writes the model.
+    /// Writes the model into a fingerprint.
     pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         [&self.head, &self.tail].into_iter().flatten().try_for_each(|model| model.identify(rank, out))
     }
 
-    /// What the model says.
+    /// Computes the value of the model.
     pub fn signal(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
         let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(rank, x))?;
         self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(rank, &between))
     }
 
-    /// The energy.
+    /// Computes the energy; blocks.
     pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
         let signal = self.signal(rank, x)?;
         self.density.energy.of(rank, signal.single()?)
     }
 
-    /// Returns `true` if there are coordinates of what the model says.
+    /// Returns `true` if the term has coordinates.
     pub fn has_coordinates(&self) -> bool {
         self.coordinates.is_some()
     }
 
-    /// The derivatives at a point.
+    /// Computes the derivatives at a point.
     pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<TermAt, OperatorError> {
         let head = self.head.as_ref().map(|head| head.at(rank, x)).transpose()?;
         let between = head.as_ref().map_or(x, |head| &head.value);
@@ -91,7 +91,7 @@ impl Term {
 /// The derivatives of a term at a point.
 pub(super) struct TermAt {
     term: Term,
-    /// What the model says.
+    /// The value of the model.
     signal: Vector,
     head: Option<Linearisation>,
     tail: Option<Linearisation>,
@@ -99,7 +99,7 @@ pub(super) struct TermAt {
 }
 
 impl TermAt {
-    /// Records the coordinates of what the model says at `x`.
+    /// Records the coordinates of `x`.
     pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         match &self.term.coordinates {
             Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(rank, x, out)?),
@@ -113,17 +113,17 @@ impl TermAt {
         }
     }
 
-    /// The energy at the point.
+    /// Computes the energy at the point; blocks.
     pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
         self.term.density.energy.of(rank, self.signal.single()?)
     }
 
-    /// What lies between the model's head and its tail, or the latent values themselves.
+    /// Returns the space between head and tail of the model, or the domain.
     fn between(&self) -> &Space {
         self.head.as_ref().map_or(&self.term.domain, |head| head.model().target())
     }
 
-    /// `out = J^T cotangent`, through the head alone.
+    /// Computes `out = J^T cotangent` through the head alone.
     fn back(&self, rank: &mut Rank, cotangent: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         match &self.head {
             Some(head) => head.vjp(rank, cotangent, out),
@@ -131,7 +131,7 @@ impl TermAt {
         }
     }
 
-    /// `out` = the gradient of the energy.
+    /// Computes the gradient of the energy.
     pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), OperatorError> {
         let mut score = Vector::new(&rank.gpu, &self.term.density.space)?;
         self.term.density.score.of(rank, &self.signal, &mut score)?;
@@ -144,7 +144,7 @@ impl TermAt {
         self.back(rank, &between, out)
     }
 
-    /// `out = J^T sqrt(F) eta`.
+    /// Computes `out = J^T sqrt(F) eta`.
     pub fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.head.is_none() {
             return self.root.vjp(rank, eta, out);
@@ -154,7 +154,7 @@ impl TermAt {
         self.back(rank, &between, out)
     }
 
-    /// `out = sqrt(F) J v`.
+    /// Computes `out = sqrt(F) J v`.
     pub fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let Some(head) = &self.head else { return self.root.jvp(rank, v, out) };
         let mut between = Vector::new(&rank.gpu, self.between())?;
@@ -162,7 +162,7 @@ impl TermAt {
         self.root.jvp(rank, &between, out)
     }
 
-    /// `out = J^T F J v`.
+    /// Computes `out = J^T F J v`.
     pub fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let Some(head) = &self.head else { return self.root.normal(rank, v, out) };
         let [mut tangent, mut cotangent] =

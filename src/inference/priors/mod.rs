@@ -1,7 +1,6 @@
 //! Priors: numbers of given distributions as functions of standard normal ones.
 
-mod chebyshev;
-mod special;
+mod functions;
 
 use std::rc::Rc;
 
@@ -11,8 +10,7 @@ use crate::operators::{
     Signature, Space, Support, Vector,
 };
 use crate::rank::Rank;
-use chebyshev::Chebyshev;
-use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
+use functions::{Chebyshev, gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
 
 /// A distribution of numbers, as a function of a standard normal one: `x = quantile(Phi(xi))`.
 ///
@@ -23,7 +21,7 @@ use special::{gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_
 /// | Laplace | its logarithm by the same | 4e-7 of the scale and of the value |
 /// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the value |
 ///
-/// On the host all are in f64, to rounding, for what inference wants.
+/// On the host all are in f64 with errors of rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Prior {
     /// Of this mean and standard deviation.
@@ -61,7 +59,7 @@ pub enum Prior {
     },
 }
 
-/// Standard normal numbers beyond which a fit stays what it is.
+/// Standard normal numbers beyond which fits are constant.
 const REACH: f64 = 8.0;
 
 /// Logarithms of numbers that f32 holds.
@@ -98,13 +96,13 @@ impl Prior {
         if is_valid { Ok(()) } else { Err(InferenceError::Invalid { what, why: format!("expected {expected}") }) }
     }
 
-    /// Mean and deviation of the logarithm of a log-normal number.
+    /// Returns mean and deviation of the logarithm of a log-normal number.
     fn logarithm(mean: f64, std: f64) -> [f64; 2] {
         let variance = (std / mean).powi(2).ln_1p();
         [mean.ln() - variance / 2.0, variance.sqrt()]
     }
 
-    /// The number for a standard normal one.
+    /// Returns the number for a standard normal one.
     pub fn value(&self, xi: f64) -> f64 {
         match *self {
             Prior::Normal { mean, std } => mean + std * xi,
@@ -121,7 +119,7 @@ impl Prior {
         }
     }
 
-    /// Its derivative.
+    /// Returns the derivative of [`value`](Self::value).
     pub fn derivative(&self, xi: f64) -> f64 {
         match *self {
             Prior::Normal { std, .. } => std,
@@ -135,11 +133,13 @@ impl Prior {
         }
     }
 
-    /// The operator from standard normal numbers, the only leaf of `domain`, to a leaf `result` with this distribution: a pointwise function of fields on
-    /// the device, which becomes one kernel with what follows it, or in f64 of parameters on the host.
+    /// Returns the operator from standard normal numbers, the only leaf of `domain`, to the leaf `result`.
+    ///
+    /// It is a pointwise function of fields on the device, or in f64 of parameters on the host.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for parameters that no such distribution has; [`InferenceError::Operators`] for another domain.
+    /// - [`InferenceError::Invalid`] for invalid parameters, or another domain.
+    /// - [`InferenceError::Operators`].
     pub fn operator(&self, domain: &Space, result: &str) -> Result<Model, InferenceError> {
         self.check()?;
         match domain.only() {
@@ -157,7 +157,7 @@ impl Prior {
         }
     }
 
-    /// Its text: `fn prior(x: f32) -> f32`.
+    /// Returns the function `fn prior(x: f32) -> f32`.
     fn wgsl(&self) -> String {
         let single = |value: f64| format!("f32({:?})", value as f32);
         let body = match *self {
@@ -193,7 +193,7 @@ impl Prior {
     }
 }
 
-/// Statements that define `z = |x| / sqrt(2)` and, with `erfc(z) = t exp(g - z^2)`, `t` and `g`, a smooth function of t.
+/// Returns statements that define `z = |x| / sqrt(2)`, `t` and `g` with `erfc(z) = t exp(g - z^2)`.
 fn beyond() -> String {
     let of_t = |t: f64| {
         let z = 2.0 * (1.0 - t) / t;
@@ -211,7 +211,7 @@ struct OnHost {
     signature: Signature,
 }
 
-/// `y = f(i)` for the parameters of a field.
+/// Sets `y = f(i)` for parameters.
 fn fill(y: &mut Vector, f: impl Fn(usize) -> f64) -> Result<(), OperatorError> {
     let values = y.contents().iter().map(|contents| match contents {
         Contents::Host(values) => Contents::Host((0..values.len()).map(&f).collect()),
@@ -259,7 +259,7 @@ impl Differentiable for OnHost {
     }
 }
 
-/// Its derivative: one number for each parameter.
+/// The derivative: one number for each parameter.
 struct OnHostAt {
     slopes: Vec<f64>,
     operator: Rc<OnHost>,

@@ -1,8 +1,11 @@
-//! Special functions in f64: what quantiles of priors are made of.
+//! Functions of one number in f64 for quantiles of priors, and their approximations in WGSL.
 
-/// The logarithm of the gamma function, for x > 0: Stirling's series above 10, the recurrence below.
+use std::f64::consts::PI;
+use std::fmt::Write as _;
+
+/// Returns the logarithm of the gamma function for x > 0: Stirling's series, and the recurrence below 10.
 fn ln_gamma(mut x: f64) -> f64 {
-    // One logarithm of a product is rounded once; a sum of logarithms as often as it has terms.
+    // The logarithm of a product is rounded once, a sum of logarithms for each term.
     let mut product = 1.0;
     while x < 10.0 {
         product *= x;
@@ -11,16 +14,18 @@ fn ln_gamma(mut x: f64) -> f64 {
     let inverse = 1.0 / (x * x);
     let tail = 1.0 / 1188.0 - inverse * (691.0 / 360_360.0 - inverse / 156.0);
     let series = inverse * (-1.0 / 360.0 + inverse * (1.0 / 1260.0 + inverse * (-1.0 / 1680.0 + inverse * tail)));
-    (x - 0.5) * x.ln() - x + (2.0 * std::f64::consts::PI).ln() / 2.0 + (1.0 / 12.0 + series) / x - product.ln()
+    (x - 0.5) * x.ln() - x + (2.0 * PI).ln() / 2.0 + (1.0 / 12.0 + series) / x - product.ln()
 }
 
-/// The logarithm of `x^a e^-x / Gamma(a)`.
+/// Returns the logarithm of `x^a e^-x / Gamma(a)`.
 fn ln_kernel(a: f64, x: f64) -> f64 {
     a * x.ln() - x - ln_gamma(a)
 }
 
-/// Logarithms of the regularised incomplete gamma functions P(a, x) and Q = 1 - P: P by a series where x is small, Q by a continued fraction elsewhere
-/// (Lentz's algorithm). What is computed is good to rounding; the other is its difference to 1, and loses digits where it is small.
+/// Returns the logarithms of the regularized incomplete gamma functions P(a, x) and Q = 1 - P.
+///
+/// P is a series for small x, Q a continued fraction (Lentz's algorithm) elsewhere, exact to rounding;
+/// the other one is its difference to 1 and loses digits if it is small.
 pub(super) fn ln_gamma_p_q(a: f64, x: f64) -> [f64; 2] {
     if x < a + 1.0 {
         let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
@@ -50,7 +55,7 @@ pub(super) fn ln_gamma_p_q(a: f64, x: f64) -> [f64; 2] {
     [(-q.exp()).ln_1p(), q]
 }
 
-/// The logarithm of the probability that a standard normal number is less than x.
+/// Returns the logarithm of the probability that a standard normal number is less than x.
 pub(super) fn ln_normal(x: f64) -> f64 {
     if x == 0.0 {
         return -std::f64::consts::LN_2;
@@ -60,12 +65,13 @@ pub(super) fn ln_normal(x: f64) -> f64 {
     if x < 0.0 { beyond } else { (-beyond.exp()).ln_1p() }
 }
 
-/// The density of a standard normal number.
+/// Returns the density of a standard normal number.
 pub(super) fn normal_density(x: f64) -> f64 {
-    (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+    (-x * x / 2.0).exp() / (2.0 * PI).sqrt()
 }
 
-/// The y with `P(a, y)` = the probability that a standard normal number is less than x, as its logarithm: by halving, on the side that is not rounded away.
+/// Returns the logarithm of the y for which `P(a, y)` is the probability that a standard normal number
+/// is less than x, by bisection of the smaller one of P and Q.
 pub(super) fn ln_gamma_quantile(a: f64, x: f64) -> f64 {
     let side = usize::from(x > 0.0);
     let wanted = ln_normal(-x.abs());
@@ -85,9 +91,58 @@ pub(super) fn ln_gamma_quantile(a: f64, x: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The density of a Gamma number of shape a at `e^ln_y`.
+/// Returns the density of a Gamma number of shape a at `e^ln_y`.
 pub(super) fn gamma_density(a: f64, ln_y: f64) -> f64 {
     (ln_kernel(a, ln_y.exp()) - ln_y).exp()
+}
+
+/// A smooth function on an interval as a sum of Chebyshev polynomials.
+pub(super) struct Chebyshev {
+    range: [f64; 2],
+    coefficients: Vec<f64>,
+}
+
+/// Points at which the function is sampled.
+const NODES: usize = 96;
+
+impl Chebyshev {
+    /// Approximates `f` on an interval, up to the last coefficient above `least`.
+    pub fn fit(range: [f64; 2], least: f64, f: impl Fn(f64) -> f64) -> Self {
+        let angle = |node: usize| PI * (node as f64 + 0.5) / NODES as f64;
+        let place = |node: usize| 0.5 * (range[0] + range[1]) + 0.5 * (range[1] - range[0]) * angle(node).cos();
+        let values: Vec<f64> = (0..NODES).map(|node| f(place(node))).collect();
+        let coefficient = |number: usize| {
+            let sum: f64 =
+                values.iter().enumerate().map(|(node, value)| value * (number as f64 * angle(node)).cos()).sum();
+            sum * if number == 0 { 1.0 } else { 2.0 } / NODES as f64
+        };
+        let mut coefficients: Vec<f64> = (0..NODES).map(coefficient).collect();
+        while coefficients.len() > 2 && coefficients.last().is_some_and(|last| last.abs() < least) {
+            coefficients.pop();
+        }
+        Chebyshev { range, coefficients }
+    }
+
+    /// Returns statements that define `name` as the value at `at`, by Clenshaw's recurrence; constant
+    /// beyond the interval.
+    pub fn wgsl(&self, name: &str, at: &str) -> String {
+        let [low, high] = self.range;
+        let (factor, shift) = (2.0 / (high - low), -(high + low) / (high - low));
+        let mut text =
+            format!("let {name}_x = clamp({at} * f32({:?}) + f32({:?}), -1.0, 1.0);\n", factor as f32, shift as f32);
+        let top = self.coefficients.len();
+        let _ = writeln!(text, "let {name}_{top} = 0.0;\nlet {name}_{} = 0.0;", top + 1);
+        for number in (1..top).rev() {
+            let (one, two) = (number + 1, number + 2);
+            let coefficient = self.coefficients[number] as f32;
+            let _ = writeln!(
+                text,
+                "let {name}_{number} = 2.0 * {name}_x * {name}_{one} - {name}_{two} + f32({coefficient:?});"
+            );
+        }
+        let _ = writeln!(text, "let {name} = {name}_x * {name}_1 - {name}_2 + f32({:?});", self.coefficients[0] as f32);
+        text
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +160,7 @@ mod tests {
 
     #[test]
     fn known_values_are_met() {
-        close(ln_gamma(0.5), std::f64::consts::PI.sqrt().ln());
+        close(ln_gamma(0.5), PI.sqrt().ln());
         close(ln_gamma(1.0), 0.0);
         close(ln_gamma(21.0), (2..=20).map(|n| f64::from(n).ln()).sum());
         // P(1, x) = 1 - e^-x; P(2, x) = 1 - (1 + x) e^-x.
