@@ -41,11 +41,11 @@ pub struct Excitation {
 
 type Given<S> = dyn Fn(&mut S, Excitation, &mut <S as VectorSpace>::Vector) -> Result<(), InferenceError>;
 
-/// Where samples get their standard normal numbers from.
+/// The source of the standard normal numbers of samples.
 pub enum Excitations<S: VectorSpace> {
     /// Each number is a function of the seed, the iteration, the sample, and its place: whatever devices, ranks and further samples there are.
     Seed(u64),
-    /// What a caller fills in.
+    /// Numbers of the caller.
     Given(Rc<Given<S>>),
 }
 

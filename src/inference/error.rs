@@ -1,4 +1,4 @@
-//! What is wrong with an inference.
+//! Errors of inference.
 
 use std::path::PathBuf;
 
@@ -13,23 +13,23 @@ use crate::operators::OperatorError;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InferenceError {
-    /// An option that cannot be.
+    /// An option is invalid.
     #[error("{option}: {why}")]
     Options {
         /// The option.
         option: String,
-        /// What is wrong, and what would be right.
+        /// The fault and the expectation.
         why: String,
     },
-    /// Something that a likelihood, a prior or a field cannot be made of.
+    /// An input of a likelihood, a prior or a field is invalid.
     #[error("{what}: {why}")]
     Invalid {
-        /// What cannot be made.
+        /// The object with the invalid input.
         what: String,
-        /// What is wrong, and what would be right.
+        /// The fault and the expectation.
         why: String,
     },
-    /// A likelihood without coordinates in which its metric is that of a plane.
+    /// A likelihood has no coordinates, which bent samples need.
     #[error(
         "the likelihood `{likelihood}` has no transformation, which geoVI needs; take linear samples (MGVI), or another likelihood"
     )]
@@ -37,51 +37,51 @@ pub enum InferenceError {
         /// Its name.
         likelihood: String,
     },
-    /// A result that is NaN or infinite.
+    /// A result is NaN or infinite.
     #[error("{what} is {value}; begin nearer to the data, or look for overflow in the model")]
     NotFinite {
-        /// What is not finite.
+        /// The result.
         what: String,
         /// Its value.
         value: f64,
     },
-    /// A metric that is not positive, as metrics are.
+    /// A metric is not positive.
     #[error("{what}: the operator has curvature {curvature}; it must be symmetric and positive")]
     NotPositive {
-        /// Where it was found.
+        /// The computation that found it.
         what: String,
         /// `d.M d` of the direction.
         curvature: f64,
     },
-    /// Ranks that cannot be dealt to groups of samples.
+    /// Ranks cannot form these groups of samples.
     #[error("{groups} groups of samples on {ranks} ranks: {why}")]
     Groups {
-        /// Groups wanted.
+        /// Number of groups.
         groups: usize,
-        /// Ranks there are.
+        /// Number of ranks.
         ranks: usize,
-        /// What is wrong, and what would be right.
+        /// The fault and the expectation.
         why: String,
     },
-    /// A fit that takes more memory of a device than it may.
+    /// A fit exceeds its budget of device memory.
     #[error(
         "an iteration takes {needed} bytes of device memory with the {samples} samples of a group, even where none keeps what its derivatives need; \
          {budget} are allowed: allow more, or give more groups of ranks, or fewer samples"
     )]
     Memory {
-        /// Bytes that it takes at least.
+        /// Bytes needed at least.
         needed: u64,
-        /// Bytes that it may take.
+        /// Bytes allowed.
         budget: u64,
         /// Samples of a group.
         samples: usize,
     },
-    /// Saved state that cannot be resumed from.
+    /// A fit cannot resume from a state, or would replace it.
     #[error("the state in {}: {why}", printable_path(path))]
     State {
         /// Its file or directory.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault and the remedy.
         why: String,
     },
     /// Operators and their fields.
@@ -111,7 +111,7 @@ impl InferenceError {
         InferenceError::Options { option: option.into(), why: why.into() }
     }
 
-    /// `value`, if it is finite.
+    /// Returns `value` if it is finite.
     pub(super) fn finite(what: &str, value: f64) -> Result<f64, Self> {
         if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: what.into(), value }) }
     }

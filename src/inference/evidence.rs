@@ -87,7 +87,7 @@ impl Evidence {
 /// # Errors
 /// - [`InferenceError::Options`] if there are no random vectors or no steps for them.
 /// - [`InferenceError::NotFinite`] and [`InferenceError::NotPositive`] of the energy and the metric.
-/// - Those of the likelihood and the ranks.
+/// - Errors of the likelihood and the ranks.
 pub fn evidence<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,

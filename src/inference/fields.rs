@@ -196,7 +196,7 @@ impl VectorSpace for Rank {
     }
 }
 
-/// Where the numbers of a leaf stand in the whole.
+/// Returns the part of a leaf on this rank.
 fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
     let line = |first: u64, len: u64, total: u64| ([1, 1, total], [0..1, 0..1, first..first + len]);
     let (mut shape, mut own) = match &leaf.support {
@@ -232,7 +232,7 @@ fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceErro
     Ok(Share { shape, own, fields: leaf.fields(), is_replicated: !leaf.is_distributed(), is_double })
 }
 
-/// Fills `array` with one field of points after the other, each of a stream, by the points' numbers.
+/// Fills `array` with one field of points for each stream, by the numbers of points.
 fn fill_points(
     recorder: &mut Recorder,
     (numbers, each): (&PointNumbers, u64),
@@ -252,7 +252,7 @@ fn fill_points(
     Ok(())
 }
 
-/// Fills `array` with one field after the other, each of a stream.
+/// Fills `array` with one field for each stream.
 fn fill(
     recorder: &mut Recorder,
     share: &Share,

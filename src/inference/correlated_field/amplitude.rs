@@ -1,7 +1,7 @@
 //! The amplitude of a field by wavenumber, as a function of hyper-parameters.
 //!
-//! One workgroup computes all of it, with few passes over the wavenumbers and a scan between them: a lane has 192 of the 49,152 wavenumbers of 256^3
-//! cells. Every rank has the same vectors and does the same.
+//! One workgroup computes it, in a few passes over the wavenumbers with a scan between them. Every rank
+//! computes the same.
 
 use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, PriorSpectrum, normal_of};
@@ -11,30 +11,30 @@ use crate::inference::error::InferenceError;
 use crate::operators::{OperatorError, Vector};
 
 crate::gpu::kernel_params! {
-    /// What the kernels of amplitudes take.
+    /// Parameters of the kernels of amplitudes.
     struct AmplitudeParams {
-        /// Where the latent values of flexibility (or cutoff), asperity, slope and fluctuations are.
+        /// Places of the latent values of flexibility (or cutoff), asperity, slope and fluctuations.
         places: [u32; 4],
         /// Mean and deviation of the logarithms of flexibility (or cutoff) and asperity.
         shape: [f32; 4],
         slope: [f32; 2],
-        /// Of the logarithm of the fluctuations, or the scale.
+        /// Mean and deviation of the logarithm of the fluctuations, or the scale.
         fluctuations: [f32; 2],
-        /// Of the logarithm of the amplitude of mode 0.
+        /// Mean and deviation of the logarithm of the amplitude of mode 0.
         offset: [f32; 2],
         bins: u32,
-        /// Where the latent value of mode 0's amplitude is.
+        /// Place of the latent value of the amplitude of mode 0.
         zero: u32,
-        /// Whether amplitudes are in units of that of mode 0, which is 1.
+        /// Whether amplitudes are in units of that of mode 0.
         follows: u32,
         half: f32,
         power: f32,
-        /// Bits of the terms that cotangents of amplitudes are sums of: those of the cotangents that are given, else 0.
+        /// Bits of the terms of the sums that are cotangents of amplitudes.
         bits: u32,
     }
 }
 
-/// What the exponents of a kernel are.
+/// The parts of the exponent of a kernel.
 #[derive(Clone, Copy)]
 struct Form {
     wiener: bool,
@@ -92,29 +92,29 @@ pub(super) struct Amplitude {
     kernels: [Kernel; 3],
 }
 
-/// What an amplitude is made of, beside its prior.
+/// The inputs of an amplitude beside its prior.
 pub(super) struct Parts<'a> {
-    /// The wavenumbers, from 0 on.
+    /// Wavenumbers, from 0 on.
     pub wavenumbers: &'a [f64],
     /// How many modes have each, on the device.
     pub multiplicity: Array<f32>,
-    /// Where latent values are, by the names of leaves.
+    /// Places of latent values by names of leaves.
     pub packing: &'a Packing,
-    /// What stands before the names of hyper-parameters.
+    /// Prefix of the names of hyper-parameters.
     pub branch: &'a str,
-    /// The leaf of the amplitude of mode 0, and its prior.
+    /// Leaf and prior of the amplitude of mode 0.
     pub zero: (&'a str, [f64; 2]),
     /// Whether this is not the first group of axes.
     pub follows: bool,
-    /// Volume of the group's axes.
+    /// Volume of the axes of the group.
     pub volume: f64,
 }
 
 impl Amplitude {
-    /// The amplitude of `prior`. Submits what was recorded before.
+    /// Creates the amplitude of `prior`. Submits what was recorded.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for a hyper-parameter that cannot be.
+    /// - [`InferenceError::Invalid`] for an invalid hyper-parameter.
     pub fn new(recorder: &mut Recorder, prior: &AmplitudePrior, parts: Parts<'_>) -> Result<Self, InferenceError> {
         let bins = parts.wavenumbers.len();
         let form = match prior {
@@ -137,12 +137,12 @@ impl Amplitude {
         recorder.gpu().array("inference::amplitude", u64::from(self.params.bins))
     }
 
-    /// The leaf of a field that excites its Wiener process.
+    /// Returns the leaf that excites the Wiener process.
     fn excitations<'a>(&self, x: &'a Vector) -> Result<Option<&'a Array<f32>>, OperatorError> {
         self.spectrum.as_ref().map(|name| x.array(name)).transpose()
     }
 
-    /// Records the amplitudes for latent values, of which `p` are the hyper-parameters.
+    /// Records the amplitudes for latent values `x` with the hyper-parameters `p`.
     pub fn apply(&self, recorder: &mut Recorder, x: &Vector, p: &Array<f32>) -> Result<AmplitudeAt, OperatorError> {
         let (amplitude, share, spectrum) = (self.array(recorder)?, self.array(recorder)?, self.excitations(x)?);
         let others = [&self.table, &self.multiplicity, &amplitude, &share];
@@ -151,7 +151,7 @@ impl Amplitude {
         Ok(AmplitudeAt { amplitude, share, spectrum: spectrum.cloned() })
     }
 
-    /// Records the tangent of the amplitudes for a tangent of latent values, of which `dp` is that of the hyper-parameters.
+    /// Records the tangent of the amplitudes for the tangents `dx` and `dp` of latent values and hyper-parameters.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
@@ -166,8 +166,8 @@ impl Amplitude {
         Ok(tangent)
     }
 
-    /// Records the cotangent of its latent values, for a cotangent of the amplitudes, integers of sums of terms of so many `bits`: of its hyper-parameters in their places
-    /// of `out`, where what is for mode 0 is added, and of its excitations in `dx`.
+    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`, to which mode 0
+    /// adds, and of the excitations in `dx`.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
@@ -181,13 +181,13 @@ impl Amplitude {
         Ok(recorder.dispatch(&self.kernels[2], &arrays, &AmplitudeParams { bits, ..self.params }, 1)?)
     }
 
-    /// Wavenumbers.
+    /// Returns the number of wavenumbers.
     pub fn len(&self) -> u64 {
         self.params.bins.into()
     }
 }
 
-/// Abscissae of all modes, then the widths of the steps that end at each.
+/// Returns abscissae of all modes, then the widths of the steps that end at each.
 fn table(wavenumbers: &[f64], matern: bool) -> Vec<f32> {
     let log = |k: f64| if k > 0.0 { (k / wavenumbers[1]).ln() } else { 0.0 };
     let abscissa = |&k: &f64| if matern { k as f32 } else { log(k) as f32 };
@@ -244,7 +244,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
     })
 }
 
-/// The normal number of a hyper-parameter.
+/// Returns mean and deviation of the normal number of a hyper-parameter.
 fn normal(leaf: &str, given: [f64; 2], log: bool) -> Result<[f64; 2], InferenceError> {
     normal_of(given, log).ok_or_else(|| {
         let wanted = if log { "a positive mean and" } else { "a mean and" };

@@ -127,11 +127,11 @@ fn check(regular: &RegularGrid, prior: &FieldPrior) -> Result<(), InferenceError
 }
 
 impl CorrelatedField {
-    /// The field of `prior` on a grid that is cut as the rank's. All ranks call it. Submits what was recorded before, and waits for it.
+    /// Creates the field of `prior` on a grid. Collective; blocks.
     ///
     /// # Errors
-    /// [`InferenceError::Invalid`] for hyper-parameters that cannot be, axes in no group or in several; [`InferenceError::Operators`] for a grid
-    /// whose wavenumbers or transforms cannot be had.
+    /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in several.
+    /// - [`InferenceError::Operators`] for a grid that transforms cannot cut.
     pub fn new(rank: &mut Rank, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
         check(regular, prior)?;
         let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(regular, group.axes));

@@ -1,4 +1,4 @@
-//! Numbers of a field that are leaves of their own as one array: what a kernel reads that has no room for each.
+//! Leaves of one number each as one array, for kernels with few bindings.
 
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 use crate::operators::{OperatorError, Vector};
@@ -40,7 +40,7 @@ impl Packing {
         Packing { kernels: kernels.collect(), names }
     }
 
-    /// Where a leaf is; none where it is not among them.
+    /// Returns the place of a leaf.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|other| other == name)
     }

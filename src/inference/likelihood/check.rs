@@ -29,7 +29,7 @@ pub struct MetricCheck {
 ///
 /// # Errors
 /// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with both values.
-/// - What the likelihood fails with.
+/// - Errors of the likelihood.
 pub fn check_metric(
     rank: &mut Rank,
     likelihood: &Likelihood,
