@@ -5,22 +5,17 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::draw::Drawing;
-use super::draw::Excitations;
-use super::draw::parts_of;
+use super::draw::{Drawing, Excitations, parts_of};
 use super::error::InferenceError;
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
-use super::log_likelihood::Identity;
-use super::log_likelihood::LogLikelihood;
-use super::log_likelihood::Tempered;
+use super::log_likelihood::{Identity, LogLikelihood, Tempered};
 use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
-use super::report::Convergence;
-use super::report::IterationReport;
+use super::report::{Convergence, IterationReport};
 use super::samples::Samples;
 use super::schedule::{IterationOptions, Schedule};
-use super::state::{Saved, StateFile};
+use super::state::{Existing, Saved, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::comm::CommError;
 
@@ -56,18 +51,6 @@ pub enum FitEnd {
     Settled,
     /// The time budget is used up; iterations are left.
     Time,
-}
-
-/// The use of a state that is in the directory of a fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// The state is an error.
-    #[default]
-    Refuse,
-    /// The fit continues from the state.
-    Resume,
-    /// The first iteration replaces the state.
-    Overwrite,
 }
 
 /// The options of a fit, the same on all ranks of all groups.
@@ -524,7 +507,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         };
         let NewtonOutcome { x, value, steps, applications, stop, .. } = found;
         samples.position = x;
-        let chi_squared = IterationReport::chi_squared(space, own, groups, samples)?;
+        let chi_squared = chi_squared(space, own, groups, samples)?;
         Ok(IterationReport {
             iteration,
             samples: samples.count(),
@@ -538,4 +521,31 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             idle: groups.idle(samples.terms()),
         })
     }
+}
+
+/// Returns the reduced chi-squared of data and latent values over all samples. Collective over all groups.
+fn chi_squared<S: VectorSpace>(
+    space: &mut S,
+    likelihood: &dyn LogLikelihood<S>,
+    groups: &SampleGroups,
+    samples: &Samples<S>,
+) -> Result<[Option<f64>; 2], InferenceError> {
+    let terms = samples.terms();
+    let (mut data, mut latent) = (Vec::new(), Vec::new());
+    for sample in groups.block(terms) {
+        let place = samples.at(space, sample)?;
+        if let Some((residual, count)) = likelihood.normalized_residual(space, &place)? {
+            // An overflow here is reported and no error: the energy decides.
+            let square = match space.dot(&residual, &residual) {
+                Err(InferenceError::NotFinite { value, .. }) => value.abs(),
+                square => square?,
+            };
+            data.push(square / count.max(1) as f64);
+        }
+        latent.push(space.dot(&place, &place)? / space.len(&place).max(1) as f64);
+    }
+    let [data, latent] = [groups.gather(&data)?, groups.gather(&latent)?];
+    let mean =
+        |values: Vec<f64>| (!values.is_empty()).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64);
+    Ok([mean(data), mean(latent)])
 }

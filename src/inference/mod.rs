@@ -48,7 +48,7 @@ pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrio
 pub use draw::{Draw, Excitation, Excitations, Excited, Expansion, Sampling};
 pub use error::InferenceError;
 pub use evidence::{Evidence, EvidenceOptions, evidence};
-pub use fit::{Existing, Fit, FitEnd, FitOptions, Progress};
+pub use fit::{Fit, FitEnd, FitOptions, Progress};
 pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::Kl;
@@ -59,6 +59,7 @@ pub use priors::Prior;
 pub use report::{Convergence, IterationReport, SampleOutcome};
 pub use samples::{SampleFunction, Samples};
 pub use schedule::{IterationOptions, Schedule};
+pub use state::Existing;
 pub use vector_space::{Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 

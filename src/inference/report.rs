@@ -4,10 +4,7 @@ use std::fmt;
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonStop;
-use super::samples::Samples;
-use super::vector_space::VectorSpace;
 
 /// The report of an iteration of a fit; its `Display` is one line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,33 +108,6 @@ impl IterationReport {
             }
         }
         doubts
-    }
-
-    /// Returns the reduced chi-squared of data and latent values over all samples. Collective over all groups.
-    pub(super) fn chi_squared<S: VectorSpace>(
-        space: &mut S,
-        likelihood: &dyn LogLikelihood<S>,
-        groups: &SampleGroups,
-        samples: &Samples<S>,
-    ) -> Result<[Option<f64>; 2], InferenceError> {
-        let terms = samples.terms();
-        let (mut data, mut latent) = (Vec::new(), Vec::new());
-        for sample in groups.block(terms) {
-            let place = samples.at(space, sample)?;
-            if let Some((residual, count)) = likelihood.normalized_residual(space, &place)? {
-                // An overflow here is reported and no error: the energy decides.
-                let square = match space.dot(&residual, &residual) {
-                    Err(InferenceError::NotFinite { value, .. }) => value.abs(),
-                    square => square?,
-                };
-                data.push(square / count.max(1) as f64);
-            }
-            latent.push(space.dot(&place, &place)? / space.len(&place).max(1) as f64);
-        }
-        let [data, latent] = [groups.gather(&data)?, groups.gather(&latent)?];
-        let mean =
-            |values: Vec<f64>| (!values.is_empty()).then(|| crate::map::tree::tree_sum(&values) / values.len() as f64);
-        Ok([mean(data), mean(latent)])
     }
 }
 

@@ -9,12 +9,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::error::InferenceError;
-use super::fit::Existing;
 use super::groups::SampleGroups;
-use super::log_likelihood::Identity;
-use super::log_likelihood::LogLikelihood;
-use super::report::IterationReport;
-use super::report::{Convergence, Number, Numbers, OUTCOME, SampleOutcome, gather};
+use super::log_likelihood::{Identity, LogLikelihood};
+use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome, gather};
 use super::samples::Samples;
 use super::vector_space::{Share, Staged, VectorSpace};
 use crate::grid::{Box3, extent, volume};
@@ -60,6 +57,18 @@ impl Numbers<REPORT> for IterationReport {
             limited,
         ]
     }
+}
+
+/// The use of a state that is in the directory of a fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// The state is an error.
+    #[default]
+    Refuse,
+    /// The fit continues from the state.
+    Resume,
+    /// The first iteration replaces the state.
+    Overwrite,
 }
 
 /// The file of a fit's state.

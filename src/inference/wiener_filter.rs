@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
-use super::draw::Excitations;
-use super::draw::{Draw, Drawing, Sampling};
+use super::draw::{Draw, Drawing, Excitations, Sampling};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
