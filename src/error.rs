@@ -81,162 +81,20 @@ pub enum Error {
 
 message_debug!(Error);
 
-impl From<HostMemoryError> for Error {
-    fn from(error: HostMemoryError) -> Self {
-        Error::Device(error.into())
-    }
-}
-
-impl From<ExchangeError> for Error {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
-}
-
-impl From<FieldError> for Error {
-    fn from(error: FieldError) -> Self {
-        match error {
-            FieldError::Comm(error) => Error::Comm(error),
-            FieldError::Device(error) => Error::Device(error),
-            FieldError::Io(error) => Error::Io(error),
-            FieldError::Layout(error) => Error::Layout(error),
-            error => Error::Field(error),
-        }
-    }
-}
-
-impl From<FftError> for Error {
-    fn from(error: FftError) -> Self {
-        match error {
-            FftError::Device(error) => Error::Device(error),
-            error => Error::Fft(error),
-        }
-    }
-}
-
-impl From<TransformError> for Error {
-    fn from(error: TransformError) -> Self {
-        match error {
-            TransformError::Fft(error) => error.into(),
-            TransformError::Exchange(error) => error.into(),
-            error => Error::Transform(error),
-        }
-    }
-}
-
-impl From<MeshError> for Error {
-    fn from(error: MeshError) -> Self {
-        match error {
-            MeshError::Layout(error) => Error::Layout(error),
-            MeshError::Device(error) => Error::Device(error),
-            MeshError::Comm(error) => Error::Comm(error),
-            error => Error::Mesh(error),
-        }
-    }
-}
-
-impl From<MapError> for Error {
-    fn from(error: MapError) -> Self {
-        match error {
-            MapError::Device(error) => Error::Device(error),
-            MapError::Comm(error) => Error::Comm(error),
-            error => Error::Map(error),
-        }
-    }
-}
-
-impl From<OperatorError> for Error {
-    fn from(error: OperatorError) -> Self {
-        match error {
-            OperatorError::Device(error) => Error::Device(error),
-            OperatorError::Comm(error) => Error::Comm(error),
-            OperatorError::Fft(error) => error.into(),
-            OperatorError::Mesh(error) => error.into(),
-            error => Error::Operators(error),
-        }
-    }
-}
-
-impl From<InferenceError> for Error {
-    fn from(error: InferenceError) -> Self {
-        match error {
-            InferenceError::Device(error) => Error::Device(error),
-            InferenceError::Comm(error) => Error::Comm(error),
-            InferenceError::Io(error) => Error::Io(error),
-            InferenceError::Operators(error) => error.into(),
-            error => Error::Inference(error),
-        }
-    }
-}
-
-impl From<ParticleError> for Error {
-    fn from(error: ParticleError) -> Self {
-        match error {
-            ParticleError::Device(error) => Error::Device(error),
-            ParticleError::Comm(error) => Error::Comm(error),
-            error => Error::Particles(error),
-        }
-    }
-}
-
-impl From<ParticleFileError> for Error {
-    fn from(error: ParticleFileError) -> Self {
-        match error {
-            ParticleFileError::Particles(error) => error.into(),
-            ParticleFileError::Io(error) => Error::Io(error),
-        }
-    }
-}
-
-impl From<SortError> for Error {
-    fn from(error: SortError) -> Self {
-        match error {
-            SortError::Device(error) => Error::Device(error),
-            SortError::Comm(error) => Error::Comm(error),
-            SortError::Particles(error) => error.into(),
-            error => Error::Sort(error),
-        }
-    }
-}
-
-impl From<NeighborError> for Error {
-    fn from(error: NeighborError) -> Self {
-        match error {
-            NeighborError::Device(error) => Error::Device(error),
-            NeighborError::Comm(error) => Error::Comm(error),
-            NeighborError::Particles(error) => error.into(),
-            NeighborError::Sort(error) => error.into(),
-            error => Error::Neighbors(error),
-        }
-    }
-}
-
-impl From<FofError> for Error {
-    fn from(error: FofError) -> Self {
-        match error {
-            FofError::Device(error) => Error::Device(error),
-            FofError::Comm(error) => Error::Comm(error),
-            FofError::Particles(error) => error.into(),
-            FofError::Sort(error) => error.into(),
-            FofError::Neighbors(error) => error.into(),
-            error => Error::Fof(error),
-        }
-    }
-}
-
-impl From<SimulationError> for Error {
-    fn from(error: SimulationError) -> Self {
-        match error {
-            SimulationError::Comm(error) => error.into(),
-            SimulationError::Cosmology(error) => error.into(),
-            SimulationError::Device(error) => error.into(),
-            SimulationError::Fft(error) => error.into(),
-            SimulationError::Io(error) => error.into(),
-            SimulationError::Layout(error) => error.into(),
-            SimulationError::Mesh(error) => error.into(),
-            SimulationError::Points(error) => error.into(),
-            SimulationError::Sort(error) => error.into(),
-            error => Error::Simulation(error),
-        }
-    }
+error_from! {
+    Error from HostMemoryError via DeviceError
+    Error from ExchangeError { Comm, Device }
+    Error from FieldError { Comm, Device, Io, Layout; Field }
+    Error from FftError { Device; Fft }
+    Error from TransformError { Fft, Exchange; Transform }
+    Error from MeshError { Layout, Device, Comm; Mesh }
+    Error from MapError { Device, Comm; Map }
+    Error from OperatorError { Device, Comm, Fft, Mesh; Operators }
+    Error from InferenceError { Device, Comm, Io, Operators; Inference }
+    Error from ParticleError { Device, Comm; Particles }
+    Error from ParticleFileError { Particles, Io }
+    Error from SortError { Device, Comm, Particles; Sort }
+    Error from NeighborError { Device, Comm, Particles, Sort; Neighbors }
+    Error from FofError { Device, Comm, Particles, Sort, Neighbors; Fof }
+    Error from SimulationError { Comm, Cosmology, Device, Fft, Io, Layout, Mesh, Points, Sort; Simulation }
 }

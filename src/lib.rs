@@ -91,7 +91,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]
-mod message_debug;
+mod errors;
 pub mod comm;
 pub mod cosmology;
 mod error;

@@ -18,10 +18,8 @@ pub enum ExchangeError {
 
 message_debug!(ExchangeError);
 
-impl From<HostMemoryError> for ExchangeError {
-    fn from(error: HostMemoryError) -> Self {
-        ExchangeError::Device(error.into())
-    }
+error_from! {
+    ExchangeError from HostMemoryError via DeviceError
 }
 
 impl ExchangeError {

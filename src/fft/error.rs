@@ -140,37 +140,10 @@ pub enum TransformError {
 
 message_debug!(TransformError);
 
-impl From<FieldError> for TransformError {
-    fn from(error: FieldError) -> Self {
-        match error {
-            FieldError::Comm(error) => error.into(),
-            FieldError::Device(error) => error.into(),
-            FieldError::Layout(error) => error.into(),
-            error => DeviceError::Misuse { what: "field".into(), why: error.to_string() }.into(),
-        }
-    }
-}
-
-impl From<HostMemoryError> for TransformError {
-    fn from(error: HostMemoryError) -> Self {
-        DeviceError::from(error).into()
-    }
-}
-
-impl From<DeviceError> for TransformError {
-    fn from(error: DeviceError) -> Self {
-        TransformError::Fft(error.into())
-    }
-}
-
-impl From<CommError> for TransformError {
-    fn from(error: CommError) -> Self {
-        TransformError::Exchange(error.into())
-    }
-}
-
-impl From<LayoutError> for TransformError {
-    fn from(error: LayoutError) -> Self {
-        TransformError::Fft(error.into())
-    }
+error_from! {
+    TransformError from FieldError { Comm, Device, Layout } or misuse "field"
+    TransformError from DeviceError via FftError
+    TransformError from CommError via ExchangeError
+    TransformError from LayoutError via FftError
+    TransformError from HostMemoryError via DeviceError
 }

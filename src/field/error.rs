@@ -43,14 +43,7 @@ pub enum FieldError {
 
 message_debug!(FieldError);
 
-impl From<ExchangeError> for FieldError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
-}
-
-impl From<HostMemoryError> for FieldError {
-    fn from(error: HostMemoryError) -> Self {
-        FieldError::Device(error.into())
-    }
+error_from! {
+    FieldError from ExchangeError { Comm, Device }
+    FieldError from HostMemoryError via DeviceError
 }

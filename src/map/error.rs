@@ -33,14 +33,7 @@ pub enum MapError {
 
 message_debug!(MapError);
 
-impl From<HostMemoryError> for MapError {
-    fn from(error: HostMemoryError) -> Self {
-        MapError::Device(error.into())
-    }
-}
-
-impl From<ExchangeError> for MapError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
+error_from! {
+    MapError from HostMemoryError via DeviceError
+    MapError from ExchangeError { Comm, Device }
 }

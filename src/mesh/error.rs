@@ -106,35 +106,9 @@ pub enum MeshError {
 
 message_debug!(MeshError);
 
-impl From<HostMemoryError> for MeshError {
-    fn from(error: HostMemoryError) -> Self {
-        MeshError::Device(error.into())
-    }
-}
-
-impl From<ExchangeError> for MeshError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
-}
-
-impl From<SortError> for MeshError {
-    fn from(error: SortError) -> Self {
-        match error {
-            SortError::Device(error) => MeshError::Device(error),
-            SortError::Comm(error) => MeshError::Comm(error),
-            error => DeviceError::Misuse { what: "points".into(), why: error.to_string() }.into(),
-        }
-    }
-}
-
-impl From<FieldError> for MeshError {
-    fn from(error: FieldError) -> Self {
-        match error {
-            FieldError::Comm(error) => MeshError::Comm(error),
-            FieldError::Device(error) => MeshError::Device(error),
-            FieldError::Layout(error) => MeshError::Layout(error),
-            error => DeviceError::Misuse { what: "field".into(), why: error.to_string() }.into(),
-        }
-    }
+error_from! {
+    MeshError from FieldError { Comm, Device, Layout } or misuse "field"
+    MeshError from SortError { Comm, Device } or misuse "points"
+    MeshError from HostMemoryError via DeviceError
+    MeshError from ExchangeError { Comm, Device }
 }

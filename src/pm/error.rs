@@ -119,14 +119,7 @@ pub enum SimulationError {
 
 message_debug!(SimulationError);
 
-impl From<HostMemoryError> for SimulationError {
-    fn from(error: HostMemoryError) -> Self {
-        SimulationError::Device(error.into())
-    }
-}
-
-impl From<ExchangeError> for SimulationError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
+error_from! {
+    SimulationError from HostMemoryError via DeviceError
+    SimulationError from ExchangeError { Comm, Device }
 }
