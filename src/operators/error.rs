@@ -92,10 +92,11 @@ pub enum OperatorError {
 
 message_debug!(OperatorError);
 
-impl From<HostMemoryError> for OperatorError {
-    fn from(error: HostMemoryError) -> Self {
-        OperatorError::Device(error.into())
-    }
+error_from! {
+    OperatorError from HostMemoryError via DeviceError
+    OperatorError from ExchangeError { Comm, Device }
+    OperatorError from FftError { Device; Fft }
+    OperatorError from MeshError { Device, Comm; Mesh }
 }
 
 impl OperatorError {
@@ -127,30 +128,5 @@ impl OperatorError {
     /// Creates the error of an operator of another module or crate.
     pub fn failed(operator: &str, error: impl std::error::Error + Send + Sync + 'static) -> Self {
         OperatorError::Failed { operator: operator.into(), error: Box::new(error) }
-    }
-}
-
-impl From<ExchangeError> for OperatorError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
-}
-
-impl From<FftError> for OperatorError {
-    fn from(error: FftError) -> Self {
-        match error {
-            FftError::Device(error) => OperatorError::Device(error),
-            error => OperatorError::Fft(error),
-        }
-    }
-}
-
-impl From<MeshError> for OperatorError {
-    fn from(error: MeshError) -> Self {
-        match error {
-            MeshError::Device(error) => OperatorError::Device(error),
-            MeshError::Comm(error) => OperatorError::Comm(error),
-            error => OperatorError::Mesh(error),
-        }
     }
 }

@@ -145,26 +145,9 @@ pub enum ParticleFileError {
 
 message_debug!(ParticleFileError);
 
-impl From<CommError> for ParticleFileError {
-    fn from(error: CommError) -> Self {
-        ParticleFileError::Particles(error.into())
-    }
-}
-
-impl From<DeviceError> for ParticleFileError {
-    fn from(error: DeviceError) -> Self {
-        ParticleFileError::Particles(error.into())
-    }
-}
-
-impl From<HostMemoryError> for ParticleError {
-    fn from(error: HostMemoryError) -> Self {
-        ParticleError::Device(error.into())
-    }
-}
-
-impl From<ExchangeError> for ParticleError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
+error_from! {
+    ParticleFileError from DeviceError via ParticleError
+    ParticleFileError from CommError via ParticleError
+    ParticleError from HostMemoryError via DeviceError
+    ParticleError from ExchangeError { Comm, Device }
 }

@@ -124,22 +124,10 @@ pub enum FofError {
 
 message_debug!(FofError);
 
-impl From<HostMemoryError> for FofError {
-    fn from(error: HostMemoryError) -> Self {
-        FofError::Device(error.into())
-    }
-}
-
-impl From<NeighborError> for FofError {
-    fn from(error: NeighborError) -> Self {
-        match error {
-            NeighborError::Device(error) => error.into(),
-            NeighborError::Comm(error) => error.into(),
-            NeighborError::Particles(error) => error.into(),
-            NeighborError::Sort(error) => error.into(),
-            error => FofError::Neighbors(error),
-        }
-    }
+error_from! {
+    FofError from ExchangeError via SortError
+    FofError from HostMemoryError via DeviceError
+    FofError from NeighborError { Device, Comm, Particles, Sort; Neighbors }
 }
 
 impl From<SortError> for FofError {
@@ -151,11 +139,5 @@ impl From<SortError> for FofError {
             SortError::Repeated => FofError::Repeated,
             error => FofError::Sort(error),
         }
-    }
-}
-
-impl From<ExchangeError> for FofError {
-    fn from(error: ExchangeError) -> Self {
-        SortError::from(error).into()
     }
 }

@@ -111,31 +111,9 @@ pub enum NeighborError {
 
 message_debug!(NeighborError);
 
-impl From<HostMemoryError> for NeighborError {
-    fn from(error: HostMemoryError) -> Self {
-        NeighborError::Device(error.into())
-    }
-}
-
-impl From<SortError> for NeighborError {
-    fn from(error: SortError) -> Self {
-        match error {
-            SortError::Particles(error) => NeighborError::Particles(error),
-            SortError::Device(error) => NeighborError::Device(error),
-            SortError::Comm(error) => NeighborError::Comm(error),
-            error => NeighborError::Sort(error),
-        }
-    }
-}
-
-impl From<ParticleError> for NeighborError {
-    fn from(error: ParticleError) -> Self {
-        SortError::from(error).into()
-    }
-}
-
-impl From<ExchangeError> for NeighborError {
-    fn from(error: ExchangeError) -> Self {
-        SortError::from(error).into()
-    }
+error_from! {
+    NeighborError from ExchangeError via SortError
+    NeighborError from ParticleError via SortError
+    NeighborError from HostMemoryError via DeviceError
+    NeighborError from SortError { Particles, Device, Comm; Sort }
 }

@@ -35,24 +35,8 @@ pub enum SortError {
 
 message_debug!(SortError);
 
-impl From<HostMemoryError> for SortError {
-    fn from(error: HostMemoryError) -> Self {
-        SortError::Device(error.into())
-    }
-}
-
-impl From<ParticleError> for SortError {
-    fn from(error: ParticleError) -> Self {
-        match error {
-            ParticleError::Device(error) => SortError::Device(error),
-            ParticleError::Comm(error) => SortError::Comm(error),
-            error => SortError::Particles(error),
-        }
-    }
-}
-
-impl From<ExchangeError> for SortError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
-    }
+error_from! {
+    SortError from HostMemoryError via DeviceError
+    SortError from ParticleError { Device, Comm; Particles }
+    SortError from ExchangeError { Comm, Device }
 }
