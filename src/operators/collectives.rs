@@ -1,11 +1,10 @@
 //! Between what ranks have of their own and what all of them have: collectives as operators.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::comm::Op;

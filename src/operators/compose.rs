@@ -1,8 +1,7 @@
-//! Operators made of operators: one after the other, side by side, sums, products, other names.
+//! Compositions of operators: chains, pairs, sums, products, renamed leaves.
 
 use std::rc::Rc;
 
-use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
@@ -11,14 +10,14 @@ use super::part::Part;
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
-use super::signature::Signature;
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
 use crate::rank::Rank;
 
 impl Model {
-    /// `next` of this model's value. Pointwise functions after one another become one kernel.
+    /// Returns the composition `next(self(x))`. Adjacent pointwise functions become one kernel.
     ///
     /// ```no_run
     /// # fn body(space: &meshloom::operators::Space) -> Result<(), meshloom::operators::OperatorError> {
@@ -32,13 +31,13 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// [`OperatorError::Fit`], which names `next`, when it takes something else.
+    /// - [`OperatorError::Fit`] if the domain of `next` is not the target of this model.
     pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
         next.domain().admits(self.target(), next.name())?;
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
             return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
         }
-        // Steps one by one, so that pointwise functions meet.
+        // Appends step by step, so that adjacent pointwise functions fuse.
         if let Some([first, last]) = next.0.parted() {
             return self.then(&first)?.then(&last);
         }
@@ -50,10 +49,12 @@ impl Model {
         Ok(Model::new(Then { signature, first: self.0.clone(), second: next.0.clone() }))
     }
 
-    /// Both models side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both.
+    /// Returns both models side by side: a function of the leaves of both with the results of both.
+    /// Arguments of one name are shared.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for leaves of one name that differ; [`OperatorError::Space`] when both give a leaf of one name.
+    /// - [`OperatorError::Fit`] if arguments of one name differ.
+    /// - [`OperatorError::Space`] if both have a result of one name.
     pub fn zip(&self, other: &Model) -> Result<Model, OperatorError> {
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), other.0.as_pointwise())
             && let Some(both) = first.beside(second)?
@@ -71,18 +72,18 @@ impl Model {
         }))
     }
 
-    /// The sum of the values of both, leaf by leaf.
+    /// Returns the sum of both models, leaf by leaf.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when they give different spaces, or leaves of one name of what they take differ.
+    /// - [`OperatorError::Fit`] if the targets differ, or arguments of one name differ.
     pub fn plus(&self, other: &Model) -> Result<Model, OperatorError> {
         self.joined(other, "sum", Binary::Add)
     }
 
-    /// The product of the values of both, leaf by leaf; of real leaves.
+    /// Returns the product of both models, leaf by leaf, for real leaves.
     ///
     /// # Errors
-    /// As [`plus`](Self::plus).
+    /// Same as [`plus`](Self::plus).
     pub fn times(&self, other: &Model) -> Result<Model, OperatorError> {
         if let Some((name, leaf)) = self.target().leaves().find(|(_, leaf)| leaf.values == Values::Complex) {
             let why = format!("it is {leaf}; write the product of complex numbers as a pointwise function");
@@ -91,7 +92,7 @@ impl Model {
         self.joined(other, "product", Binary::Mul)
     }
 
-    /// A function of the values of both, component by component.
+    /// Returns a function of the values of both, component by component.
     fn joined(&self, other: &Model, name: &str, function: Binary) -> Result<Model, OperatorError> {
         other.target().admits(self.target(), name)?;
         let [a, b] = [("a/", self), ("b/", other)].map(|(branch, model)| model.below(branch));
@@ -110,17 +111,17 @@ impl Model {
         }
     }
 
-    /// The same model with `branch` before the names of what it gives.
+    /// Puts `branch` before the names of the results.
     fn below(&self, branch: &str) -> Result<Model, OperatorError> {
         let target = Space::new(self.target().leaves().map(|(name, leaf)| (format!("{branch}{name}"), leaf.clone())))?;
         Ok(self.with_names(self.domain().clone(), target))
     }
 
-    /// The same model, which gives no more than the leaves of `target`. Of models side by side ([`zip`](Self::zip)) those that give none of them are left out; of
-    /// another, also of pointwise functions that have become one kernel, what is not wanted of its values is dropped.
+    /// Restricts the results to the leaves of `target`. Models of a [`zip`](Self::zip) without such a leaf are
+    /// left out; other models drop the unwanted values.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for leaves that it does not give.
+    /// - [`OperatorError::Fit`] if the model lacks a leaf of `target`.
     pub fn giving(&self, target: &Space) -> Result<Model, OperatorError> {
         if self.target().admits(target, "").is_ok() {
             return Ok(self.clone());
@@ -138,10 +139,10 @@ impl Model {
         }
     }
 
-    /// The same model, which gives its only leaf under the name `target`.
+    /// Renames the only result to `target`.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for a model of several results.
+    /// - [`OperatorError::Invalid`] if the model has several results.
     pub fn named(&self, target: &str) -> Result<Model, OperatorError> {
         let Some((_, leaf)) = self.target().only() else {
             return Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target())));
@@ -149,10 +150,10 @@ impl Model {
         Ok(self.with_names(self.domain().clone(), Space::of(target, leaf.clone())?))
     }
 
-    /// The same model, whose only argument has the name `domain`.
+    /// Renames the only argument to `domain`.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for a model of several arguments.
+    /// - [`OperatorError::Invalid`] if the model has several arguments.
     pub fn of(&self, domain: &str) -> Result<Model, OperatorError> {
         let Some((_, leaf)) = self.domain().only() else {
             return Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain())));
@@ -160,7 +161,7 @@ impl Model {
         Ok(self.with_names(Space::of(domain, leaf.clone())?, self.target().clone()))
     }
 
-    /// The same model between spaces of the same leaves in the same order, under other names.
+    /// Renames arguments and results; their order stays.
     fn with_names(&self, domain: Space, target: Space) -> Model {
         match self.0.as_pointwise() {
             Some(map) => Model::new(PointwiseOperator::new(map.renamed(&domain, &target))),
@@ -171,10 +172,10 @@ impl Model {
         }
     }
 
-    /// The model that gives the leaves of `space` back: what stands beside another in [`zip`](Self::zip) to hand leaves on.
+    /// Returns the identity on `space`, which passes leaves on beside another model in [`zip`](Self::zip).
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for leaves at different places, or parameters.
+    /// - [`OperatorError::Invalid`] if leaves are at different places or on the host.
     pub fn identity(space: &Space) -> Result<Model, OperatorError> {
         match PointwiseMap::identity(space) {
             Some(map) => Ok(Model::new(PointwiseOperator::new(map))),
@@ -186,7 +187,7 @@ impl Model {
     }
 }
 
-/// A function of two numbers for each component of the leaves `a/name` and `b/name`.
+/// Returns a function of two numbers for each component of the leaves `a/name` and `b/name`.
 fn componentwise(function: Binary, leaf_name: &str, leaf: &Leaf) -> Result<PointwiseMap, OperatorError> {
     let name = if function == Binary::Add { "sum" } else { "product" };
     let function = Pointwise::componentwise(function, leaf.components * leaf.numbers() as u32);
@@ -364,7 +365,7 @@ impl Linearised for ZipAt {
         let mut own = dx.part(first.domain(), name)?;
         self.first.vjp(rank, &dy.part(first.target(), name)?, &mut own)?;
         dx.put(own);
-        // What both have: the second's cotangents pass through fields of their own.
+        // Cotangents of shared arguments are added through arrays of their own.
         let name = second.name();
         let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
         let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;

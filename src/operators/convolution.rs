@@ -1,13 +1,12 @@
 //! Convolution with a field.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::route_cost;
 use super::ghosts::real_cells;
 use super::leaf::Leaf;
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};

@@ -1,11 +1,10 @@
 //! Multiplication by fixed values, place by place: masks, weights, transfer functions.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;

@@ -1,11 +1,10 @@
 //! Multiplication in Fourier space, as an operator from cells to cells.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};

@@ -1,11 +1,10 @@
 //! Values of a vector at places of a field, and sums of a field over those places: amplitudes by wavenumber, broadcasts, sums.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::Terms;

@@ -1,12 +1,11 @@
 //! Fields with ghost cells as operators: filling ghosts, and adding them to their owners.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::ghost_cells::GhostCells;

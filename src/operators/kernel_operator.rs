@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised};
-use super::signature::Signature;
+use super::signature::{CallCost, OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;

@@ -1,6 +1,4 @@
-//! Leaves of spaces: where the values of one field are, and what they are.
-//!
-//! Values at the cells or modes of a regular grid, at points, or a small vector that every rank has.
+//! Leaves of spaces: values at the cells or modes of a regular grid, at points, or in a small vector.
 
 use std::fmt;
 
@@ -8,51 +6,52 @@ use super::point_numbers::{PointNumbers, PointOrder};
 use crate::fft::Values;
 use crate::grid::{Box3, FieldLayout, Grid, split, volume};
 
-/// A regular, periodic grid, cut over the ranks of a process grid. A grid of fewer axes has one cell along the first ones.
+/// A regular, periodic grid, distributed over a process grid. Fewer axes are padded in front by 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegularGrid {
-    /// Cells along each axis, of all ranks.
+    /// Number of cells along each axis, of all ranks.
     pub shape: [u64; 3],
-    /// Length of the box along each axis, in the caller's unit.
+    /// Side lengths of the box in the caller's unit; positive.
     pub size: [f64; 3],
-    /// How it is cut over ranks.
+    /// The process grid.
     pub grid: Grid,
-    /// This rank.
+    /// The number of this rank.
     pub rank: usize,
 }
 
 impl RegularGrid {
-    /// Distances between neighbouring cells, by axis.
+    /// Returns the distance of neighboring cells along each axis.
     pub fn distances(&self) -> [f64; 3] {
         [0, 1, 2].map(|a| self.size[a] / self.shape[a] as f64)
     }
 
-    /// Volume of a cell.
+    /// Returns the volume of a cell.
     pub fn cell_volume(&self) -> f64 {
         self.distances().iter().product()
     }
 
-    /// Cells of all ranks.
+    /// Returns the number of cells of all ranks.
     pub fn cells(&self) -> u64 {
         self.shape.iter().fold(1, |product: u64, &n| product.saturating_mul(n))
     }
 
-    /// The cells of this rank.
+    /// Returns the cells of this rank.
     pub fn part(&self) -> Box3 {
         self.grid.part(self.shape, self.rank)
     }
 
-    /// Whether this rank has the cell.
+    /// Returns `true` if this rank owns the cell.
     pub fn owns(&self, cell: [u64; 3]) -> bool {
         self.part().iter().zip(cell).all(|(range, at)| range.contains(&at))
     }
 
-    /// The layout of this rank's cells with `ghosts`.
+    /// Returns the layout of this rank's cells with `ghosts`.
     pub fn layout(&self, ghosts: [[u64; 2]; 3]) -> FieldLayout {
         FieldLayout::new(self.part(), ghosts)
     }
 
-    /// The modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the first axis whole, the second and third cut.
+    /// Returns the modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the second
+    /// and third axis are cut.
     pub fn modes(&self, half: bool) -> Box3 {
         let [n0, n1, n2] = self.shape;
         let ([p0, p1], [i, j]) = (self.grid.parts(), self.grid.at(self.rank));
@@ -61,54 +60,54 @@ impl RegularGrid {
     }
 }
 
-/// Where the values of a leaf are.
+/// The places of the values of a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Support {
-    /// At the cells of a grid; with the ghosts of this rank, if it has any.
+    /// The cells of a grid, with ghost cells of this rank.
     Cells {
         /// The grid.
         regular: RegularGrid,
-        /// Ghost cells below and above this rank's, by axis.
+        /// Ghost cells below and above the cells of this rank, by axis.
         ghosts: [[u64; 2]; 3],
     },
-    /// At the modes of a grid, cut as [`RegularGrid::modes`] says; mode `m` stands at `m mod n`.
+    /// The modes of a grid ([`RegularGrid::modes`]); mode `m` has index `m mod n`.
     Modes {
-        /// The grid whose modes they are.
+        /// The grid.
         regular: RegularGrid,
-        /// Whether the last axis has modes `0..=n/2` only, those of a real field.
+        /// Whether the last axis has only the modes `0..=n/2` of a real field.
         half: bool,
     },
-    /// At points, each on one rank.
+    /// Points, each on one rank.
     Points {
-        /// Points of this rank.
+        /// Number of points of this rank.
         own: u64,
-        /// Points of all ranks.
+        /// Number of points of all ranks.
         total: u64,
-        /// Which of all points they are.
+        /// The order among the points of all ranks.
         order: PointOrder,
     },
     /// A small vector on the device, the same on every rank.
     Vector {
-        /// Its length.
+        /// Number of entries.
         len: u64,
     },
-    /// Numbers in f64 on the host, the same on every rank.
+    /// Parameters in f64 on the host, the same on every rank.
     Parameters {
-        /// How many.
+        /// Number of parameters.
         len: u64,
     },
 }
 
-/// One field of a space.
+/// One named field of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// Where its values are.
+    /// The places of the values.
     pub support: Support,
     /// Whether a value is real or complex.
     pub values: Values,
-    /// Values at one place: the components of a vector.
+    /// Number of values at one place.
     pub components: u32,
-    /// How many of these fields lie one after the other: samples, for example.
+    /// Number of fields in sequence, such as samples.
     pub batch: u64,
 }
 
@@ -117,64 +116,64 @@ impl Leaf {
         Leaf { support, values: Values::Real, components: 1, batch: 1 }
     }
 
-    /// Real numbers at the cells of a grid.
+    /// Creates a real leaf at the cells of a grid.
     pub fn cells(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Cells { regular: regular.clone(), ghosts: [[0; 2]; 3] })
     }
 
-    /// The half spectrum of a real field: complex numbers.
+    /// Creates a complex leaf at the half spectrum of real fields.
     pub fn half_spectrum(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Modes { regular: regular.clone(), half: true }).complex()
     }
 
-    /// Real numbers at all modes of a grid: what a Hartley transform gives.
+    /// Creates a real leaf at all modes of a grid, for Hartley transforms.
     pub fn modes(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Modes { regular: regular.clone(), half: false })
     }
 
-    /// Real numbers at `own` points of this rank, of `total` on all ranks, who have them one rank after the other ([`PointOrder::Ranks`]). What operators give at
-    /// points ([`Readout`](super::Readout), [`Select`](super::Select)) is at numbered ones: take the leaf of their target.
+    /// Creates a real leaf at `own` of `total` points, in the order of ranks ([`PointOrder::Ranks`]).
+    /// [`Readout`](super::Readout) and [`Select`](super::Select) have numbered points: take the leaf of their target.
     pub fn points(own: u64, total: u64) -> Self {
         Leaf::real(Support::Points { own, total, order: PointOrder::Ranks })
     }
 
-    /// Real numbers at the points of this rank with these numbers, of `total` on all ranks.
+    /// Creates a real leaf at numbered points of this rank, of `total` on all ranks.
     pub fn numbered_points(numbers: PointNumbers, total: u64) -> Self {
         Leaf::real(Support::Points { own: numbers.get().len() as u64, total, order: PointOrder::Numbers(numbers) })
     }
 
-    /// A vector on the device that every rank has.
+    /// Creates a vector on the device that is equal on all ranks.
     pub fn vector(len: u64) -> Self {
         Leaf::real(Support::Vector { len })
     }
 
-    /// Numbers on the host that every rank has.
+    /// Creates parameters on the host that are equal on all ranks.
     pub fn parameters(len: u64) -> Self {
         Leaf::real(Support::Parameters { len })
     }
 
-    /// The same with complex values.
+    /// Makes the values complex.
     #[must_use]
     pub fn complex(mut self) -> Self {
         self.values = Values::Complex;
         self
     }
 
-    /// The same with so many components at each place. They lie one after the other, each a whole field.
+    /// Sets the number of components at each place; each is a whole field in memory.
     #[must_use]
     pub fn components(mut self, components: u32) -> Self {
         self.components = components;
         self
     }
 
-    /// The same for so many fields at once, one after the other.
+    /// Sets the number of fields in sequence.
     #[must_use]
     pub fn batch(mut self, batch: u64) -> Self {
         self.batch = batch;
         self
     }
 
-    /// The same with ghost cells; of cells only.
+    /// Sets the ghost widths of a leaf at cells.
     #[must_use]
     pub fn ghosts(mut self, widths: [[u64; 2]; 3]) -> Self {
         if let Support::Cells { ghosts, .. } = &mut self.support {
@@ -183,7 +182,7 @@ impl Leaf {
         self
     }
 
-    /// The grid, of cells and modes.
+    /// Returns the grid of cells or modes.
     pub fn regular(&self) -> Option<&RegularGrid> {
         match &self.support {
             Support::Cells { regular, .. } | Support::Modes { regular, .. } => Some(regular),
@@ -191,7 +190,7 @@ impl Leaf {
         }
     }
 
-    /// Places of this rank: cells, modes, points or entries.
+    /// Returns the number of places of this rank: cells, modes, points or entries.
     pub fn places(&self) -> u64 {
         match &self.support {
             Support::Cells { regular, ghosts } => regular.layout(*ghosts).len(),
@@ -201,27 +200,27 @@ impl Leaf {
         }
     }
 
-    /// Fields of one value per place: components times batch.
+    /// Returns the number of fields with one value per place: components times batch.
     pub fn fields(&self) -> u64 {
         self.batch.saturating_mul(u64::from(self.components))
     }
 
-    /// Numbers of a value: 1, or 2 of a complex one.
+    /// Returns the numbers per value: 1 for real, 2 for complex values.
     pub fn numbers(&self) -> u64 {
         if self.values == Values::Complex { 2 } else { 1 }
     }
 
-    /// Real numbers of this rank.
+    /// Returns the number of real numbers of this rank.
     pub fn len(&self) -> u64 {
         self.places().saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
-    /// Whether this rank has none.
+    /// Returns `true` if this rank has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Real numbers of all ranks, ghosts included.
+    /// Returns the number of real numbers of all ranks, ghost cells included.
     pub fn total(&self) -> u64 {
         let product = |n: [u64; 3]| n.into_iter().fold(1, u64::saturating_mul);
         let places = match &self.support {
@@ -237,12 +236,12 @@ impl Leaf {
         places.saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
-    /// Whether each rank has a part of it; otherwise every rank has the whole.
+    /// Returns `true` if each rank has a part, `false` if each has the whole.
     pub fn is_distributed(&self) -> bool {
         !matches!(self.support, Support::Vector { .. } | Support::Parameters { .. })
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns the reason why the leaf is invalid, if it is.
     pub(super) fn fault(&self) -> Option<String> {
         if self.components == 0 || self.batch == 0 {
             return Some(format!("{} components in a batch of {}; both are 1 at least", self.components, self.batch));

@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
-use super::signature::Signature;
+use super::signature::{CallCost, OperatorCost, Signature};
 use super::vector::Vector;
 use crate::rank::Rank;
 

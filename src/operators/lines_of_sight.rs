@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::gather::Gather;
@@ -12,7 +11,7 @@ use super::linear::{Adjoint, Linear};
 use super::operator::Differentiable;
 use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::gpu::Array;

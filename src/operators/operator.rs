@@ -3,11 +3,10 @@
 use std::fmt;
 use std::rc::Rc;
 
-use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::pointwise_map::PointwiseMap;
-use super::signature::Signature;
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;

@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use super::cost::OperatorCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised, Model};
-use super::signature::Signature;
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::rank::Rank;

@@ -3,13 +3,12 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::cost::{CallCost, OperatorCost};
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
-use super::signature::Signature;
+use super::signature::{CallCost, OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::exchange::Terms;

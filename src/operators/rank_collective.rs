@@ -1,12 +1,11 @@
 //! Collectives as operators: values that each rank has of its own move between ranks or are added over them.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::PointOrder;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;

@@ -1,13 +1,12 @@
 //! Fields at fixed points.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};

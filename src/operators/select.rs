@@ -1,13 +1,12 @@
 //! Some places of a field.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::Linear;
 use super::point_numbers::{PointNumbers, PointOrder};
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;

@@ -1,7 +1,5 @@
-//! Spaces: trees of named leaves.
-//!
-//! A name may have parts (`prior/slope`), which makes the tree. A space is pure data for one rank, so whether operators fit is known when they are
-//! composed.
+//! Spaces: trees of named leaves, such as `prior/slope`. They are pure data, so that operators are checked
+//! when they are composed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use crate::exchange::GridComms;
 use crate::gpu::Recorder;
 use crate::rank::Rank;
 
-/// Leaves with names, in the order of the names. A clone is cheap.
+/// Named leaves in the order of their names. Clones are cheap.
 ///
 /// ```
 /// use meshloom::grid::Grid;
@@ -30,10 +28,10 @@ pub struct Space {
 }
 
 impl Space {
-    /// A space of these leaves.
+    /// Creates a space.
     ///
     /// # Errors
-    /// [`OperatorError::Space`] for an empty or repeated name, a leaf without components, or a grid without cells or length.
+    /// - [`OperatorError::Space`] if a name is empty or repeated, or a leaf has no components, cells or size.
     pub fn new<N: Into<String>>(leaves: impl IntoIterator<Item = (N, Leaf)>) -> Result<Self, OperatorError> {
         let mut leaves: Vec<(String, Leaf)> = leaves.into_iter().map(|(name, leaf)| (name.into(), leaf)).collect();
         leaves.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -52,59 +50,59 @@ impl Space {
         Ok(Space { leaves: leaves.into() })
     }
 
-    /// A space of one leaf.
+    /// Creates a space of one leaf.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn of(name: &str, leaf: Leaf) -> Result<Self, OperatorError> {
         Self::new([(name, leaf)])
     }
 
-    /// Its leaves, in the order of their names.
+    /// Returns the leaves, in the order of their names.
     pub fn leaves(&self) -> impl ExactSizeIterator<Item = (&str, &Leaf)> + Clone {
         self.leaves.iter().map(|(name, leaf)| (name.as_str(), leaf))
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.leaves().map(|(name, _)| name)
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// Whether there are no leaves.
+    /// Returns `true` if there are no leaves.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
-    /// The place of a leaf in the order.
+    /// Returns the index of a leaf in the order.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.leaves.binary_search_by(|(other, _)| other.as_str().cmp(name)).ok()
     }
 
-    /// The leaf of this name.
+    /// Returns the leaf `name`.
     pub fn leaf(&self, name: &str) -> Option<&Leaf> {
         self.position(name).map(|at| &self.leaves[at].1)
     }
 
-    /// The only leaf, of a space that has one.
+    /// Returns the leaf if there is only one.
     pub fn only(&self) -> Option<(&str, &Leaf)> {
         if self.len() == 1 { self.leaves().next() } else { None }
     }
 
-    /// The leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
+    /// Returns the leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
     pub fn under(&self, branch: &str) -> Self {
         let below = |name: &str| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/'));
         Space { leaves: self.leaves.iter().filter(|(name, _)| below(name)).cloned().collect() }
     }
 
-    /// The leaves of both; those of one name must be alike. `operator` stands in the error.
+    /// Returns the leaves of both spaces. Errors name `operator`.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`].
+    /// - [`OperatorError::Fit`] if leaves of one name differ.
     pub fn joined(&self, other: &Space, operator: &str) -> Result<Self, OperatorError> {
         let mut leaves = self.leaves.to_vec();
         for (name, leaf) in other.leaves() {
@@ -126,10 +124,10 @@ impl Space {
         Ok((parts.recorder, parts.comms))
     }
 
-    /// Refuses, for `operator`, fields of another space. Of spaces with one leaf the names do not matter.
+    /// Checks that the spaces are equal; the name of a single leaf does not matter. Errors name `operator`.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`].
+    /// - [`OperatorError::Fit`] otherwise.
     pub fn admits(&self, other: &Space, operator: &str) -> Result<(), OperatorError> {
         if Arc::ptr_eq(&self.leaves, &other.leaves) {
             return Ok(());

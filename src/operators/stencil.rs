@@ -1,11 +1,10 @@
 //! Stencils: finite differences, smoothing over neighbours.
 
-use super::cost::CallCost;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::Linear;
-use super::signature::Signature;
+use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::gpu::{Array, Kernel, KernelSource};

@@ -1,4 +1,4 @@
-//! Fields: the values of a space on one rank.
+//! Vectors: the values of a space on one rank.
 
 use super::error::OperatorError;
 use super::leaf::Support;
@@ -9,13 +9,14 @@ use crate::host_memory;
 /// The values of one leaf.
 #[derive(Clone, Debug)]
 pub enum Contents {
-    /// On the device, as the leaf says: one component after the other, and so the fields of a batch; complex numbers are pairs.
+    /// An array on the device: all fields of the batch, each with all components in turn; complex
+    /// numbers are pairs.
     Device(Array<f32>),
-    /// On the host: parameters.
+    /// Parameters on the host.
     Host(Vec<f64>),
 }
 
-/// The values of a space on one rank. A clone is another handle on the same arrays (but a copy of parameters).
+/// The values of a space on one rank. Clones share arrays and copy parameters.
 #[derive(Clone, Debug)]
 pub struct Vector {
     space: Space,
@@ -23,10 +24,10 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// A field with undefined values; parameters are 0.
+    /// Creates a vector with undefined values; parameters are 0.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
+    /// - [`DeviceError::OutOfMemory`] or [`DeviceError::TooLong`] if an array cannot be allocated.
     pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
         let contents = space.leaves().map(|(name, leaf)| match leaf.support {
             Support::Parameters { .. } => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
@@ -35,10 +36,10 @@ impl Vector {
         Ok(Vector { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
     }
 
-    /// A field of zeros; records only.
+    /// Creates a vector of zeros; records only.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn zeros(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
         let field = Vector::new(recorder.gpu(), space)?;
         for contents in &field.contents {
@@ -49,10 +50,10 @@ impl Vector {
         Ok(field)
     }
 
-    /// A field over arrays that exist, in the order of the names.
+    /// Creates a vector over arrays, in the order of the names.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for an array that is not as long as its leaf.
+    /// - [`OperatorError::Fit`] if the length of an array differs from that of its leaf.
     pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self, OperatorError> {
         const WHAT: &str = "Vector::over";
         if contents.len() != space.len() {
@@ -73,12 +74,12 @@ impl Vector {
         Ok(Vector { space: space.clone(), contents })
     }
 
-    /// Its space.
+    /// Returns the space.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// The values, in the order of the names.
+    /// Returns the values, in the order of the names.
     pub fn contents(&self) -> &[Contents] {
         &self.contents
     }
@@ -87,17 +88,17 @@ impl Vector {
         &mut self.contents
     }
 
-    /// Handles on the leaves below `branch`.
+    /// Returns the leaves below `branch`, which share their arrays.
     pub fn under(&self, branch: &str) -> Vector {
         let space = self.space.under(branch);
         let contents = space.names().filter_map(|name| self.space.position(name)).map(|at| self.contents[at].clone());
         Vector { contents: contents.collect(), space }
     }
 
-    /// The array of a leaf.
+    /// Returns the array of a leaf.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when there is no such leaf on the device.
+    /// - [`OperatorError::Fit`] if there is no such leaf on the device.
     pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => Ok(array),
@@ -105,7 +106,7 @@ impl Vector {
         }
     }
 
-    /// The array of the only leaf.
+    /// Returns the array of the only leaf.
     pub(crate) fn single(&self) -> Result<&Array<f32>, OperatorError> {
         match &self.contents[..] {
             [Contents::Device(array)] => Ok(array),
@@ -113,10 +114,10 @@ impl Vector {
         }
     }
 
-    /// The parameters of a leaf.
+    /// Returns the parameters of a leaf.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when there is no such leaf on the host.
+    /// - [`OperatorError::Fit`] if there is no such leaf on the host.
     pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Host(values)) => Ok(values),

@@ -40,10 +40,11 @@ impl Rank {
         Collectives::clone(&collectives)
     }
 
-    /// `y = a x + b y` for all leaves of two fields of one space. With `b == 0`, `y` may be undefined before. Records only.
+    /// Computes `y = a x + b y`. With `b == 0` the values of `y` do not matter. Records only.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for fields of different spaces.
+    /// - [`OperatorError::Fit`] if the spaces differ.
+    /// - [`OperatorError::Invalid`] if `x` and `y` share an array.
     pub fn vector_axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), OperatorError> {
         y.space().admits(x.space(), "axpby")?;
         let mut pairs = Vec::new();
@@ -64,18 +65,19 @@ impl Rank {
         Ok(updates.record_pairs(&mut self.recorder, a, &pairs, b)?)
     }
 
-    /// `z = x y`, number by number, for fields of one leaf on the device.
+    /// Computes `z = x y`, number by number, for one leaf on the device.
     pub(crate) fn vector_product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
         let updates = self.updates();
         Ok(updates.record_product(&mut self.recorder, 1.0, arrays, 0.0, z)?)
     }
 
-    /// `y = a x z + b y`, number by number, for all leaves of three fields of one space; `x` and `z` may be one. With `b == 0`, `y` may be undefined
-    /// before. Records only.
+    /// Computes `y = a x z + b y`, number by number; `x` and `z` may be equal. With `b == 0` the values of `y`
+    /// do not matter. Records only.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for fields of different spaces.
+    /// - [`OperatorError::Fit`] if the spaces differ.
+    /// - [`OperatorError::Invalid`] if `y` shares an array with a factor.
     pub fn vector_multiply(
         &mut self,
         a: f64,
@@ -106,24 +108,27 @@ impl Rank {
         Ok(())
     }
 
-    /// `<x, y>`: the sum over all leaves, ranks and numbers of the products; a complex number is two. Products are rounded to f32, each
-    /// is rounded to 2^-62 of the greatest times the number of all, and their sum is exact (small vectors that every rank has are summed in f64): the same
-    /// for every number of ranks. All ranks call it. Waits for the
-    /// device.
+    /// Returns the sum of the products of all numbers over all leaves and ranks; a complex number counts as
+    /// two. [Collective](Self); blocks.
+    ///
+    /// Products are rounded to f32 and then to 2^-62 of the largest product times their number, and added
+    /// exactly: the same bits on any number of ranks. Small replicated leaves are summed in f64.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for fields of different spaces; [`OperatorError::NotFinite`] when a product is NaN or infinite.
+    /// - [`OperatorError::Fit`] if the spaces differ.
+    /// - [`OperatorError::NotFinite`] if a product is NaN or infinite.
     pub fn vector_dot(&mut self, x: &Vector, y: &Vector) -> Result<f64, OperatorError> {
         Ok(self.vector_sums(&[(x, Some(y))])?[0])
     }
 
-    /// Several sums over all leaves, ranks and numbers: of products like [`dot`](Self::vector_dot), or, of a field alone, of magnitudes. All ranks call it, and get
-    /// the same bits: of vectors that every rank has the sum is that of rank 0. The
-    /// device is waited for once on one rank and twice on several, whatever the number of sums and leaves. Small vectors that every rank has come to the
-    /// host with the sums and are summed there, in f64; they cost several ranks one broadcast more.
+    /// Returns several sums at once: of products as [`vector_dot`](Self::vector_dot), or of the magnitudes of
+    /// a single vector. [Collective](Self); all ranks get the same bits.
+    ///
+    /// Blocks once on one rank and twice on several, for any number of sums and leaves. Small replicated
+    /// leaves are summed on the host in f64, which costs several ranks one broadcast.
     ///
     /// # Errors
-    /// As [`dot`](Self::vector_dot).
+    /// Same as [`vector_dot`](Self::vector_dot).
     pub fn vector_sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
         let mut sums = Sums::default();
         for (x, y) in fields {
@@ -161,16 +166,16 @@ impl Rank {
     }
 }
 
-/// Numbers of a leaf at most that are summed on the host: 16 KiB, which come along sooner than two dispatches are made.
+/// Largest leaf that is summed on the host: downloading 16 KiB is faster than two dispatches.
 const SMALL: u64 = 4096;
 
-/// Where a leaf's part of a sum comes from.
+/// The source of a leaf's part of a sum.
 enum Term {
-    /// Summed on the device.
+    /// A sum on the device, by index.
     Large(usize),
-    /// From numbers that come to the host.
+    /// Arrays that are downloaded, by index.
     Small(usize, Option<usize>),
-    /// Parameters.
+    /// The sum of parameters.
     Host(f64),
 }
 
@@ -203,7 +208,7 @@ impl<'a> Sums<'a> {
         self.terms.push((name, term));
     }
 
-    /// The place of an array among those that come along; each comes once.
+    /// Returns the index of an array among those that are downloaded; each is downloaded once.
     fn along(&mut self, x: &'a Array<f32>) -> usize {
         self.small.iter().position(|other| std::ptr::eq(*other, x)).unwrap_or_else(|| {
             self.small.push(x);
