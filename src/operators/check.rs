@@ -1,4 +1,4 @@
-//! Checks of operators that anybody can call: whether the adjoint is the adjoint, the derivative the derivative, and values are finite.
+//! Checks of adjoints, derivatives and finite values.
 
 use std::fmt;
 
@@ -13,15 +13,14 @@ use crate::grid::{Box3, extent};
 use crate::hash::{START, fnv1a, mix};
 use crate::rank::Rank;
 
-/// What [`check_adjoint`] found.
+/// The result of [`check_adjoint`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdjointCheck {
-    /// `<J dx, dy>`
+    /// `<J dx, dy>`.
     pub forward: f64,
-    /// `<dx, J^T dy>`
+    /// `<dx, J^T dy>`.
     pub reverse: f64,
-    /// How far they may be apart: 16 times the rounding of `f32` of the product of norms, which for random fields of N numbers is `16 sqrt(N)`
-    /// roundings of the products themselves.
+    /// Largest allowed difference: 16 roundings of f32 of the product of norms.
     pub tolerance: f64,
 }
 
@@ -36,14 +35,15 @@ impl fmt::Display for AdjointCheck {
     }
 }
 
-/// Rounding of `f32`.
+/// The relative rounding of f32.
 const ROUNDING: f64 = f32::EPSILON as f64;
 
-/// Compares `<J dx, dy>` and `<dx, J^T dy>` at `x` for pseudo-random `dx` and `dy`, whose numbers are between -1 and 1. All ranks call it.
-/// Waits for the device.
+/// Compares `<J dx, dy>` and `<dx, J^T dy>` at `x` for pseudo-random `dx` and `dy` in -1..1. Collective;
+/// blocks.
 ///
 /// # Errors
-/// [`OperatorError::Check`] where they differ by more than rounding; what the operator fails with.
+/// - [`OperatorError::Check`] if the products differ by more than rounding.
+/// - The errors of the operator.
 pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<AdjointCheck, OperatorError> {
     let dx = random_field(rank, model.domain(), 1)?;
     let dy = random_field(rank, model.target(), 2)?;
@@ -67,15 +67,15 @@ pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Adjoi
     Err(OperatorError::Check { operator: model.name().into(), why })
 }
 
-/// What [`check_derivative`] found: the remainders of Taylor's formula for steps that are halved each time.
+/// The result of [`check_derivative`]: remainders of Taylor's formula for halved steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaylorCheck {
-    /// Length of a step, and `|f(x + h dx) - f(x) - h J dx|` after it.
+    /// The steps `h` and the remainders `|f(x + h dx) - f(x) - h J dx|`.
     pub remainders: Vec<[f64; 2]>,
-    /// Below this a remainder is rounding.
+    /// The rounding error of a remainder.
     pub rounding: f64,
-    /// The order with which remainders fall, between the steps where they are more than rounding: 2 of a derivative. None of a function that is
-    /// linear as far as rounding shows.
+    /// The order with which remainders fall: 2 for a right derivative; `None` if the function is linear up
+    /// to rounding.
     pub order: Option<f64>,
 }
 
@@ -91,20 +91,21 @@ impl fmt::Display for TaylorCheck {
     }
 }
 
-/// Steps of [`check_derivative`]: halved from 1 on.
+/// Number of steps of [`check_derivative`]; the first is 1.
 const STEPS: usize = 10;
 
-/// Goes from `x` in the direction `dx` in steps that are halved, and compares with the derivative: what is left must fall with the square of the
-/// step. Choose `dx` so that the function is smooth on the way. All ranks call it. Waits for the device.
+/// Compares the function along `dx` with its derivative for halved steps. The remainder must fall with the
+/// square of the step; the function must be smooth between `x` and `x + dx`. Collective; blocks.
 ///
 /// # Errors
-/// [`OperatorError::Check`] where the order is less than 1.8; what the operator fails with.
+/// - [`OperatorError::Check`] if the order is less than 1.8.
+/// - The errors of the operator.
 pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector) -> Result<TaylorCheck, OperatorError> {
     let at = model.at(rank, x)?;
     let mut slope = Vector::new(&rank.gpu, model.target())?;
     at.jvp(rank, dx, &mut slope)?;
     let value = rank.vector_dot(&at.value, &at.value)?.sqrt();
-    // Values and their differences are rounded, and so are steps.
+    // Rounding of values, differences and steps.
     let rounding = 8.0 * ROUNDING * (value + rank.vector_dot(&slope, &slope)?.sqrt());
     let (mut moved, mut there) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, model.target())?);
     let mut remainders = Vec::new();
@@ -127,11 +128,12 @@ pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector)
     }
 }
 
-/// Goes through the parts of a model that come one after the other, from `x` on, and names the first whose value is NaN or infinite somewhere: where a
-/// loss is, or an energy. Gives the value of the whole. All ranks call it. Waits for the device after each part.
+/// Returns the value of a model at `x`, computed part by part, and checks that every part is finite.
+/// Collective; blocks after each part.
 ///
 /// # Errors
-/// [`OperatorError::NotFinite`] with the name of that operator, the same on all ranks; what the operators fail with.
+/// - [`OperatorError::NotFinite`] with the name of the first part that gives NaN or infinity, on all ranks.
+/// - The errors of the operators.
 pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
     if let Some([first, last]) = model.0.parted() {
         let between = check_finite(rank, &first, x)?;
@@ -157,11 +159,11 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
     }
 }
 
-/// A field of pseudo-random numbers between -1 and 1, each by its leaf, its place among those of all ranks and which of the place's numbers it is: the same
-/// field on any number of ranks, but for ghost cells, of which there are others. All ranks call it.
+/// Returns a vector of pseudo-random numbers in -1..1 with the same bits on any number of ranks, except in
+/// ghost cells. Collective.
 ///
 /// # Errors
-/// [`OperatorError`] of the device or of a rank.
+/// - [`OperatorError::Device`] or [`OperatorError::Comm`] if the device or a rank fails.
 pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
     let mut field = Vector::new(&rank.gpu, space)?;
     let names: Vec<String> = space.names().map(Into::into).collect();
@@ -181,7 +183,7 @@ pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector,
     Ok(field)
 }
 
-/// Which place among those of all ranks each place of this one is. Ghost cells come after all others, those of each rank by themselves.
+/// Returns the global number of each place of this rank. Ghost cells are numbered after all cells.
 fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
     let in_box = |[i, j, k]: Box3, shape: [u64; 3]| -> Vec<u64> {
         let row = move |i: u64, j: u64| k.clone().map(move |k| (i * shape[1] + j) * shape[2] + k);

@@ -33,16 +33,16 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [[false, false], [true, false], [true, true]].map(|[indexed, scatter]| source(indexed, scatter)).into()
 }
 
-/// `y[i] = x[index[i]]`: each place of a field takes an entry of a vector, or 0. Its [`Adjoint`](super::Adjoint) sums the field over the places
-/// of each entry, exactly and so the same for every number of ranks: [`ExactSum`](crate::exchange::ExactSum).
+/// The map `y[i] = x[index[i]]` from a vector to a field. Its [`Adjoint`](super::Adjoint) adds the places of
+/// each entry exactly ([`ExactSum`](crate::exchange::ExactSum)): the same bits on any number of ranks.
 ///
-/// | domain | index | this is | its adjoint is |
+/// | domain | index | operator | adjoint |
 /// |---|---|---|---|
 /// | one number | none | a broadcast | a sum |
 /// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by wavenumber | a binned sum |
 /// | a number for each line | of samples | - | sums along lines |
 ///
-/// Cost on a GPU: 8 bytes per place there, 8 and 8 in two passes back; between ranks a word and then two words per entry, by trees.
+/// Cost: 8 bytes per place; the adjoint 16 bytes in two passes, and three words per entry between ranks.
 pub struct Gather {
     signature: Signature,
     index: Option<Array<u32>>,
@@ -50,11 +50,11 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// From the vector of `domain` to the leaf of `target`, whose place `i` takes the entry `index[i]`, or 0 where there is no such entry. Both are
-    /// real, of one component and the same batch.
+    /// Creates the operator between real leaves of one component and the same batch. Places whose index is
+    /// out of range are 0.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, or another number of indices than places.
+    /// - [`OperatorError::Invalid`] for other spaces, or if the numbers of indices and places differ.
     pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
         let (_, leaf) = Self::check(domain, target)?;
         if index.len() != leaf.places() {
@@ -68,10 +68,10 @@ impl Gather {
         })
     }
 
-    /// From the only number of `domain` to all places of `target`. Its adjoint is the sum.
+    /// Creates the broadcast of the only number of `domain` to all places of `target`.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`] for other spaces.
     pub fn broadcast(domain: &Space, target: &Space) -> Result<Self, OperatorError> {
         let (entries, _) = Self::check(domain, target)?;
         if entries != 1 {
@@ -87,7 +87,7 @@ impl Gather {
         })
     }
 
-    /// The entries of the domain, and the leaf of the target.
+    /// Returns the number of entries of the domain and the leaf of the target.
     fn check<'a>(domain: &Space, target: &'a Space) -> Result<(u64, &'a Leaf), OperatorError> {
         let simple = |leaf: &Leaf| leaf.components == 1 && leaf.values == Values::Real;
         match (domain.only(), target.only()) {

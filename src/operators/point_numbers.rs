@@ -8,29 +8,29 @@ use crate::hash::{START, fnv1a};
 use crate::host_memory::{self, HostMemoryError};
 use crate::random::philox4x32;
 
-/// Which of all points a rank's are: what their noise goes by.
+/// The order of a rank's points among those of all ranks, which determines their noise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointOrder {
-    /// One rank's after the other's, in an order of all that does not depend on how many ranks there are.
+    /// Rank by rank; the order of all points does not depend on the number of ranks.
     Ranks,
-    /// Those of these numbers.
+    /// By number.
     Numbers(PointNumbers),
 }
 
-/// Numbers of a rank's points, by which each is told from all others on any rank: the same for every number of ranks. They need not be small.
+/// Unique numbers of a rank's points, independent of the number of ranks; any u64.
 #[derive(Clone)]
 pub struct PointNumbers {
     host: Arc<[u64]>,
-    /// Two words each, low word first.
+    /// Two words per number, low word first.
     device: Array<u32>,
     fingerprint: u64,
 }
 
 impl PointNumbers {
-    /// The numbers of this rank's points. Submits what was recorded before.
+    /// Creates the numbers of this rank's points; submits.
     ///
     /// # Errors
-    /// [`DeviceError`].
+    /// - [`DeviceError`] if the device fails.
     pub fn new(recorder: &mut Recorder, numbers: Vec<u64>) -> Result<Self, DeviceError> {
         let device = recorder.gpu().array("operators::numbers", 2 * numbers.len() as u64)?;
         let mut words: Vec<u32> = host_memory::reserve("numbers of points", 2 * numbers.len())?;
@@ -40,7 +40,7 @@ impl PointNumbers {
         Ok(PointNumbers { host: numbers.into(), device, fingerprint })
     }
 
-    /// Numbers for points at these positions: each follows from its position, and, of several at one position, from how many of them come before.
+    /// Creates numbers from positions; points at one position are also told apart by their order.
     pub(super) fn of_positions(recorder: &mut Recorder, positions: &[[f64; 3]]) -> Result<Self, DeviceError> {
         let mut seen = std::collections::HashMap::new();
         host_memory::handled(|| seen.try_reserve(positions.len()))
@@ -57,12 +57,12 @@ impl PointNumbers {
         PointNumbers::new(recorder, numbers)
     }
 
-    /// The numbers.
+    /// Returns the numbers.
     pub fn get(&self) -> &[u64] {
         &self.host
     }
 
-    /// The numbers on the device, two words each, low word first.
+    /// Returns the numbers on the device, two words each, low word first.
     pub fn array(&self) -> &Array<u32> {
         &self.device
     }

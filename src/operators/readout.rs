@@ -12,10 +12,8 @@ use super::vector::Vector;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::rank::Rank;
 
-/// The values of a field at fixed points, through a [`Window`] (CIC: interpolation between the eight cells around a point). Its adjoint paints
-/// values of either sign, the same to the bit for every number of ranks: [`ValuePainter`].
-///
-/// A cell's value stands at its lower corner, as for [`Painter`]: cell `c` is at `c * distance`.
+/// The values of a field at fixed points, through a [`Window`]. Its adjoint paints signed values with the
+/// same bits on any number of ranks ([`ValuePainter`]). Cell `c` is at `c * distance`, as for [`Painter`].
 pub struct Readout {
     points: PointsInCells,
     ghosted: Ghosted,
@@ -26,24 +24,25 @@ pub struct Readout {
     signature: Signature,
 }
 
-/// The cell of a grid that a position of its periodic box lies in.
+/// Returns the cell that contains a position of the periodic box.
 pub(super) fn cell_of(regular: &RegularGrid, position: [f64; 3]) -> [u64; 3] {
     PointsInCells::cell_of(position, regular.size, regular.shape)
 }
 
 impl Readout {
-    /// Reads the only leaf of `domain`, real cells without ghosts, at `positions` of its periodic box. Each rank gives positions in cells that it
-    /// owns ([`RegularGrid::owns`], [`PointsInCells::cell_of`]); the results are in their order, at points that are numbered by their positions. All ranks call it. Submits what was recorded
-    /// before.
+    /// Creates the operator for the only leaf of `domain`, real cells without ghosts. Each rank passes the
+    /// positions in its own cells ([`RegularGrid::owns`], [`PointsInCells::cell_of`]). Results keep their
+    /// order; points are numbered by their positions. Collective; submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, or a position in another rank's cell; [`OperatorError::Mesh`] for one that is not finite.
+    /// - [`OperatorError::Invalid`] for other spaces, or a position in a cell of another rank.
+    /// - [`OperatorError::Mesh`] if a position is not finite.
     pub fn new(rank: &mut Rank, domain: &Space, window: Window, positions: &[[f64; 3]]) -> Result<Self, OperatorError> {
         let numbers = PointNumbers::of_positions(&mut rank.recorder, positions)?;
         Self::at_points(rank, domain, window, positions, PointOrder::Numbers(numbers))
     }
 
-    /// The same at points in this order.
+    /// Creates the operator at points in `order`.
     pub(super) fn at_points(
         rank: &mut Rank,
         domain: &Space,
