@@ -284,7 +284,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
 
     /// Changes options between iterations, equally on all ranks; the next [`step`](Self::step) checks them.
     ///
-    /// The seed, the directory and the source of the start stay.
+    /// Changes of the seed, the directory and its use have no effect.
     pub fn set(&mut self, change: impl FnOnce(&mut FitOptions)) {
         change(&mut self.options);
         (self.is_checked, self.end) = (false, None);
