@@ -13,8 +13,7 @@ pub fn usage(message: impl Into<String>) -> Failure {
 ///
 /// # Errors
 /// [`Failure::Usage`].
-pub fn count(option: &str, value: Option<i64>, range: RangeInclusive<i64>) -> Result<u64, Failure> {
-    let value = value.unwrap_or_default();
+pub fn count(option: &str, value: i64, range: RangeInclusive<i64>) -> Result<u64, Failure> {
     if range.contains(&value) {
         return Ok(value as u64);
     }
@@ -22,17 +21,10 @@ pub fn count(option: &str, value: Option<i64>, range: RangeInclusive<i64>) -> Re
     Err(usage(format!("--{option} is {value}; it must be a whole number from {} {to}", range.start())))
 }
 
-/// What the word that was given stands for.
-///
-/// # Errors
-/// [`Failure::Usage`], with the words that there are.
-pub fn word<T: Copy>(option: &str, given: &str, words: &[(&str, T)]) -> Result<T, Failure> {
-    if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
-        return Ok(*meaning);
-    }
-    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+/// Lists names: `a, b or c`.
+pub fn one_of(names: &[&str]) -> String {
     let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));
-    Err(usage(format!("--{option} is `{given}`; it must be {} or {last}", others.join(", "))))
+    format!("{} or {last}", others.join(", "))
 }
 
 /// The standard deviation of noise.
@@ -88,14 +80,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_would_do() {
         let said = |found: Result<u64, Failure>| found.map_err(|failure| failure.message());
-        assert_eq!(said(count("steps", Some(7), 1..=i64::MAX)), Ok(7));
-        assert!(said(count("steps", Some(0), 1..=i64::MAX)).is_err_and(|text| text.ends_with("number from 1 on")));
+        assert_eq!(said(count("steps", 7, 1..=i64::MAX)), Ok(7));
+        assert!(said(count("steps", 0, 1..=i64::MAX)).is_err_and(|text| text.ends_with("number from 1 on")));
         assert!(
-            said(count("samples", None, 1..=9))
+            said(count("samples", 0, 1..=9))
                 .is_err_and(|text| text.ends_with("--samples is 0; it must be a whole number from 1 to 9"))
         );
-        let words = [("a", 1), ("b", 2), ("c", 3)];
-        assert_eq!(said(word("mode", "b", &words)), Ok(2));
-        assert!(said(word("mode", "", &words)).is_err_and(|text| text.ends_with("--mode is ``; it must be a, b or c")));
+        assert_eq!(one_of(&["a", "b", "c"]), "a, b or c");
     }
 }

@@ -3,12 +3,14 @@
 use std::error::Error as _;
 use std::io::IsTerminal;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use meshloom::fft;
 use meshloom::gpu::{AdapterSelector, DeviceError, cache_directory, unused_hardware};
 use meshloom::grid::Grid;
 use meshloom::{Error, Launch, Rank, launch_with_code};
 use meshloom_program::models::shallow_water::ShallowWaterError;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -40,6 +42,32 @@ pub struct Common {
     /// No progress bar
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// The numbers that a command computes with.
+#[derive(ValueEnum, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    F32,
+    F64,
+}
+
+impl From<fft::Precision> for Precision {
+    fn from(precision: fft::Precision) -> Self {
+        match precision {
+            fft::Precision::Single => Precision::F32,
+            fft::Precision::Double => Precision::F64,
+        }
+    }
+}
+
+impl From<Precision> for fft::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => fft::Precision::Single,
+            Precision::F64 => fft::Precision::Double,
+        }
+    }
 }
 
 fn grid(text: &str) -> Result<GridParts, String> {

@@ -26,11 +26,6 @@ impl FromStr for SampleGroups {
 }
 
 impl SampleGroups {
-    /// As many as ranks and samples allow.
-    pub fn auto() -> Self {
-        SampleGroups::Word("auto".into())
-    }
-
     /// Their number; none for `auto`.
     ///
     /// # Errors

@@ -3,42 +3,31 @@
 use clap::Args;
 use meshloom::fft::Speeds;
 
-/// Options of forecasts alone; what is not given is that of a GPU in a cluster.
+/// Options of forecasts alone; the defaults are those of a GPU in a cluster.
 #[derive(Args)]
 pub struct SpeedOptions {
-    /// Speed of device memory, reading and writing, in GB/s [default: 2000]
-    #[arg(long, value_name = "GB/s", value_parser = positive)]
-    memory_speed: Option<f64>,
-    /// Speed of copies between device and host, each way, in GB/s [default: 25]
-    #[arg(long, value_name = "GB/s", value_parser = positive)]
-    copy_speed: Option<f64>,
-    /// Speed of the link that one rank has, each way, in GB/s [default: 12.5]
-    #[arg(long, value_name = "GB/s", value_parser = positive)]
-    link_speed: Option<f64>,
-    /// Latency of a message, in microseconds [default: 5]
-    #[arg(long, value_name = "us", value_parser = positive)]
-    latency: Option<f64>,
+    /// Speed of device memory, reading and writing, in GB/s
+    #[arg(long, value_name = "GB/s", value_parser = positive, default_value_t = 2000.0)]
+    memory_speed: f64,
+    /// Speed of copies between device and host, each way, in GB/s
+    #[arg(long, value_name = "GB/s", value_parser = positive, default_value_t = 25.0)]
+    copy_speed: f64,
+    /// Speed of the link that one rank has, each way, in GB/s
+    #[arg(long, value_name = "GB/s", value_parser = positive, default_value_t = 12.5)]
+    link_speed: f64,
+    /// Latency of a message, in microseconds
+    #[arg(long, value_name = "us", value_parser = positive, default_value_t = 5.0)]
+    latency: f64,
 }
 
 impl SpeedOptions {
     pub fn speeds(&self) -> Speeds {
         Speeds {
-            memory: self.memory_speed.unwrap_or(2000.0) * 1e9,
-            copy: self.copy_speed.unwrap_or(25.0) * 1e9,
-            link: self.link_speed.unwrap_or(12.5) * 1e9,
-            latency: self.latency.unwrap_or(5.0) * 1e-6,
+            memory: self.memory_speed * 1e9,
+            copy: self.copy_speed * 1e9,
+            link: self.link_speed * 1e9,
+            latency: self.latency * 1e-6,
         }
-    }
-
-    /// The first that is given.
-    pub fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--memory-speed", self.memory_speed),
-            ("--copy-speed", self.copy_speed),
-            ("--link-speed", self.link_speed),
-            ("--latency", self.latency),
-        ];
-        given.into_iter().find_map(|(name, given)| given.map(|_| name))
     }
 }
 

@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 use crate::config_file;
 use crate::failure::Failure;
 
-#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
+#[derive(Args, Deserialize, Serialize, Clone, Debug)]
+#[serde(default)]
 pub struct UniverseOptions {
     /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
-    /// cosmological constant without radiation, w0, wa, N_eff [default: planck18]
-    #[arg(long, value_name = "NAME|FILE.toml")]
-    pub cosmology: Option<String>,
+    /// cosmological constant without radiation, w0, wa, N_eff
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "planck18")]
+    pub cosmology: String,
     /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
     #[arg(long, value_name = "FILE")]
     pub power_table: Option<PathBuf>,
@@ -33,21 +34,9 @@ pub struct UniverseOptions {
     pub wa: Option<f64>,
 }
 
-impl UniverseOptions {
-    /// Of these options, and where there is none of the `other` ones.
-    pub fn or(self, other: Self) -> Self {
-        UniverseOptions {
-            cosmology: self.cosmology.or(other.cosmology),
-            power_table: self.power_table.or(other.power_table),
-            sigma8: self.sigma8.or(other.sigma8),
-            w0: self.w0.or(other.w0),
-            wa: self.wa.or(other.wa),
-        }
-    }
-
-    /// What holds where nothing is said.
-    pub fn defaults() -> Self {
-        UniverseOptions { cosmology: Some("planck18".into()), ..UniverseOptions::default() }
+impl Default for UniverseOptions {
+    fn default() -> Self {
+        config_file::defaults()
     }
 }
 
@@ -85,7 +74,7 @@ impl Universe {
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
     pub fn new(options: &UniverseOptions) -> Result<Self, Failure> {
-        let name = options.cosmology.clone().unwrap_or_default();
+        let name = options.cosmology.clone();
         let mut parameters = named(&name)?;
         if let Some(sigma8) = options.sigma8 {
             parameters.amplitude = Amplitude::Sigma8(sigma8);

@@ -49,10 +49,13 @@ impl FileTransform {
                 wanted: "a real one such as float32 (or a call without --real)".into(),
             });
         }
-        let precision = arguments.precision.unwrap_or(match dtype {
-            Dtype::F32 | Dtype::C64 => Precision::Single,
-            _ => Precision::Double,
-        });
+        let precision = arguments.precision.map_or(
+            match dtype {
+                Dtype::F32 | Dtype::C64 => Precision::Single,
+                _ => Precision::Double,
+            },
+            Precision::from,
+        );
         let spec = match (arguments.inverse, arguments.real) {
             (_, false) => Spec::new(Values::Complex, input),
             (false, true) => Spec::new(Values::Real, input),
@@ -64,7 +67,7 @@ impl FileTransform {
                 real_inverse(input, n)
             }
         };
-        let spec = spec.precision(precision).norm(arguments.norm).natural();
+        let spec = spec.precision(precision).norm(arguments.norm.into()).natural();
         let (name, output) = match (arguments.inverse, arguments.real) {
             (false, false) => ("fftn", spec.spectrum()),
             (true, false) => ("ifftn", spec.cells),

@@ -15,22 +15,19 @@ use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
+use crate::common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::phases::Phases;
 use crate::same_files::Files;
 use crate::terminal;
 pub use arguments::Arguments;
-use arguments::{NORMS, PRECISIONS, word};
 use file_transform::FileTransform;
 use parts::{OutputPart, Stored, fill, save};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.plan.plan_only {
         return plan_only::run(arguments);
-    }
-    if let Some(name) = arguments.plan.given() {
-        return Err(Failure::Usage(format!("{name} is for --plan-only; add that or leave it out")));
     }
     // A spectrum may take the place of its field: it gets that name when all is read and written.
     let read = check_files([arguments.input()], [])?;
@@ -235,8 +232,8 @@ where
             "dtype": dtype,
         },
         "transform": request.name,
-        "norm": word(&NORMS, &arguments.norm),
-        "precision": word(&PRECISIONS, &request.precision),
+        "norm": arguments.norm,
+        "precision": common::Precision::from(request.precision),
         "device": context.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),

@@ -5,7 +5,8 @@ use meshloom::gpu::{Profile, bytes};
 use meshloom::grid::{Cost, Grid};
 use serde_json::json;
 
-use super::arguments::{Arguments, PRECISIONS, word};
+use super::arguments::Arguments;
+use crate::common;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -19,8 +20,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => return Err(Failure::Usage("--shape: an array has 1, 2 or 3 axes".into())),
     };
     let values = if arguments.real { Values::Real } else { Values::Complex };
-    let precision = arguments.precision.unwrap_or(Precision::Single);
-    let spec = Spec::new(values, cells).precision(precision).fields(options.fields()).norm(arguments.norm);
+    let precision = arguments.precision.map_or(Precision::Single, Precision::from);
+    let spec = Spec::new(values, cells).precision(precision).fields(options.fields).norm(arguments.norm.into());
     let spec = if options.natural { spec.natural() } else { spec };
     let ranks = common.ranks();
     let grid = match common.grid {
@@ -31,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
     let speeds = options.speeds.speeds();
     let forecast = |rank: usize| {
-        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes())
+        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
             .map_err(|e| usage(&format!("--shape: {e}")))
     };
     // Rank 0 has the largest parts; traffic is summed over the ranks.
@@ -105,9 +106,9 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
     let memory = &forecast.memory;
     json!({
         "command": "fft", "plan_only": true,
-        "shape": arguments.plan.shape, "fields": arguments.plan.fields(),
+        "shape": arguments.plan.shape, "fields": arguments.plan.fields,
         "values": if arguments.real { "real" } else { "complex" },
-        "precision": word(&PRECISIONS, &forecast.plan.spec.precision),
+        "precision": common::Precision::from(forecast.plan.spec.precision),
         "ranks": grid.ranks(), "grid": grid.parts(),
         "memory": {
             "total": memory.total(), "field": memory.field, "spectrum": memory.spectrum,

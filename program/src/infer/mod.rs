@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
 use crate::common::Common;
+use crate::config_file;
 use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, Extent, State};
@@ -33,13 +34,15 @@ use parameters::{HyperParameters, Kind, Noise, RunParameters};
 use problem::{Grids, Problem, look};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let parameters = RunParameters::gather(arguments)?;
-    if arguments.print_config {
-        return terminal::print(&arguments.text()?);
+    let options = arguments.options()?;
+    let parameters = RunParameters::new(arguments, options.clone())?;
+    if arguments.configured.print_config {
+        return terminal::print(&config_file::text(&options)?);
     }
     let noise =
         parameters.noise.as_ref().and_then(|noise| if let Noise::File(path) = noise { Some(path) } else { None });
-    let inputs = [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.config].into_iter().flatten();
+    let inputs =
+        [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.configured.config].into_iter().flatten();
     let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
     let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;

@@ -1,20 +1,24 @@
-//! What is to be inferred: from the command line, a TOML file and defaults, in this order of precedence.
+//! The options of an inference.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args, ValueEnum};
 use meshloom::inference::Schedule;
 use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::checked::{count, sigma, usage, word};
+use crate::checked::{count, sigma, usage};
 use crate::common::{Common, GridParts};
-use crate::config_file;
+use crate::config_file::{Configured, FileOptions, defaults};
 use crate::failure::Failure;
 use crate::sample_groups::{SampleGroups, Shares};
+use crate::seed::Whole;
 
 #[derive(Args)]
+#[command(mut_arg("data", |data| {
+    data.required_unless_present_any(["demo", "print_config", "config"]).conflicts_with("demo")
+}))]
 pub struct Arguments {
     /// Directory for everything that is written
     #[arg(
@@ -25,12 +29,6 @@ pub struct Arguments {
         required_unless_present = "print_config"
     )]
     out: Option<PathBuf>,
-    /// Options from a file: their names with _ for -, and hyper-parameters
-    #[arg(long, value_name = "FILE.toml")]
-    pub config: Option<PathBuf>,
-    /// Print the options of the run, defaults included, as a file for --config, and do nothing else
-    #[arg(long)]
-    pub print_config: bool,
     /// A hyper-parameter: offset_mean=2 (or data: where these are), slope=-3,0.5, asperity=none
     #[arg(long, value_name = "NAME=MEAN,STD", allow_hyphen_values = true)]
     set: Vec<String>,
@@ -41,25 +39,21 @@ pub struct Arguments {
     #[arg(long)]
     pub resume: bool,
     #[command(flatten)]
-    options: RunOptions,
+    pub configured: Configured<RunOptions>,
     #[command(flatten)]
     pub common: Common,
 }
 
 /// The options that a file may have, too.
-#[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
-struct RunOptions {
+#[derive(Args, Deserialize, Serialize, Clone, Debug)]
+#[serde(default)]
+pub struct RunOptions {
     /// Data on a regular grid of 1, 2 or 3 axes
-    #[arg(
-        long,
-        value_name = "DATA.npy",
-        required_unless_present_any = ["demo", "print_config", "config"],
-        conflicts_with = "demo"
-    )]
+    #[arg(long, value_name = "DATA.npy")]
     data: Option<PathBuf>,
     /// Which distribution data have [default: poisson for integers, else gaussian]
-    #[arg(long, value_name = "poisson|gaussian|student-t")]
-    likelihood: Option<String>,
+    #[arg(long, value_name = "poisson|gaussian|student-t", hide_possible_values = true)]
+    likelihood: Option<Kind>,
     /// Exposure of each count
     #[arg(long, value_name = "E.npy")]
     exposure: Option<PathBuf>,
@@ -73,52 +67,80 @@ struct RunOptions {
     #[arg(long, value_name = "NU", allow_negative_numbers = true)]
     dof: Option<f64>,
     /// The signal is exp(s) or s, the correlated field [default: lognormal for poisson, else normal]
-    #[arg(long, value_name = "lognormal|normal")]
-    model: Option<String>,
+    #[arg(long, value_name = "lognormal|normal", hide_possible_values = true)]
+    model: Option<SignalModel>,
     /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
     #[arg(long, value_delimiter = ',', value_name = "D|DX,DY,DZ", allow_negative_numbers = true)]
-    #[serde(default, deserialize_with = "one_or_each")]
+    #[serde(deserialize_with = "one_or_each")]
     distances: Option<Vec<f64>>,
     /// The field is periodic: its grid is that of the data
-    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad")]
-    periodic: Option<bool>,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad", action = ArgAction::Set, default_value_t = false, hide_default_value = true, hide_possible_values = true)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    periodic: bool,
     /// How many times as long as the data the field's grid is at least [default: 1.5]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pad: Option<f64>,
     /// Mirrored pairs of samples in every iteration; 0 for the most probable place alone [default: 2 at first, 12 at last]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     samples: Option<i64>,
-    /// Iterations at most: samples about a position, then a better position; a fit that has settled ends before [default: 20]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    iterations: Option<i64>,
+    /// Iterations at most: samples about a position, then a better position; a fit that has settled ends before
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = Schedule::ITERATIONS.into())]
+    iterations: i64,
     /// Straight samples, or bent ones from the third iteration on [default: bent ones, which keep their random numbers from the sixth on]
-    #[arg(long, value_name = "mgvi|geovi")]
-    mode: Option<String>,
-    /// Steps of conjugate gradients for a sample at most [default: 500]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    sample_steps: Option<i64>,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid [default: auto]
-    #[arg(long, value_name = "G|auto")]
-    sample_groups: Option<SampleGroups>,
+    #[arg(long, value_name = "mgvi|geovi", hide_possible_values = true)]
+    mode: Option<Mode>,
+    /// Steps of conjugate gradients for a sample at most
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 500)]
+    sample_steps: i64,
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid
+    #[arg(long, value_name = "G|auto", default_value = "auto")]
+    sample_groups: SampleGroups,
     /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed anew at each step [default: as many as keep all]
     #[arg(long, value_name = "BYTES")]
-    memory: Option<u64>,
-    /// Seed of all random numbers [default: 1]
-    #[arg(long, value_name = "SEED")]
-    #[serde(default, with = "crate::seed")]
-    seed: Option<u64>,
-    #[arg(skip)]
-    offset_mean: Option<Offset>,
-    #[arg(skip)]
-    offset_std: Option<Hyper>,
-    #[arg(skip)]
-    fluctuations: Option<Hyper>,
-    #[arg(skip)]
-    slope: Option<Hyper>,
-    #[arg(skip)]
-    flexibility: Option<Hyper>,
-    #[arg(skip)]
-    asperity: Option<Hyper>,
+    memory: Option<Whole>,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "SEED", default_value = "1")]
+    seed: Whole,
+    #[arg(skip = Offset::Word("data".into()))]
+    offset_mean: Offset,
+    #[arg(skip = Hyper::Pair([1.0, 0.5]))]
+    offset_std: Hyper,
+    #[arg(skip = Hyper::Pair([1.0, 0.5]))]
+    fluctuations: Hyper,
+    #[arg(skip = Hyper::Pair([-3.0, 0.5]))]
+    slope: Hyper,
+    #[arg(skip = Hyper::Pair([1.0, 0.5]))]
+    flexibility: Hyper,
+    #[arg(skip = Hyper::Word("none".into()))]
+    asperity: Hyper,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+impl FileOptions for RunOptions {
+    /// The hyper-parameters, which the command line has in `--set`.
+    const KEYS: &'static [&'static str] =
+        &["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
+}
+
+/// How samples are drawn: straight or bent.
+#[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    Mgvi,
+    Geovi,
+}
+
+/// The signal of the correlated field: its exponential, or itself.
+#[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum SignalModel {
+    Lognormal,
+    Normal,
 }
 
 /// Noise as it is written: a number, or else a file.
@@ -153,19 +175,6 @@ enum Offset {
     Word(String),
 }
 
-impl Offset {
-    /// That of the data.
-    fn of_data() -> Self {
-        Offset::Word("data".into())
-    }
-}
-
-/// The keys of a file that are hyper-parameters, which the command line has in `--set`.
-const HYPER_PARAMETERS: [&str; 6] = ["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
-
-/// The likelihood that has degrees of freedom.
-const STUDENT_T: &str = "student-t";
-
 /// Its degrees of freedom where none are given.
 const DOF: f64 = 3.0;
 
@@ -186,8 +195,9 @@ fn one_or_each<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
     }))
 }
 
-/// Which density data have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The distribution of data.
+#[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     Poisson,
     Gaussian,
@@ -240,94 +250,45 @@ pub struct RunParameters {
 }
 
 impl Arguments {
-    /// The options of the file, with those of the command line in their place.
-    fn merged(&self) -> Result<RunOptions, Failure> {
-        let mut file: RunOptions = match &self.config {
-            None => RunOptions::default(),
-            Some(path) => config_file::options_and(&HYPER_PARAMETERS, path, &config_file::read(path)?)?,
-        };
-        let line = self.options.clone();
-        // A command line that says one of the two takes the other's place in the file.
-        if line.pad.is_some() || line.periodic.is_some() {
-            (file.pad, file.periodic) = (None, None);
-        }
-        let likelihood = line.likelihood.or(file.likelihood);
-        let mut merged = RunOptions {
-            data: line.data.or(file.data),
-            likelihood: likelihood.clone(),
-            exposure: line.exposure.or(file.exposure),
-            mask: line.mask.or(file.mask),
-            noise: line.noise.or(file.noise),
-            // Other likelihoods than Student's t leave that of a file aside.
-            dof: line.dof.or(file.dof.filter(|_| likelihood.as_deref() == Some(STUDENT_T))),
-            model: line.model.or(file.model),
-            distances: line.distances.or(file.distances),
-            periodic: line.periodic.or(file.periodic),
-            pad: line.pad.or(file.pad),
-            samples: line.samples.or(file.samples),
-            iterations: line.iterations.or(file.iterations),
-            mode: line.mode.or(file.mode),
-            sample_steps: line.sample_steps.or(file.sample_steps),
-            sample_groups: line.sample_groups.or(file.sample_groups),
-            memory: line.memory.or(file.memory),
-            seed: line.seed.or(file.seed),
-            ..file
-        };
+    /// Returns the options of this call.
+    ///
+    /// # Errors
+    /// Those of [`Configured::options`]; [`Failure::Usage`] for options that `--demo` excludes.
+    pub fn options(&self) -> Result<RunOptions, Failure> {
+        let mut options = self.configured.options()?;
         for words in &self.set {
-            merged.set(words)?;
+            options.set(words)?;
         }
         if self.demo {
-            if let Some(word) = merged.likelihood.as_deref().filter(|word| *word != "poisson") {
-                return Err(usage(format!("--demo makes counts, whose likelihood is poisson, and not {word}")));
+            if let Some(kind) = options.likelihood.filter(|kind| *kind != Kind::Poisson) {
+                let name = json!(kind);
+                let name = name.as_str().unwrap_or_default();
+                return Err(usage(format!("--demo makes counts, whose likelihood is poisson, and not {name}")));
             }
-            if let Some(data) = &merged.data {
+            if let Some(data) = &options.data {
                 let data = printable_path(data);
                 return Err(usage(format!("--demo makes its own data: leave {data} of the file of --config out")));
             }
-            // Some seven counts a cell, since there are no data yet that could say.
-            let given = merged.offset_mean.filter(|offset| *offset != Offset::of_data());
-            merged.offset_mean = given.or(Some(Offset::Number(2.0)));
-            merged.likelihood = Some("poisson".into());
+            // Some seven counts a cell: there are no data yet to take the mean from.
+            if let Offset::Word(_) = options.offset_mean {
+                options.offset_mean = Offset::Number(2.0);
+            }
+            options.likelihood = Some(Kind::Poisson);
         }
-        Ok(merged.with_defaults())
-    }
-
-    /// The text of a file for `--config`: all options that do not follow from the data.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] for numbers and names that such a file cannot hold; those of the configuration.
-    pub fn text(&self) -> Result<String, Failure> {
-        let options = self.merged()?;
-        let hyper = options.hyper()?;
-        let pair = |pair| Some(Hyper::Pair(pair));
-        let optional = |pair: Option<[f64; 2]>| Some(pair.map_or_else(|| Hyper::Word("none".into()), Hyper::Pair));
-        let options = RunOptions {
-            offset_mean: Some(hyper.offset_mean.map_or_else(Offset::of_data, Offset::Number)),
-            offset_std: pair(hyper.offset_std),
-            fluctuations: pair(hyper.fluctuations),
-            slope: pair(hyper.slope),
-            flexibility: optional(hyper.flexibility),
-            asperity: optional(hyper.asperity),
-            ..options
-        };
-        toml::to_string(&options).map_err(|error| usage(format!("these options make no file: {error}")))
+        let is_student_t = options.likelihood == Some(Kind::StudentT);
+        if is_student_t {
+            options.dof.get_or_insert(DOF);
+        } else if !self.configured.is_given("dof") {
+            options.dof = None;
+        }
+        if !options.periodic {
+            options.pad.get_or_insert(1.5);
+        }
+        Ok(options)
     }
 }
 
 impl RunOptions {
-    /// With what holds where nothing is said, whatever the data.
-    fn with_defaults(self) -> Self {
-        RunOptions {
-            dof: self.dof.or((self.likelihood.as_deref() == Some(STUDENT_T)).then_some(DOF)),
-            pad: self.pad.or((self.periodic != Some(true)).then_some(1.5)),
-            iterations: self.iterations.or(Some(Schedule::ITERATIONS.into())),
-            sample_steps: self.sample_steps.or(Some(500)),
-            sample_groups: self.sample_groups.or(Some(SampleGroups::auto())),
-            seed: self.seed.or(Some(1)),
-            ..self
-        }
-    }
-
     /// Sets a hyper-parameter from `NAME=MEAN,STD`.
     fn set(&mut self, words: &str) -> Result<(), Failure> {
         let wrong = || {
@@ -338,10 +299,10 @@ impl RunOptions {
         };
         let (name, value) = words.split_once('=').ok_or_else(wrong)?;
         if name == "offset_mean" {
-            self.offset_mean = Some(match value.trim() {
-                "data" => Offset::of_data(),
+            self.offset_mean = match value.trim() {
+                "data" => Offset::Word("data".into()),
                 value => Offset::Number(value.parse().map_err(|_| wrong())?),
-            });
+            };
             return Ok(());
         }
         let numbers: Option<Vec<f64>> = value.split(',').map(|number| number.trim().parse().ok()).collect();
@@ -358,17 +319,16 @@ impl RunOptions {
             "asperity" => &mut self.asperity,
             _ => return Err(wrong()),
         };
-        *place = Some(hyper);
+        *place = hyper;
         Ok(())
     }
 
-    /// Hyper-parameters, with defaults that suit data of variance 1.
+    /// Checks the hyper-parameters.
     fn hyper(&self) -> Result<HyperParameters, Failure> {
-        let pair = |name: &str, given: &Option<Hyper>, default: [f64; 2], log: bool| {
+        let pair = |name: &str, given: &Hyper, log: bool| {
             let [mean, std] = match given {
-                None => default,
-                Some(Hyper::Pair(pair)) => *pair,
-                Some(Hyper::Word(word)) => {
+                Hyper::Pair(pair) => *pair,
+                Hyper::Word(word) => {
                     return Err(usage(format!("{name} is `{word}`; it must be a mean and a standard deviation")));
                 }
             };
@@ -378,34 +338,33 @@ impl RunOptions {
             let mean_of = if log { "a positive mean" } else { "a mean" };
             Err(usage(format!("{name} is {mean},{std}; it must be {mean_of} and a standard deviation from 0 on")))
         };
-        let optional = |name: &str, given: &Option<Hyper>, default: Option<[f64; 2]>| match given {
-            Some(Hyper::Word(word)) if word == "none" => Ok(None),
-            None if default.is_none() => Ok(None),
-            given => pair(name, given, default.unwrap_or_default(), true).map(Some),
+        let optional = |name: &str, given: &Hyper| match given {
+            Hyper::Word(word) if word == "none" => Ok(None),
+            given => pair(name, given, true).map(Some),
         };
         let offset_mean = match &self.offset_mean {
-            Some(Offset::Number(number)) if number.is_finite() => Some(*number),
-            Some(Offset::Number(number)) => {
+            Offset::Number(number) if number.is_finite() => Some(*number),
+            Offset::Number(number) => {
                 return Err(usage(format!("offset_mean is {number}; it must be a finite number, or data")));
             }
-            Some(Offset::Word(word)) if word != "data" => {
+            Offset::Word(word) if word != "data" => {
                 return Err(usage(format!("offset_mean is `{word}`; it must be a number, or data")));
             }
-            Some(Offset::Word(_)) | None => None,
+            Offset::Word(_) => None,
         };
         Ok(HyperParameters {
             offset_mean,
-            offset_std: pair("offset_std", &self.offset_std, [1.0, 0.5], true)?,
-            fluctuations: pair("fluctuations", &self.fluctuations, [1.0, 0.5], true)?,
-            slope: pair("slope", &self.slope, [-3.0, 0.5], false)?,
-            flexibility: optional("flexibility", &self.flexibility, Some([1.0, 0.5]))?,
-            asperity: optional("asperity", &self.asperity, None)?,
+            offset_std: pair("offset_std", &self.offset_std, true)?,
+            fluctuations: pair("fluctuations", &self.fluctuations, true)?,
+            slope: pair("slope", &self.slope, false)?,
+            flexibility: optional("flexibility", &self.flexibility)?,
+            asperity: optional("asperity", &self.asperity)?,
         })
     }
 
     fn padding(&self) -> Result<f64, Failure> {
         match (self.periodic, self.pad) {
-            (Some(true), Some(_)) => Err(usage("periodic and pad: a periodic field has no padding; give one of them")),
+            (true, Some(_)) => Err(usage("periodic and pad: a periodic field has no padding; give one of them")),
             (_, None) => Ok(1.0),
             (_, Some(pad)) if (1.0..=16.0).contains(&pad) => Ok(pad),
             (_, Some(pad)) => Err(usage(format!("--pad is {pad}; it must be a number from 1 to 16"))),
@@ -414,28 +373,24 @@ impl RunOptions {
 }
 
 impl RunParameters {
-    /// Merges the command line, the configuration file and defaults, and checks the result.
+    /// Checks options.
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.
-    pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
+    pub fn new(arguments: &Arguments, options: RunOptions) -> Result<Self, Failure> {
         let out = arguments.out.clone().unwrap_or_default();
         if out.as_os_str() == "-" {
             return Err(usage("--output is -, which is refused; name a directory"));
         }
-        let options = arguments.merged()?;
-        if options.data.is_none() && !arguments.demo && !arguments.print_config {
+        if options.data.is_none() && !arguments.demo && !arguments.configured.print_config {
             return Err(usage(
                 "--data is missing: give the file of the data, here or in the file of --config; or --demo",
             ));
         }
-        let kinds = [("poisson", Kind::Poisson), ("gaussian", Kind::Gaussian), (STUDENT_T, Kind::StudentT)];
-        let likelihood = options.likelihood.as_deref().map(|given| word("likelihood", given, &kinds)).transpose()?;
-        let models = [("lognormal", true), ("normal", false)];
-        let lognormal = options.model.as_deref().map(|given| word("model", given, &models)).transpose()?;
-        let modes = [("mgvi", false), ("geovi", true)];
         match options.dof {
-            Some(_) if likelihood != Some(Kind::StudentT) => return Err(usage("--dof is for --likelihood student-t")),
+            Some(_) if options.likelihood != Some(Kind::StudentT) => {
+                return Err(usage("--dof is for --likelihood student-t"));
+            }
             Some(dof) if !(dof.is_finite() && dof > 0.0) => {
                 return Err(usage(format!("--dof is {dof}; it must be positive")));
             }
@@ -451,21 +406,21 @@ impl RunParameters {
         Ok(RunParameters {
             data: options.data,
             out,
-            likelihood,
-            lognormal,
+            likelihood: options.likelihood,
+            lognormal: options.model.map(|model| model == SignalModel::Lognormal),
             dof: options.dof.unwrap_or(DOF),
             pad,
             pairs: options
                 .samples
-                .map(|given| count("samples", Some(given), 0..=MOST))
+                .map(|given| count("samples", given, 0..=MOST))
                 .transpose()?
                 .map(|pairs| pairs as usize),
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
-            geovi: options.mode.as_deref().map(|given| word("mode", given, &modes)).transpose()?,
+            geovi: options.mode.map(|mode| mode == Mode::Geovi),
             sample_steps: count("sample-steps", options.sample_steps, 1..=MOST)?,
-            groups: options.sample_groups.as_ref().map_or(Ok(None), SampleGroups::number)?,
-            memory: options.memory,
-            seed: options.seed.unwrap_or_default(),
+            groups: options.sample_groups.number()?,
+            memory: options.memory.map(|bytes| bytes.0),
+            seed: options.seed.0,
             resume: arguments.resume,
             hyper,
             exposure: options.exposure,
@@ -543,7 +498,7 @@ impl RunParameters {
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.noise { Some(sigma) } else { None };
         json!({
-            "likelihood": match kind { Kind::Poisson => "poisson", Kind::Gaussian => "gaussian", Kind::StudentT => STUDENT_T },
+            "likelihood": kind,
             "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances,
             "pad": self.pad, "seed": self.seed, "hyper_parameters": hyper,
         })

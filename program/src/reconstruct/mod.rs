@@ -17,6 +17,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
+use crate::config_file;
 use crate::convergence;
 use crate::failure::Failure;
 use crate::fit_state::{self, State};
@@ -29,17 +30,18 @@ use parameters::Parameters;
 use problem::{Problem, density, groups_of};
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (common, options) = (&arguments.common, arguments.options()?);
-    if arguments.print_config {
-        return terminal::print(&options.text()?);
+    let (common, options) = (&arguments.common, arguments.configured.options()?);
+    if arguments.configured.print_config {
+        return terminal::print(&config_file::text(&options)?);
     }
     let parameters = Parameters::new(options.clone(), common.grid)?;
     if arguments.estimate {
         return estimate::run(common, &parameters);
     }
     let written = outputs::FILES.map(|name| arguments.out().join(name));
-    let inputs =
-        [&options.density, &options.truth, &options.universe.power_table, &arguments.config].into_iter().flatten();
+    let inputs = [&options.density, &options.truth, &options.universe.power_table, &arguments.configured.config]
+        .into_iter()
+        .flatten();
     // One that is there is no file to be replaced.
     let directory = [arguments.out()].into_iter().filter(|out| !out.is_dir());
     let mut files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;

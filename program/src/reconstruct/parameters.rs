@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use meshloom::pm::Config;
 use serde_json::{Value, json};
 
-use super::options::Options;
-use crate::checked::{count, sigma, usage, word};
+use super::options::{Mode, Options};
+use crate::checked::{count, sigma, usage};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
-use crate::sample_groups::{SampleGroups, Shares};
+use crate::sample_groups::Shares;
 use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
@@ -50,8 +50,8 @@ impl Parameters {
             return Err(usage("--box is missing: give the side of the density's box in Mpc/h"));
         };
         let (pairs, iterations) = match options.map_only {
-            Some(true) => (0, 0),
-            _ => (count("samples", options.samples, 1..=1000)?, count("iterations", options.iterations, 1..=1000)?),
+            true => (0, 0),
+            false => (count("samples", options.samples, 1..=1000)?, count("iterations", options.iterations, 1..=1000)?),
         };
         Ok(Parameters {
             density,
@@ -59,14 +59,14 @@ impl Parameters {
             truth: options.truth,
             pairs: pairs as usize,
             iterations: iterations as u32,
-            geovi: word("mode", &options.mode.unwrap_or_default(), &[("mgvi", false), ("geovi", true)])?,
-            groups: options.sample_groups.as_ref().map_or(Ok(None), SampleGroups::number)?,
-            seed: options.seed.unwrap_or_default(),
+            geovi: options.mode == Mode::Geovi,
+            groups: options.sample_groups.number()?,
+            seed: options.seed.0,
             checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1..=1 << 16)? as usize,
-            particles: options.particles.map(|n| count("particles", Some(n), 1..=1 << 14)).transpose()?,
+            particles: options.particles.map(|n| count("particles", n, 1..=1 << 14)).transpose()?,
             box_size,
             universe: Universe::new(&options.universe)?,
-            evolution: Evolution::new(options.evolution)?,
+            evolution: options.evolution.check()?,
             grid,
         })
     }

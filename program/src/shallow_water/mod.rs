@@ -16,7 +16,7 @@ use meshloom_program::models::shallow_water::{Real, ShallowWater, ShallowWaterEr
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
-use crate::common::Common;
+use crate::common::{Common, Precision};
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
@@ -24,7 +24,7 @@ use crate::run_directory::{self, check_command};
 use log::Log;
 use outputs::Outputs;
 pub use parameters::Arguments;
-use parameters::{Precision, RunParameters};
+use parameters::RunParameters;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let parameters = RunParameters::gather(arguments)?;
@@ -154,7 +154,7 @@ fn report<T: Real>(
         "command": "shallow-water", "version": env!("CARGO_PKG_VERSION"),
         "parameters": parameters.object(),
         "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
-        "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision.name(),
+        "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision,
         "resumed_from_step": resumed,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use meshloom_program::models::shallow_water::ShallowWaterConfig;
 use serde_json::{Value, json};
 
-use crate::common::Common;
+use crate::common::{Common, Precision};
 use crate::failure::Failure;
 
 #[derive(Args)]
@@ -36,26 +36,10 @@ pub struct Arguments {
     #[arg(long)]
     compatible: bool,
     /// Numbers that are computed with and written: f64 on devices that have it
-    #[arg(long, value_enum, value_name = "f32|f64", default_value = "f32")]
+    #[arg(long, value_name = "f32|f64", default_value = "f32", hide_possible_values = true)]
     precision: Precision,
     #[command(flatten)]
     pub common: Common,
-}
-
-/// The numbers of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    F32,
-    F64,
-}
-
-impl Precision {
-    pub fn name(self) -> &'static str {
-        match self {
-            Precision::F32 => "f32",
-            Precision::F64 => "f64",
-        }
-    }
 }
 
 /// The parameters of a run, checked as far as that needs no device.
@@ -210,7 +194,7 @@ impl RunParameters {
         json!({
             "cells": config.cells, "spacing": config.spacing, "gravity": config.gravity, "depth": config.depth,
             "coriolis": config.coriolis, "viscosity": config.viscosity, "compatible": config.compatible,
-            "precision": self.precision.name(),
+            "precision": self.precision,
         })
     }
 }

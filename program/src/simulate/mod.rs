@@ -22,9 +22,9 @@ use meshloom::{Error, Rank};
 use meshloom_program::interrupt::StopRequests;
 use serde_json::{Value, json};
 
-use crate::checked::usage;
 use crate::checked_files::check_files;
 use crate::common::Common;
+use crate::config_file;
 use crate::failure::Failure;
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
@@ -41,20 +41,20 @@ use snapshots::LastWhole;
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = RunOptions::gather(arguments)?;
     let parameters = RunParameters::new(arguments.out(), options.clone())?;
-    if arguments.print_config {
+    if arguments.configured.print_config {
         let warnings: String = parameters.warnings.iter().map(|said| format!("# warning: {said}\n")).collect();
-        return terminal::print(&(warnings + &options.text()?));
+        return terminal::print(&(warnings + &config_file::text(&options)?));
     }
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
     }
-    if let Some(name) = arguments.speeds.given() {
-        return Err(usage(format!("{name} is for --estimate; add that or leave it out")));
-    }
-    let inputs = [&arguments.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
-    let cosmology = options.universe.cosmology.as_deref().map(Path::new);
+    let inputs =
+        [&arguments.configured.config, &options.white_noise, &options.universe.power_table].into_iter().flatten();
     let outputs = Outputs::paths(arguments.out());
-    let files = check_files(inputs.map(PathBuf::as_path).chain(cosmology), outputs.iter().map(PathBuf::as_path))?;
+    let files = check_files(
+        inputs.map(PathBuf::as_path).chain([Path::new(&options.universe.cosmology)]),
+        outputs.iter().map(PathBuf::as_path),
+    )?;
     outputs::states(&parameters.out).check_places(parameters.snapshots.iter().map(|epoch| &epoch.0))?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;

@@ -12,7 +12,8 @@ use meshloom::{Error, Rank};
 use serde_json::Value;
 
 use super::options::Epoch;
-use super::parameters::{Hdf5, RunParameters, Velocities};
+use super::options::{Hdf5, Velocities};
+use super::parameters::RunParameters;
 use crate::described;
 use crate::resumable::{self, States};
 use crate::run_directory;

@@ -6,11 +6,10 @@ use meshloom::Error;
 use meshloom::cosmology::{Halofit, LinearPower, Overdensity};
 use meshloom::pm::{Cone, Config, NoiseBy, Opening};
 use meshloom::points::fof::{Linking, Selection};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
-use super::options::{Epoch, RunOptions};
+use super::options::{Epoch, Hdf5, NoiseName, RunOptions, Velocities};
 use crate::checked::{count, usage};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
@@ -25,7 +24,7 @@ pub struct RunParameters {
     pub box_size: f64,
     pub universe: Universe,
     pub seed: u64,
-    pub noise_by: NoiseBy,
+    pub noise_by: NoiseName,
     pub white_noise: Option<PathBuf>,
     pub evolution: Evolution,
     pub snapshots: Vec<Epoch>,
@@ -42,24 +41,7 @@ pub struct RunParameters {
     pub warnings: Vec<String>,
 }
 
-/// What `velocities.npy` holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Velocities {
-    /// Momenta a^2 dx/dt.
-    Canonical,
-    /// a dx/dt.
-    Peculiar,
-}
-
 impl Velocities {
-    fn new(word: &str) -> Result<Self, Failure> {
-        match word {
-            "canonical" => Ok(Velocities::Canonical),
-            "peculiar" => Ok(Velocities::Peculiar),
-            other => Err(usage(format!("--velocities is `{other}`; it must be canonical or peculiar"))),
-        }
-    }
-
     /// What it is and its unit.
     pub fn object(self) -> Value {
         match self {
@@ -69,24 +51,6 @@ impl Velocities {
             Velocities::Peculiar => json!({ "kind": "peculiar", "definition": "a dx/dt", "unit": "km/s" }),
         }
     }
-}
-
-/// Number of files of a snapshot in HDF5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hdf5 {
-    One,
-    PerRank,
-}
-
-fn hdf5(words: Option<String>) -> Result<Option<Hdf5>, Failure> {
-    let files = match words.as_deref() {
-        None => return Ok(None),
-        Some("one") => Hdf5::One,
-        Some("per-rank") => Hdf5::PerRank,
-        Some(other) => return Err(usage(format!("--hdf5 is `{other}`; it must be one or per-rank"))),
-    };
-    with_hdf5("--hdf5").map(|()| Some(files))
 }
 
 /// Refuses an option that needs the HDF5 library where the program has none.
@@ -103,7 +67,7 @@ fn with_hdf5(option: &str) -> Result<(), Failure> {
 
 /// The spherical overdensities of halos, where there are groups.
 fn overdensities(options: &RunOptions, groups: bool) -> Result<Vec<Overdensity>, Failure> {
-    let all = spheres::overdensities(options.overdensity.as_deref().unwrap_or_default()).map_err(Failure::Usage)?;
+    let all = spheres::overdensities(&options.overdensity).map_err(Failure::Usage)?;
     if all.is_empty() || groups {
         return Ok(all);
     }
@@ -187,29 +151,27 @@ impl RunParameters {
         let universe = Universe::new(&options.universe)?;
         let light_cone = light_cone(&options, &universe)?;
         let overdensities = overdensities(&options, linking.is_some())?;
-        let noise_by = match options.noise_by.unwrap_or_default().as_str() {
-            "mode" => NoiseBy::Mode,
-            "site" => NoiseBy::Site,
-            other => return Err(usage(format!("--noise-by is `{other}`; it must be mode or site"))),
-        };
+        if options.hdf5.is_some() {
+            with_hdf5("--hdf5")?;
+        }
         let mut parameters = RunParameters {
             out: out.into(),
             particles: count("particles", options.particles, 1..=i64::MAX)?,
             mesh: count("mesh", options.mesh, 1..=i64::MAX)?,
-            box_size: options.box_size.unwrap_or_default(),
+            box_size: options.box_size,
             universe,
-            seed: options.seed.unwrap_or_default(),
-            noise_by,
+            seed: options.seed.0,
+            noise_by: options.noise_by,
             white_noise: options.white_noise,
-            evolution: Evolution::new(options.evolution)?,
-            snapshots: options.snapshots.unwrap_or_default(),
-            resume: options.resume.unwrap_or_default(),
-            save_density: options.save_density.unwrap_or_default(),
-            velocities: Velocities::new(&options.velocities.unwrap_or_default())?,
+            evolution: options.evolution.check()?,
+            snapshots: options.snapshots,
+            resume: options.resume,
+            save_density: options.save_density,
+            velocities: options.velocities,
             linking,
             overdensities,
             light_cone,
-            hdf5: hdf5(options.hdf5)?,
+            hdf5: options.hdf5,
             warnings: Vec::new(),
         };
         let config = parameters.config(None);
@@ -244,7 +206,10 @@ impl RunParameters {
             mesh: self.mesh,
             box_size: self.box_size,
             seed: self.seed,
-            noise_by: self.noise_by,
+            noise_by: match self.noise_by {
+                NoiseName::Mode => NoiseBy::Mode,
+                NoiseName::Site => NoiseBy::Site,
+            },
             snapshots: self.snapshots.iter().map(Epoch::value).collect(),
             grid,
             ..self.evolution.config(&self.universe)
@@ -254,11 +219,7 @@ impl RunParameters {
     /// All that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
     /// fingerprint of the white noise, where it comes from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
-        let seed = if noise.is_none() {
-            Some((self.seed, if self.noise_by == NoiseBy::Mode { "mode" } else { "site" }))
-        } else {
-            None
-        };
+        let seed = noise.is_none().then_some((self.seed, self.noise_by));
         let mut object = json!({
             "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.universe.object(),
             "seed": seed.map(|(seed, _)| seed), "noise_by": seed.map(|(_, by)| by), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),

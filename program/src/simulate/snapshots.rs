@@ -10,8 +10,8 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::halos::{self, Halos};
+use super::options::Velocities;
 use super::outputs::{DISPLACEMENTS, Outputs};
-use super::parameters::Velocities;
 use crate::described::difference;
 use crate::resumable::{DESCRIPTION, refused};
 

@@ -536,9 +536,9 @@ fn plans_alone_need_no_device_and_no_file() {
         ("--plan-only --shape 4294967296,4294967296 --ranks 4096", "2^32"),
         ("--plan-only --shape 8 --link-speed 0", "greater than 0"),
         ("in.npy -o out.npy --shape 8", "--plan-only"),
-        ("in.npy -o out.npy --fields 2", "--fields is for --plan-only"),
-        ("in.npy -o out.npy --chunk-bytes 8", "--chunk-bytes is for --plan-only"),
-        ("in.npy -o out.npy --latency 5", "--latency is for --plan-only"),
+        ("in.npy -o out.npy --fields 2", "--plan-only"),
+        ("in.npy -o out.npy --chunk-bytes 8", "--plan-only"),
+        ("in.npy -o out.npy --latency 5", "--plan-only"),
         ("in.npy", "--output"),
     ] {
         let (code, text, error) = run(words);

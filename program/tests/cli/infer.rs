@@ -491,7 +491,7 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&holes, String::new(), 2, "--noise is missing"),
         (&counts, "--noise 1".into(), 2, "counts bring their noise"),
         (&counts, "--model normal".into(), 2, "rates of counts are positive"),
-        (&counts, "--likelihood cauchy".into(), 2, "poisson, gaussian or student-t"),
+        (&counts, "--likelihood cauchy".into(), 2, "poisson, gaussian, student-t"),
         (&counts, "--set slope=1".into(), 2, "NAME=MEAN,STD"),
         (&counts, "--set offset_mean=here".into(), 2, "a number, or data"),
         (&counts, format!("--mask {half}"), 1, "element [0, 0] is 0.5; a mask is of 0 and 1, or of booleans"),

@@ -120,7 +120,7 @@ fn wrong_words_and_values_exit_2() {
         row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
         row("window", "--window pcs", 2, &["pcs"]),
-        row("noise", "--noise-by row", 2, &["--noise-by is `row`"]),
+        row("noise", "--noise-by row", 2, &["--noise-by", "row", "mode, site"]),
         row("sigma8", "--sigma8 0", 2, &["sigma8 = 0", "(0, 100]"]),
         row("phantom", "--w0 -4", 2, &["w0 = -4"]),
         row("early dark energy", "--wa 1", 2, &["wa = 1", "w0 + wa"]),
@@ -1241,7 +1241,7 @@ fn an_estimate_needs_neither_device_nor_directory() {
     Call::simulate(&scratch.join("out"), &["--link-speed", "5"]).run().is_error(
         "speed",
         2,
-        &["--link-speed is for --estimate"],
+        &["not provided", "--estimate"],
     );
     if has_mpi() {
         let said = Call::new(&words[..6]).words(&["--json"]).on(Ranks::Mpi(2)).succeeds().stdout;
