@@ -1,13 +1,44 @@
 //! The files of a call, checked before the work.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use meshloom::comm::Communicator;
+use meshloom::io::collective::{same_contents, same_directory};
 use meshloom::io::{IoError, check_replaceable, is_hdf5, printable_path};
 
 use crate::coordinates;
-use crate::failure::Failure;
-use crate::same_files::Files;
+use crate::failure::{Ended, Failure};
+
+/// The files that a call names, in the same order in all processes.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    pub inputs: Vec<PathBuf>,
+    pub outputs: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Checks that all ranks read the same inputs and see the directories of outputs. Collective, before anything is
+    /// read or made.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] on all ranks.
+    pub fn check(&self, comm: &Communicator) -> Result<(), Ended> {
+        if comm.size() == 1 {
+            return Ok(());
+        }
+        // A snapshot may have several files. One that cannot be opened fails when it is read.
+        let parts = |input: &PathBuf| coordinates::files(input).unwrap_or_else(|_| vec![input.clone()]);
+        let inputs: Vec<PathBuf> = self.inputs.iter().flat_map(parts).collect();
+        same_contents(comm, &inputs)?.map_err(Failure::from)?;
+        let directories: BTreeSet<&Path> = self.outputs.iter().filter_map(|output| output.parent()).collect();
+        for directory in directories {
+            same_directory(comm, directory)?.map_err(Failure::from)?;
+        }
+        Ok(())
+    }
+}
 
 /// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -33,7 +64,7 @@ fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
 
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
 /// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written, or of a directory. (`fft` may
-/// replace its input, and asks for each alone.) Gives the files, for [`Common::launch_together`](crate::common::Common::launch_together).
+/// replace its input, and asks for each alone.) Gives the files, for [`Common::launch`](crate::common::Common::launch).
 ///
 /// # Errors
 /// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.
@@ -64,8 +95,11 @@ pub fn check_files<'a>(
     Ok(Files { inputs: owned(inputs), outputs: owned(outputs) })
 }
 
-/// Checks before the work that the output file can be created.
-pub fn writable(output: &Path) -> Result<(), IoError> {
+/// Checks on rank 0 before the work that the output file can be created.
+pub fn writable(comm: &Communicator, output: &Path) -> Result<(), IoError> {
+    if comm.rank() > 0 {
+        return Ok(());
+    }
     let create = |source| IoError::Create { path: output.into(), source };
     if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())
         && !directory.metadata().map_err(create)?.is_dir()

@@ -13,13 +13,10 @@ use meshloom_program::models::shallow_water::ShallowWaterError;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::checked_files::Files;
+use crate::failure::{Ended, Failure};
 use crate::same_call;
-use crate::same_files::Files;
 use crate::terminal;
-
-/// Any error of a rank's work; the exit code depends on which it is.
-pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
 pub type GridParts = Option<[usize; 2]>;
@@ -90,17 +87,14 @@ fn failure_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
 }
 
 impl Common {
-    /// Passes on what was found by opening the input files before the launch, which is done since the meaning of some
-    /// options depends on them. Under MPI errors are left to the launch, which prints that of one process: none is found.
-    ///
-    /// # Errors
-    /// That of the files.
-    pub fn before_launch<T>(&self, opened: Result<T, impl Into<Failure>>) -> Result<Option<T>, Failure> {
-        match opened {
-            Ok(found) => Ok(Some(found)),
-            Err(_) if Launch::detect(self.ranks.into()) == Launch::Mpi => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    /// Returns the number of ranks before the launch; `None` if MPI has it.
+    pub fn known_ranks(&self) -> Option<usize> {
+        (Launch::detect(self.ranks.into()) != Launch::Mpi).then_some(self.ranks.into())
+    }
+
+    /// Returns these options without the process grid, for commands whose groups of ranks have it.
+    pub fn without_grid(&self) -> Self {
+        Common { grid: None, ..self.clone() }
     }
 
     /// How many ranks there would be: those that the launcher has started, or that were asked for.
@@ -111,34 +105,17 @@ impl Common {
         }
     }
 
-    /// Runs `body`, which names no files, on every rank, as threads or MPI processes, and gives what rank 0 returned if it is in this process.
-    pub fn launch<T: Send, E: Into<AnyError>>(
-        &self,
-        body: impl Fn(&mut Rank) -> Result<T, E> + Sync,
-    ) -> Result<Option<T>, Failure> {
-        self.launch_together(&Files::default(), |context| body(context).map(Ok))
-    }
-
-    /// [`launch`](Self::launch) of a body that reads and writes `files`, as [`check_files`](crate::checked_files::check_files) gives them, and may also end with a failure (the inner
-    /// error) that all ranks have alike.
-    pub fn launch_together<T: Send, E: Into<AnyError>>(
+    /// Runs `body` on every rank, as threads or MPI processes, and returns its value of rank 0 if that is in this process.
+    ///
+    /// Before, all ranks check that they were called alike, that the process grid has as many ranks, and that they see
+    /// the same `files`.
+    ///
+    /// # Errors
+    /// Those of the checks, of the device and of `body`.
+    pub fn launch<T: Send>(
         &self,
         files: &Files,
-        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, E> + Sync,
-    ) -> Result<Option<T>, Failure> {
-        let fits = |ranks: usize| match self.grid.map(|grid| Grid::new(grid, ranks)) {
-            Some(Err(error)) => Err(Failure::Usage(format!("--grid: {error}"))),
-            _ => Ok(()),
-        };
-        self.launch_where(fits, files, body)
-    }
-
-    /// [`launch_together`](Self::launch_together) on as many ranks as `fits` says yes to, where the process grid is not that of all of them.
-    pub fn launch_where<T: Send, E: Into<AnyError>>(
-        &self,
-        fits: impl Fn(usize) -> Result<(), Failure> + Sync,
-        files: &Files,
-        body: impl Fn(&mut Rank) -> Result<Result<T, Failure>, E> + Sync,
+        body: impl Fn(&mut Rank) -> Result<T, Ended> + Sync,
     ) -> Result<Option<T>, Failure> {
         let mut options = meshloom_sanitizer::options().map_err(|e| Failure::Usage(e.to_string()))?;
         options.cache = cache_directory();
@@ -148,39 +125,35 @@ impl Common {
         }
         let how = Launch::detect(self.ranks.into());
         if how != Launch::Mpi {
-            fits(self.ranks.into())?;
+            self.check_grid(self.ranks.into())?;
         }
+        let work = |rank: &mut Rank| -> Result<T, Ended> {
+            same_call::check(&rank.comm)?;
+            self.check_grid(rank.comm.size())?;
+            files.check(&rank.comm)?;
+            // A host of another rank may lack its driver.
+            let warning = rank.comm.first_fault(unused_hardware(&options.adapter).as_deref())?;
+            if let Some(warning) = warning.filter(|_| rank.comm.rank() == 0) {
+                terminal::warn(&warning);
+            }
+            body(rank)
+        };
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &(dyn std::error::Error + 'static)| failure_of(error).map_or(1, |failure| failure.code());
-        let ranks = launch_with_code(how, &options, code, |context| -> Result<_, AnyError> {
-            let rank = context.comm.rank();
-            // All ranks have these failures, so that they end together, which under MPI keeps the exit code.
-            let mut alike = same_call::check(&context.comm)?.and_then(|()| fits(context.comm.size()));
-            if alike.is_ok() {
-                alike = files.check(&context.comm)?;
-            }
-            match alike {
-                Err(wrong) => Ok((rank, Err(wrong))),
-                Ok(()) => {
-                    // A host of another rank may lack its driver.
-                    let warning = context.comm.first_fault(unused_hardware(&options.adapter).as_deref())?;
-                    if let Some(warning) = warning.filter(|_| rank == 0) {
-                        terminal::warn(&warning);
-                    }
-                    body(context).map(|value| (rank, value)).map_err(E::into)
-                }
-            }
+        let ranks = launch_with_code(how, &options, code, |rank| match work(rank) {
+            Ok(value) => Ok((rank.comm.rank(), Ok(value))),
+            Err(Ended::Together(failure)) => Ok((rank.comm.rank(), Err(failure))),
+            Err(Ended::Alone(error)) => Err(error),
         });
-        match ranks {
-            Ok(values) => values
-                .into_iter()
-                .find(|(rank, value)| *rank == 0 || value.is_err())
-                .map(|(_, value)| value)
-                .transpose(),
-            Err(error) => {
-                Err(error.source().and_then(failure_of).unwrap_or_else(|| Failure::Failed(error.to_string())))
-            }
-        }
+        let values = ranks.map_err(|error| {
+            error.source().and_then(failure_of).unwrap_or_else(|| Failure::Failed(error.to_string()))
+        })?;
+        values.into_iter().find(|(rank, value)| *rank == 0 || value.is_err()).map(|(_, value)| value).transpose()
+    }
+
+    fn check_grid(&self, ranks: usize) -> Result<(), Failure> {
+        let grid = self.grid.map(|grid| Grid::new(grid, ranks)).transpose();
+        grid.map(drop).map_err(|error| Failure::Usage(format!("--grid: {error}")))
     }
 
     /// The process grid for a mesh: that of the call, or what suits the mesh.

@@ -1,8 +1,22 @@
 //! Why a command failed, and with which exit code.
 
+use std::error::Error as StdError;
+use std::fmt::{self, Display};
+
 use meshloom::Error;
+use meshloom::comm::CommError;
+use meshloom::cosmology::CosmologyError;
+use meshloom::exchange::ExchangeError;
+use meshloom::fft::FftError;
 use meshloom::gpu::DeviceError;
+use meshloom::grid::LayoutError;
+use meshloom::host_memory::HostMemoryError;
+use meshloom::inference::InferenceError;
 use meshloom::io::IoError;
+use meshloom::operators::OperatorError;
+use meshloom::pm::SimulationError;
+use meshloom::points::fof::FofError;
+use meshloom::points::sort::SortError;
 use meshloom_program::models::shallow_water::ShallowWaterError;
 
 /// Why a command failed, which decides the exit code.
@@ -34,12 +48,8 @@ impl Failure {
 
     /// The message on standard error.
     pub fn message(&self) -> String {
-        match self {
-            Failure::Words(message) => message.trim_end().into(),
-            Failure::Usage(message) | Failure::Failed(message) | Failure::Stopped { message, .. } => {
-                format!("meshloom: {message}")
-            }
-        }
+        let program = if let Failure::Words(_) = self { "" } else { "meshloom: " };
+        format!("{program}{self}")
     }
 }
 
@@ -84,5 +94,69 @@ impl From<Error> for Failure {
 impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         Failure::Failed(error.to_string())
+    }
+}
+
+impl From<CommError> for Failure {
+    fn from(error: CommError) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Words(text)
+            | Failure::Usage(text)
+            | Failure::Failed(text)
+            | Failure::Stopped { message: text, .. } => f.write_str(text.trim_end()),
+        }
+    }
+}
+
+/// Why the work of a rank ended.
+pub enum Ended {
+    /// A failure that all ranks have: they end together.
+    Together(Failure),
+    /// An error of this rank, which ends the others.
+    Alone(Box<dyn StdError + Send + Sync>),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Ended::Together(failure)
+    }
+}
+
+macro_rules! alone {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Ended {
+            fn from(error: $error) -> Self {
+                Ended::Alone(Error::from(error).into())
+            }
+        })*
+    };
+}
+
+alone!(
+    Error,
+    CommError,
+    CosmologyError,
+    DeviceError,
+    ExchangeError,
+    FftError,
+    FofError,
+    HostMemoryError,
+    InferenceError,
+    IoError,
+    LayoutError,
+    OperatorError,
+    SimulationError,
+    SortError
+);
+
+impl From<ShallowWaterError> for Ended {
+    fn from(error: ShallowWaterError) -> Self {
+        Ended::Alone(error.into())
     }
 }

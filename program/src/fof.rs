@@ -16,7 +16,7 @@ use crate::catalogue::{self, About};
 use crate::checked::length;
 use crate::checked_files::{check_files, writable};
 use crate::common::Common;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
 use crate::phases::Phases;
@@ -145,8 +145,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// Opens them; the inner error is one of the options.
-    fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
+    fn open(arguments: &Arguments) -> Result<Self, Failure> {
         let points = PointFile::open(&arguments.points, arguments.particles)?;
         let mut attributes = Vec::new();
         for (name, per_axis, path) in arguments.attributes() {
@@ -154,16 +153,13 @@ impl Inputs {
             let shape = if per_axis { &shape[..] } else { &shape[..1] };
             attributes.push((name, PointValues::open(path, arguments.particles, name, shape)?));
         }
-        let densities = spheres::overdensities(&arguments.overdensity);
-        let asked = densities.iter().flatten().any(|density| !matches!(density, Overdensity::Mean(_)));
+        let densities = spheres::overdensities(&arguments.overdensity).map_err(Failure::Usage)?;
+        let asked = densities.iter().any(|density| !matches!(density, Overdensity::Mean(_)));
         let universe = if asked { points.universe()? } else { None };
-        let found = points.domain(arguments.size.as_ref());
-        Ok(found.and_then(|domain| {
-            let selection = arguments.selection(&domain)?;
-            let overdensities =
-                densities.and_then(|all| spheres::in_box(all, &domain, universe)).map_err(Failure::Usage)?;
-            Ok(Inputs { points, domain, selection, box_use: arguments.box_use(), overdensities, attributes })
-        }))
+        let domain = points.domain(arguments.size.as_ref())?;
+        let selection = arguments.selection(&domain)?;
+        let overdensities = spheres::in_box(densities, &domain, universe).map_err(Failure::Usage)?;
+        Ok(Inputs { points, domain, selection, box_use: arguments.box_use(), overdensities, attributes })
     }
 
     /// The file of velocities.
@@ -221,25 +217,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     arguments.common.refuse_grid()?;
-    arguments.common.before_launch(Inputs::open(arguments))?.transpose()?;
-    let report = arguments.common.launch_together(&files, |context| fof(context, arguments))?;
+    let report = arguments.common.launch(&files, |context| fof(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Result<Value, Failure>, Error> {
+fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
-    if comm.rank() == 0 {
-        [Some(&arguments.output), arguments.labels.as_ref()]
-            .into_iter()
-            .flatten()
-            .try_for_each(|path| writable(path))?;
-    }
-    let files = match Inputs::open(arguments)? {
-        Ok(files) => files,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let files = comm.together(|| {
+        let outputs = [Some(&arguments.output), arguments.labels.as_ref()];
+        outputs.into_iter().flatten().try_for_each(|path| writable(comm, path))?;
+        Inputs::open(arguments)
+    })?;
     let cloud = files.read(context)?;
     phases.done("read");
     let groups = Groups::find(context, &cloud, arguments.linking())?;
@@ -276,7 +266,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Result<Value, Failur
     cost += groups.cost();
     let mut sums = [cost.sent, cost.messages, groups.ghosts()];
     comm.all_reduce(&mut sums, Op::Sum)?;
-    Ok(Ok(json!({
+    Ok(json!({
         "command": "fof",
         "input": files.points.report(),
         "output": arguments.output.display().to_string(),
@@ -296,5 +286,5 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Result<Value, Failur
         "seconds": phases.finish(),
         "bytes": { "device": null, "between_ranks": sums[0] },
         "messages": sums[1],
-    })))
+    }))
 }

@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         output: &arguments.output,
         extensions: &["npz"],
     };
-    command.run(|| Ok(()), |work, ()| search(work, arguments))
+    command.run(|_| Ok(()), |work, ()| search(work, arguments))
 }
 
 /// One rank's work.

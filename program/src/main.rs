@@ -36,7 +36,6 @@ mod reconstruct;
 mod resumable;
 mod run_directory;
 mod same_call;
-mod same_files;
 mod sample_groups;
 mod search;
 mod seed;

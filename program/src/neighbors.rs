@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
     let within = RadiusQuery { radius: arguments.radius, which };
     command.run(
-        || Ok(()),
+        |_| Ok(()),
         |work, ()| {
             let total =
                 if arguments.count_only { counts(work, arguments, &within) } else { lists(work, arguments, &within) };

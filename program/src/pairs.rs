@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output_name::TABLE;
 use crate::point_values::{PointValues, warn_of_unused_masses};
 use crate::points::PointFile;
-use crate::search::{RankSearch, SearchCommand, SearchOptions};
+use crate::search::{RankSearch, SearchCommand, SearchInputs, SearchOptions};
 use crate::terminal;
 
 #[derive(Args)]
@@ -93,37 +93,31 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         output: &arguments.output,
         extensions: &TABLE,
     };
-    let prepare = || {
-        let edges = Edges::read(&arguments.bins)?;
-        // Files of masses are opened before the work, so that their errors come before it.
-        masses(arguments)?;
-        Ok(edges)
-    };
-    command.run(prepare, |work, edges| count(work, arguments, edges))
+    // Files of masses are opened before the work, so that their errors come before it.
+    let prepare = |inputs: &SearchInputs| Ok((Edges::read(&arguments.bins)?, masses(inputs, arguments)?));
+    command.run(prepare, |work, (edges, masses)| count(work, arguments, edges, masses))
 }
 
-/// The files of masses of the points and of those of `--cross`.
-fn masses(arguments: &Arguments) -> Result<[Option<PointValues>; 2], Error> {
+type Masses = [Option<PointValues>; 2];
+
+/// Opens the files of masses of the points and of those of `--cross`.
+fn masses(inputs: &SearchInputs, arguments: &Arguments) -> Result<Masses, Error> {
     let particles = arguments.search.particles();
-    let open = |points: Option<&Path>, masses: &Option<PathBuf>| match (points, masses) {
-        (Some(points), Some(masses)) => {
-            let count = PointFile::open(points, particles)?.count();
-            PointValues::open(masses, particles, "mass", &[count]).map(Some)
-        }
-        _ => Ok(None),
+    let open = |points: Option<&PointFile>, masses: &Option<PathBuf>| {
+        let both = points.zip(masses.as_deref());
+        both.map(|(points, masses)| PointValues::open(masses, particles, "mass", &[points.count()])).transpose()
     };
-    let first = open(Some(arguments.search.points()), &arguments.masses)?;
-    Ok([first, open(arguments.cross.as_deref(), &arguments.cross_masses)?])
+    Ok([open(Some(&inputs.points), &arguments.masses)?, open(inputs.queries.as_ref(), &arguments.cross_masses)?])
 }
 
-/// The masses of this rank's points, and of its points of `--cross`. Collective: every rank calls it. Rank 0 warns where
-/// particles have masses that differ and are not asked for.
-fn read_masses(work: &RankSearch, arguments: &Arguments) -> Result<[Option<Vec<f32>>; 2], Error> {
+/// Reads the masses of this rank's points, and of its points of `--cross`. Collective. Rank 0 warns of particles whose
+/// masses differ and are not used.
+fn read_masses(work: &RankSearch, arguments: &Arguments, masses: &Masses) -> Result<[Option<Vec<f32>>; 2], Error> {
     let (comm, inputs, particles) = (&work.context.comm, work.inputs, arguments.search.particles());
     let files = [Some(&inputs.points), inputs.queries.as_ref()];
     let mut found = [None, None];
     for (((file, masses), option), found) in
-        files.into_iter().zip(masses(arguments)?).zip(["--masses", "--cross-masses"]).zip(&mut found)
+        files.into_iter().zip(masses).zip(["--masses", "--cross-masses"]).zip(&mut found)
     {
         let Some(file) = file else { continue };
         let rows = file.rows(comm);
@@ -136,13 +130,13 @@ fn read_masses(work: &RankSearch, arguments: &Arguments) -> Result<[Option<Vec<f
 }
 
 /// One rank's work; rank 0 writes the file.
-fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges) -> Result<Value, Error> {
+fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges, masses: &Masses) -> Result<Value, Error> {
     if work.context.comm.rank() == 0
         && let Some(doubt) = edges.bins.doubt(&work.inputs.domain)
     {
         terminal::warn(&doubt);
     }
-    let [of_points, of_queries] = read_masses(work, arguments)?;
+    let [of_points, of_queries] = read_masses(work, arguments, masses)?;
     let RankSearch { context, search, queries, .. } = work;
     let (queries, mut sums) = (queries.as_ref(), None);
     let all = Predicate::within(f32::INFINITY);

@@ -35,11 +35,6 @@ pub struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// The file of the points.
-    pub fn points(&self) -> &Path {
-        &self.points
-    }
-
     /// The particles that are read of snapshots.
     pub fn particles(&self) -> ParticleType {
         self.particles
@@ -80,14 +75,14 @@ impl SearchInputs {
 }
 
 impl SearchCommand<'_> {
-    /// Checks the options, opens the files that their meaning depends on, then runs `search` on every rank and prints
-    /// the report of what it returns. `prepare` reads other inputs; every rank calls it, before anything long.
+    /// Checks the options, opens the files, then runs `search` on every rank and prints the report of what it returns.
+    /// `prepare` reads other inputs on every rank, before anything long.
     ///
     /// # Errors
     /// Those of the options, the files and the work.
     pub fn run<P>(
         &self,
-        prepare: impl Fn() -> Result<P, Error> + Sync,
+        prepare: impl Fn(&SearchInputs) -> Result<P, Error> + Sync,
         search: impl Fn(&mut RankSearch, &P) -> Result<Value, Error> + Sync,
     ) -> Result<(), Failure> {
         let common = &self.options.common;
@@ -97,32 +92,23 @@ impl SearchCommand<'_> {
         check_name(self.output, self.extensions)?;
         self.options.particles.check(points)?;
         common.refuse_grid()?;
-        common.before_launch(prepare().and_then(|_| Ok(self.open()?)))?.transpose()?;
-        let report = common.launch_together(&files, |context| {
-            // Rank 0 opens the files first: an error that all ranks would have is printed once.
-            let first = context.comm.rank() == 0;
-            if first {
-                writable(self.output)?;
-            } else {
-                context.comm.barrier()?;
-            }
-            let (prepared, files) = (prepare()?, self.open()?);
-            if first {
-                context.comm.barrier()?;
-            }
-            let files = match files {
-                Ok(files) => files,
-                Err(failure) => return Ok(Err(failure)),
-            };
-            let mut work = RankSearch::begin(self, context, &files)?;
+        let report = common.launch(&files, |context| {
+            let comm = context.comm.clone();
+            let (inputs, prepared) = comm.together(|| {
+                writable(&comm, self.output)?;
+                let inputs = self.open()?;
+                let prepared = prepare(&inputs)?;
+                Ok::<_, Failure>((inputs, prepared))
+            })?;
+            let mut work = RankSearch::begin(self, context, &inputs)?;
             let result = search(&mut work, &prepared)?;
-            work.report(self, result).map(Ok)
+            Ok(work.report(self, result)?)
         })?;
         common.print(report)
     }
 
-    /// Opens the files; the inner error is one of the options.
-    fn open(&self) -> Result<Result<SearchInputs, Failure>, IoError> {
+    /// Opens the files.
+    fn open(&self) -> Result<SearchInputs, Failure> {
         let particles = self.options.particles;
         let points = PointFile::open(&self.options.points, particles)?;
         let queries = self.queries.map(|(_, path)| PointFile::open(path, particles)).transpose()?;
@@ -132,14 +118,14 @@ impl SearchCommand<'_> {
         {
             let found = vec![queries.count(), queries.dims() as u64];
             let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.options.points));
-            return Err(IoError::Shape { path: path.into(), found, wanted });
+            return Err(IoError::Shape { path: path.into(), found, wanted }.into());
         }
         let size = self.options.size.as_ref();
         let domain = match &queries {
-            Some(queries) => points.domain_with(queries, size),
-            None => points.domain(size),
+            Some(queries) => points.domain_with(queries, size)?,
+            None => points.domain(size)?,
         };
-        Ok(domain.map(|domain| SearchInputs { points, queries, domain }))
+        Ok(SearchInputs { points, queries, domain })
     }
 }
 

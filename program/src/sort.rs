@@ -13,7 +13,7 @@ use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
 use crate::common::Common;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
 use crate::phases::Phases;
@@ -42,25 +42,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_name(&arguments.output, &["npy"])?;
     arguments.particles.check([arguments.points.as_path()])?;
     arguments.common.refuse_grid()?;
-    if let Some(file) = arguments.common.before_launch(PointFile::open(&arguments.points, arguments.particles))? {
-        file.domain(arguments.size.as_ref())?;
-    }
-    let report = arguments.common.launch_together(&files, |context| sort(context, arguments))?;
+    let report = arguments.common.launch(&files, |context| sort(context, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn sort(context: &mut Rank, arguments: &Arguments) -> Result<Result<serde_json::Value, Failure>, Error> {
+fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, Ended> {
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
-    if comm.rank() == 0 {
-        writable(&arguments.output)?;
-    }
-    let file = PointFile::open(&arguments.points, arguments.particles)?;
-    let domain = match file.domain(arguments.size.as_ref()) {
-        Ok(domain) => domain,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let (file, domain) = comm.together(|| {
+        writable(comm, &arguments.output)?;
+        let file = PointFile::open(&arguments.points, arguments.particles)?;
+        let domain = file.domain(arguments.size.as_ref())?;
+        Ok::<_, Failure>((file, domain))
+    })?;
     let cloud = file.read(context, &domain, BoxUse::Images)?;
     phases.done("read");
     let sorted = distribute(context, &cloud, Curve::Morton)?;
@@ -71,7 +66,7 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<Result<serde_json::
     let cost = context.exchange.cost();
     let mut sums = [sorted.traffic, cost.sent, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
-    Ok(Ok(serde_json::json!({
+    Ok(serde_json::json!({
         "command": "sort",
         "input": file.report(),
         "output": { "path": arguments.output.display().to_string(), "shape": [file.count()], "dtype": "int64" },
@@ -84,7 +79,7 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<Result<serde_json::
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },
         "messages": sums[2],
-    })))
+    }))
 }
 
 /// Writes this rank's part of the permutation.

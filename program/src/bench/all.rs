@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use super::report::Report;
 use super::settings::Settings;
 use super::subject::{Peer, Subject};
-use crate::common::AnyError;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::terminal;
 
 #[derive(Args)]
@@ -140,12 +139,12 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
     if let Some(path) = &arguments.save {
         crate::checked_files::check_files([], [path.as_path()])?;
         crate::output_name::check_name(path, &["json"])?;
-        crate::checked_files::writable(path)?;
+        crate::checked_files::writable(&meshloom::comm::Communicator::solo(), path)?;
     }
     let measured = arguments
         .settings
         .common
-        .launch_together(&crate::same_files::Files::default(), |context| measure(context, arguments))?;
+        .launch(&crate::checked_files::Files::default(), |context| measure(context, arguments))?;
     let Some(Record { object, wrong, printed, .. }) = measured else { return Ok(()) };
     let printed = if arguments.settings.common.json { terminal::print_object(&object) } else { printed };
     save(arguments, &object)?;
@@ -209,7 +208,7 @@ impl Record {
 }
 
 /// Measures one subject after the other. All ranks call it and go on or end together.
-fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failure>, AnyError> {
+fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
     let settings = &arguments.settings;
     let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
@@ -224,10 +223,7 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failu
     for case in &CASES {
         let mut passed = [record.begun.elapsed().as_secs_f64()];
         context.comm.all_reduce(&mut passed, Op::Max)?;
-        let subject = match case.subject(sizes, memory) {
-            Ok(subject) => subject,
-            Err(failure) => return Ok(Err(failure)),
-        };
+        let subject = case.subject(sizes, memory)?;
         let outcome = match subject {
             _ if arguments.within.is_some_and(|limit| passed[0] > limit as f64) => {
                 Outcome::LeftOut(format!("{:.0} s had passed", passed[0]))
@@ -244,18 +240,18 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Result<Record, Failu
         record.add(arguments, case.name(), outcome, context.comm.rank() == 0);
     }
     record.object["complete"] = true.into();
-    Ok(Ok(record))
+    Ok(record)
 }
 
 /// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there is one rank; several could no
 /// longer know which of their calls belong together.
-fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, AnyError> {
+fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Ended> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
     let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(context))) {
-        Ok(Ok(Ok(report))) => Outcome::Measured(report),
-        Ok(Ok(Err(usage))) => Outcome::Failed(usage),
-        Ok(Err(error)) if context.comm.size() == 1 => Outcome::Failed(error.to_string()),
+        Ok(Ok(report)) => Outcome::Measured(report),
+        Ok(Err(Ended::Together(failure))) => Outcome::Failed(failure.to_string()),
+        Ok(Err(Ended::Alone(error))) if context.comm.size() == 1 => Outcome::Failed(error.to_string()),
         Ok(Err(error)) => return Err(error),
         Err(panic) if context.comm.size() == 1 => Outcome::Failed(format!("it panicked: {}", words(&*panic))),
         Err(panic) => resume_unwind(panic),

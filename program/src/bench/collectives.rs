@@ -10,8 +10,8 @@ use serde_json::json;
 use super::measure::{Clock, Spread};
 use super::random::keys;
 use super::raw::Mpi;
-use super::report::{self, of_reference, range, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, of_reference, range, time};
+use super::session::Session;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -59,7 +59,7 @@ enum Data {
 const COLUMNS: [&str; 7] = ["collective", "of", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let mpi = Mpi::running();
     let all = Operation::value_variants().to_vec();
     let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };

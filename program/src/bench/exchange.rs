@@ -9,11 +9,12 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::random::values;
-use super::report::{self, amount, range, rate, ratio, time};
+use super::report::{self, Report, amount, range, rate, ratio, time};
 use super::ring;
-use super::session::{Found, Session, cost_between};
+use super::session::{Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
+use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -75,14 +76,15 @@ struct TransposeExchange {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
-        return Ok(Err("an exchange needs two ranks at least; give --ranks 2, or start it under mpirun".into()));
+        let why = "an exchange needs two ranks at least; give --ranks 2, or start it under mpirun";
+        return Err(Failure::Usage(why.into()).into());
     }
     if !arguments.bytes.is_empty() {
         let sizes: Vec<u64> = arguments.bytes.iter().flat_map(|Bytes(sizes)| sizes).copied().collect();
-        return ring::measure(context, settings, &sizes, |usual| arguments.set(usual));
+        return Ok(ring::measure(context, settings, &sizes, |usual| arguments.set(usual))?);
     }
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
@@ -93,7 +95,9 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error
         let plan = Transform::<[f32; 2]>::with(&context.gpu, &spec, grid, context.comm.rank(), &tuning, &none);
         let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {
-            Err(error) if refused == ranks as u64 => return Ok(Err(format!("--size {}: {error}", name(shape)))),
+            Err(error) if refused == ranks as u64 => {
+                return Err(Failure::Usage(format!("--size {}: {error}", name(shape))).into());
+            }
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {

@@ -12,10 +12,11 @@ use super::copy::{self, CopySpeed};
 use super::measure::Spread;
 use super::random::values;
 use super::reference::{self, fft::Reference};
-use super::report::{self, amount, range, rate, time};
-use super::session::{Found, Session, cost_between};
+use super::report::{self, Report, amount, range, rate, time};
+use super::session::{Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
+use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -50,7 +51,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()
@@ -63,10 +64,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error
     let mut planned = Vec::new();
     for (shape, kind) in cases {
         let grid = settings.common.process_grid(shape, session.context.comm.size())?;
-        match plan(&session, arguments, kind, shape, grid)? {
-            Ok(plan) => planned.push(plan),
-            Err(message) => return Ok(Err(message)),
-        }
+        planned.push(plan(&session, arguments, kind, shape, grid)?);
     }
     let copy = copy::measure(&mut session)?;
     for plan in planned {
@@ -92,31 +90,26 @@ enum Plan {
     Complex(Planned<[f32; 2]>),
 }
 
-/// Plans a transform; the inner error says why no rank can.
-fn plan(
-    session: &Session,
-    arguments: &Arguments,
-    kind: Values,
-    shape: [u64; 3],
-    grid: Grid,
-) -> Result<Result<Plan, String>, Error> {
+/// Plans a transform.
+fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3], grid: Grid) -> Result<Plan, Ended> {
     let tune = arguments.tune.then_some(arguments.settings.common.grid.is_some());
     let plan = match kind {
         Values::Real => planned::<f32>(session.context, tune, shape, grid).map(Plan::Real),
         Values::Complex => planned::<[f32; 2]>(session.context, tune, shape, grid).map(Plan::Complex),
     };
     let plan = match plan {
-        Err(TransformError::Exchange(error)) => return Err(error.into()),
         Err(TransformError::Fft(error)) => Err(error),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(Error::from(error).into()),
         Ok(plan) => Ok(plan),
     };
     let refused = matches!(&plan, Err(error) if !matches!(error, FftError::Device(_)));
     // Where all ranks refuse they end together, which keeps the exit code under MPI.
     let [all] = session.sum([u64::from(refused)])?;
     match plan {
-        Err(error) if all == session.context.comm.size() as u64 => Ok(Err(format!("--size {}: {error}", name(shape)))),
-        plan => Ok(Ok(plan?)),
+        Err(error) if all == session.context.comm.size() as u64 => {
+            Err(Failure::Usage(format!("--size {}: {error}", name(shape))).into())
+        }
+        plan => Ok(plan.map_err(Error::from)?),
     }
 }
 

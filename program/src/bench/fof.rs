@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::points::PointSet;
 use super::reference::kd::Reference;
+use super::report::Report;
 use super::search::SearchBench;
-use super::session::Found;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub fn parameter(text: &str) -> Result<f64, String> {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
     let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;

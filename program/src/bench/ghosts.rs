@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::measure::Spread;
 use super::points::PointSet;
-use super::report::{amount, range, time};
-use super::session::{Found, Session, cost_between};
+use super::report::{Report, amount, range, time};
+use super::session::{Session, cost_between};
 use super::settings::Settings;
 use crate::phases::processor_nanoseconds;
 
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, reach, linking_parameter, settings } = arguments;
     let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
     session.report.note(points.name());

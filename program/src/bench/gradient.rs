@@ -6,8 +6,8 @@ use meshloom::pm::{Config, Gradient, Noise, Observer, Simulation, SimulationErro
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::report::{amount, range, time};
-use super::session::{Found, Session};
+use super::report::{Report, amount, range, time};
+use super::session::Session;
 use super::settings::Settings;
 use super::size;
 
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let every = &arguments.checkpoint_every;
     let measurements = arguments.size.len() * (1 + every.len());
     let mut session = Session::new("gradient", &arguments.settings, context, measurements, &COLUMNS);

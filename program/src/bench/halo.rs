@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
 use super::random::values;
-use super::report::{self, amount, range, rate, ratio, time};
-use super::session::{Found, Session, cost_between};
+use super::report::{self, Report, amount, range, rate, ratio, time};
+use super::session::{Session, cost_between};
 use super::settings::Settings;
 use super::size::name;
 
@@ -74,7 +74,7 @@ impl Operation {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;

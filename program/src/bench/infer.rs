@@ -11,8 +11,8 @@ use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use super::report::{amount, range, time};
-use super::session::{Found, Session};
+use super::report::{Report, amount, range, time};
+use super::session::Session;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
         "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::points::PointSet;
 use super::reference::kd::Reference;
+use super::report::Report;
 use super::search::SearchBench;
-use super::session::Found;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub struct Arguments {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
     let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
     for &size in &points.size {

@@ -7,8 +7,8 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::reference;
-use super::report::{self, range, ratio, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, range, ratio, time};
+use super::session::Session;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -51,7 +51,7 @@ meshloom::kernel_params! {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = arguments.size.len() * arguments.chunk.len() * per;

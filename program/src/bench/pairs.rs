@@ -6,9 +6,10 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::points::PointSet;
+use super::report::Report;
 use super::search::SearchBench;
-use super::session::Found;
 use super::settings::Settings;
+use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -32,13 +33,14 @@ fn radius(text: &str) -> Result<f32, String> {
 }
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {
-        return Ok(Err(format!(
+        return Err(Failure::Usage(format!(
             "--radius {radius} is more than half of the --box, {widest}: pairs are compared up to there"
-        )));
+        ))
+        .into());
     }
     let mut bench = SearchBench::new("pairs", settings, context, points, 1, &["points", "radius", "pairs"]);
     bench.session.report.field("bins", (*bins).into());

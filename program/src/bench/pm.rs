@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::measure::{Spread, WARM_UP};
-use super::report::{amount, range, time};
-use super::session::{Found, Session, cost_between};
+use super::report::{Report, amount, range, time};
+use super::session::{Session, cost_between};
 use super::settings::Settings;
 use super::size;
 
@@ -57,7 +57,7 @@ const COLUMNS: [&str; 10] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let cases: Vec<_> = arguments.size.iter().flat_map(|&n| arguments.window.iter().map(move |&w| (n, w))).collect();
     let mut session = Session::new("pm", settings, context, copy::MEASUREMENTS + cases.len(), &COLUMNS);

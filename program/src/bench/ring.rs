@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::measure::Spread;
 use super::random::values;
 use super::raw::Mpi;
-use super::report::{self, of_reference, rate, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, of_reference, rate, time};
+use super::session::Session;
 use super::settings::Settings;
 
 const COLUMNS: [&str; 9] = [
@@ -35,7 +35,7 @@ pub fn measure(
     settings: &Settings,
     sizes: &[u64],
     set: impl Fn(Exchange) -> Exchange,
-) -> Result<Found, Error> {
+) -> Result<Report, Error> {
     let mpi = Mpi::running();
     let measurements = sizes.len() * if mpi.is_some() { 3 } else { 2 };
     let mut exchange = set(context.exchange.clone());

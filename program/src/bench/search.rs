@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::measure::Spread;
 use super::points::PointSet;
 use super::reference::{self, kd::Reference};
-use super::report::{self, amount, range, ratio, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, amount, range, ratio, time};
+use super::session::Session;
 use super::settings::Settings;
 
 /// The last columns of a table of searches.
@@ -196,7 +196,7 @@ impl<'a> SearchBench<'a> {
     }
 
     /// The whole report.
-    pub fn finish(self) -> Found {
+    pub fn finish(self) -> Report {
         self.session.finish()
     }
 }

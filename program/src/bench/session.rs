@@ -7,20 +7,16 @@ use serde_json::json;
 use super::measure::Clock;
 use super::report::Report;
 use super::settings::Settings;
-use crate::common::AnyError;
-use crate::failure::Failure;
+use crate::checked_files::Files;
+use crate::failure::{Ended, Failure};
 use crate::terminal;
-
-/// The report of a rank, or the message about wrong options, which is the same on all ranks.
-pub type Found = Result<Report, String>;
 
 /// Measures on all ranks and prints what rank 0 reports, right or wrong.
 ///
 /// # Errors
 /// Those of the options and the work, and [`Report::verdict`].
-pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Found, AnyError> + Sync) -> Result<(), Failure> {
-    let Some(found) = settings.common.launch(body)? else { return Ok(()) };
-    let report = found.map_err(Failure::Usage)?;
+pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Report, Ended> + Sync) -> Result<(), Failure> {
+    let Some(report) = settings.common.launch(&Files::default(), body)? else { return Ok(()) };
     let verdict = report.verdict();
     let printed = match settings.common.json {
         true => terminal::print_object(&report.json()),
@@ -60,12 +56,12 @@ impl<'a> Session<'a> {
     }
 
     /// The whole report.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> Report {
         self.report.field("seconds", json!({ "total": self.clock.finish() }));
         for (median, kernels) in self.clock.kernels() {
             self.report.kernels(median, &kernels);
         }
-        Ok(self.report)
+        self.report
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::copy::{self, CopySpeed};
 use super::measure::Spread;
 use super::reference::{self, shallow_water::Reference};
-use super::report::{self, amount, range, ratio, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, amount, range, ratio, time};
+use super::session::Session;
 use super::settings::Settings;
 use super::size;
 
@@ -50,7 +50,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, ShallowWaterError> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, ShallowWaterError> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = copy::MEASUREMENTS + per * arguments.size.len();

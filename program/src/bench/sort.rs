@@ -12,8 +12,8 @@ use super::measure::Spread;
 use super::points::Kind;
 use super::random;
 use super::reference;
-use super::report::{self, amount, range, ratio, time};
-use super::session::{Found, Session};
+use super::report::{self, Report, amount, range, ratio, time};
+use super::session::Session;
 use super::settings::Settings;
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ const COLUMNS: [&str; 11] =
     ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
 /// Measures all that `arguments` ask for. All ranks call it.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Found, Error> {
+pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 9 } else { 3 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;

@@ -3,11 +3,10 @@
 use clap::Subcommand;
 use meshloom::Rank;
 
-use super::session::Found;
+use super::report::Report;
 use super::settings::Settings;
 use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
-use crate::common::AnyError;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 
 /// A part of the library and what of it is to be measured.
 #[derive(Subcommand)]
@@ -127,7 +126,7 @@ impl Subject {
     }
 
     /// Measures it. All ranks call it.
-    pub fn measure(&self, context: &mut Rank) -> Result<Found, AnyError> {
+    pub fn measure(&self, context: &mut Rank) -> Result<Report, Ended> {
         Ok(match self {
             Subject::Fft(arguments) => fft::measure(context, arguments)?,
             Subject::Exchange(arguments) => exchange::measure(context, arguments)?,

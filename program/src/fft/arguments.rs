@@ -13,8 +13,8 @@ pub const LONGEST: u64 = 1 << 32;
 
 #[derive(Args)]
 #[command(
-    mut_group("PlanOptions", |plan| plan.requires("plan_only")),
-    mut_group("SpeedOptions", |speeds| speeds.requires("plan_only"))
+    mut_group("PlanOptions", |plan| plan.conflicts_with("input")),
+    mut_group("SpeedOptions", |speeds| speeds.conflicts_with("input"))
 )]
 pub struct Arguments {
     /// An array of 1, 2 or 3 axes, real, complex or integer

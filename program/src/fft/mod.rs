@@ -14,12 +14,11 @@ use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Error, Rank};
 
-use crate::checked_files::{check_files, writable};
+use crate::checked_files::{Files, check_files, writable};
 use crate::common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::phases::Phases;
-use crate::same_files::Files;
 use crate::terminal;
 pub use arguments::Arguments;
 use file_transform::FileTransform;
@@ -38,54 +37,44 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),
         ));
     }
-    arguments.common.before_launch(FileTransform::new(arguments))?;
-    let report = arguments.common.launch_together(&files, |context| {
-        let (request, file) = FileTransform::new(arguments)?;
-        if let Some(failure) = no_double(context, arguments, &request, &file)? {
-            return Ok(Err(failure));
-        }
+    let report = arguments.common.launch(&files, |context| {
+        let comm = context.comm.clone();
+        let (request, file) = comm.together(|| {
+            writable(&comm, arguments.output())?;
+            let (request, file) = FileTransform::new(arguments)?;
+            check_precision(context, arguments, &request, &file)?;
+            Ok::<_, Failure>((request, file))
+        })?;
         let report = match (request.precision, arguments.real) {
             (Precision::Single, true) => work::<f32>(context, arguments, &request, &file),
             (Precision::Single, false) => work::<[f32; 2]>(context, arguments, &request, &file),
             (Precision::Double, true) => work::<f64>(context, arguments, &request, &file),
             (Precision::Double, false) => work::<[f64; 2]>(context, arguments, &request, &file),
         };
-        report.map(Ok)
+        Ok(report?)
     })?;
     arguments.common.print(report)
 }
 
-/// The failure of a device without the precision that is needed, the same on all ranks, so that they end together.
-fn no_double(
+/// Refuses a device without the precision that is needed.
+fn check_precision(
     context: &Rank,
     arguments: &Arguments,
     request: &FileTransform,
     file: &NpyFile,
-) -> Result<Option<Failure>, Error> {
-    let mut lacking = [0];
-    if request.precision.check("", context.gpu.capabilities()).is_err() {
-        lacking[0] = context.comm.size() - context.comm.rank();
+) -> Result<(), Failure> {
+    if request.precision.check("", context.gpu.capabilities()).is_ok() {
+        return Ok(());
     }
-    let mut lacking = lacking.map(|n| n as u64);
-    context.comm.all_reduce(&mut lacking, Op::Max)?;
-    if lacking == [0] {
-        return Ok(None);
-    }
-    let first = context.comm.size() - lacking[0] as usize;
-    let mut name = [0u8; 256];
-    let bytes = context.gpu.info().name.as_bytes();
-    let len = bytes.len().min(name.len());
-    name[..len].copy_from_slice(&bytes[..len]);
-    context.comm.broadcast(first, &mut name)?;
-    let device = String::from_utf8_lossy(&name).trim_end_matches('\0').to_string();
+    let device = &context.gpu.info().name;
     let asks = match arguments.precision {
         Some(_) => "--precision f64 asks for".into(),
         None => format!("{} with its elements of type {} asks for", printable_path(file.path()), file.dtype()),
     };
-    Ok(Some(Failure::Failed(format!(
+    Err(Failure::Failed(format!(
         "{device} has no double precision (f64), which {asks}; \
          give --precision f32, or a --device that `meshloom devices` lists with f64"
-    ))))
+    )))
 }
 
 /// One rank's part of a transform, with its arrays.
@@ -203,12 +192,9 @@ where
 {
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
-    if comm.rank() == 0 {
-        writable(arguments.output())?;
-        if request.loses_digits(file.dtype()) {
-            let path = printable_path(file.path());
-            terminal::warn(&format!("integers beyond 2^24 of {path} lose digits in f32; --precision f64 keeps them"));
-        }
+    if comm.rank() == 0 && request.loses_digits(file.dtype()) {
+        let path = printable_path(file.path());
+        terminal::warn(&format!("integers beyond 2^24 of {path} lose digits in f32; --precision f64 keeps them"));
     }
     let grid = arguments.common.process_grid(request.spec.cells, comm.size())?;
     let mut work = RankTransform::<T>::new(context, grid, request, file)?;

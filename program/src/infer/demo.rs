@@ -12,7 +12,7 @@ use meshloom::{Error, Rank};
 
 use super::parameters::RunParameters;
 use super::problem::{Grids, model_of};
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 
 /// Cells of the data.
 pub const SHAPE: [u64; 2] = [64, 64];
@@ -56,11 +56,7 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
 }
 
 /// The data, and the truth that they are drawn from, neither of which has its name yet. All ranks call it.
-pub fn seal(
-    context: &mut Rank,
-    parameters: &RunParameters,
-    grids: &Grids,
-) -> Result<Result<[Sealed; 2], Failure>, Error> {
+pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
     let comm = context.comm.clone();
     // One of the call is that of a group of samples, and here all ranks work together.
     let grid = Grid::auto(grids.padded, comm.size());
@@ -78,7 +74,7 @@ pub fn seal(
     let lines = grids.lines(&regular.part());
     let rates = |(own, elements): &(usize, Range<u64>)| &truth[*own..][..(elements.end - elements.start) as usize];
     if let Some(failure) = too_large(&comm, lines.iter().flat_map(rates))? {
-        return Ok(Err(failure));
+        return Err(failure.into());
     }
     let [data, truth] = FILES.map(|name| parameters.out.join(name));
     let data = seal_npy::<i64, Error>(&comm, &data, &SHAPE, |writer| {
@@ -95,7 +91,7 @@ pub fn seal(
         }
         Ok(())
     })?;
-    Ok(Ok([data, truth]))
+    Ok([data, truth])
 }
 
 /// Refuses rates of any rank that are no numbers or that counts cannot have. All ranks call it.

@@ -23,7 +23,7 @@ use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::config_file;
 use crate::convergence;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
 use crate::run_directory::{self, check_command};
@@ -48,8 +48,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     check_command(&parameters.out, "infer")?;
     let common = &arguments.common;
-    let fits = |ranks: usize| parameters.sample_groups(ranks, common.grid).map(drop);
-    let report = common.launch_where(fits, &files, |context| infer(context, &parameters, common))?;
+    // The process grid is that of a group of samples.
+    common.known_ranks().map(|ranks| parameters.sample_groups(ranks, common.grid)).transpose()?;
+    let report = common.without_grid().launch(&files, |context| infer(context, &parameters, common))?;
     common.print(report)
 }
 
@@ -78,7 +79,7 @@ fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error>
 }
 
 /// One rank's work; returns the content of `run.json`.
-fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
+fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let directory = run_directory::take(&context.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.data {
@@ -86,23 +87,17 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
         None => (demo::SHAPE.to_vec(), true),
     };
     // Wrong words are the same on all ranks.
-    let resolved = parameters.resolve(integers).and_then(|kind| Ok((kind, Grids::new(&shape, parameters)?)));
-    let ((kind, lognormal), grids) = match resolved {
-        Ok(resolved) => resolved,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let (kind, lognormal) = parameters.resolve(integers)?;
+    let grids = Grids::new(&shape, parameters)?;
     let all = context.comm.clone();
-    let count = match parameters.sample_groups(all.size(), common.grid) {
-        Ok(count) => count,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let count = parameters.sample_groups(all.size(), common.grid)?;
     let (groups, own) = SampleGroups::split(&all, count)?;
     let (data, mut files) = match &parameters.data {
         Some(data) => (data.clone(), Vec::new()),
-        None => match demo::seal(context, parameters, &grids)? {
-            Ok([data, truth]) => (data.temporary().to_path_buf(), vec![data, truth]),
-            Err(failure) => return Ok(Err(failure)),
-        },
+        None => {
+            let [data, truth] = demo::seal(context, parameters, &grids)?;
+            (data.temporary().to_path_buf(), vec![data, truth])
+        }
     };
     let grid = common.process_grid(grids.padded, own.size())?;
     let mut rank = Rank::new(own, context.gpu.clone())?;
@@ -111,7 +106,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     let problem = Problem::new(&mut rank, grid, parameters, grids, (&data, kind, lognormal))?;
     let found = if parameters.resume { fit_state::find(&parameters.out)? } else { None };
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
-        return Ok(Err(failure));
+        return Err(failure.into());
     }
     let state = State::new(&parameters.out, found, parameters.sampling());
     phases.done("start");
@@ -124,7 +119,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
     let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.last_pairs() };
     if let Some(failure) = state.of_other_options(done, wanted) {
-        return Ok(Err(failure));
+        return Err(failure.into());
     }
     let outputs =
         Outputs { all: &all, groups: &groups, problem: &problem, samples: fit.samples(), parameters, lognormal };
@@ -160,7 +155,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
         warnings.iter().for_each(|warning| terminal::warn(warning));
     }
     drop(directory);
-    Ok(Ok(report))
+    Ok(report)
 }
 
 /// What to do where data and prior are far apart.

@@ -109,24 +109,17 @@ impl Input {
     /// Opens a file, and that of the masses of its points.
     ///
     /// # Errors
-    /// [`IoError`] for files of other contents; the inner error is one of the options.
-    pub fn open(
-        path: &Path,
-        masses: Option<(&'static str, &Path)>,
-        particles: ParticleType,
-    ) -> Result<Result<Self, Failure>, IoError> {
+    /// [`Failure`] for files of other contents, and options that do not suit them.
+    pub fn open(path: &Path, masses: Option<(&'static str, &Path)>, particles: ParticleType) -> Result<Self, Failure> {
         let (file, content) = open(path, particles)?;
         let masses = match (masses, content) {
             (None, _) => None,
             (Some((_, path)), Content::Points(count)) => Some(PointValues::open(path, particles, "mass", &[count])?),
             (Some((option, _)), Content::Field(_)) => {
-                return Ok(Err(Failure::Usage(format!(
-                    "{option} is for points, and {} is a field",
-                    printable_path(path)
-                ))));
+                return Err(Failure::Usage(format!("{option} is for points, and {} is a field", printable_path(path))));
             }
         };
-        Ok(Ok(Input { file, content, masses }))
+        Ok(Input { file, content, masses })
     }
 }
 

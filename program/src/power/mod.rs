@@ -29,18 +29,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = check_files(inputs.clone(), [arguments.output.as_path()])?;
     check_name(&arguments.output, &TABLE)?;
     arguments.particles.check(inputs)?;
-    if let Some(inputs) = arguments.common.before_launch(Inputs::open(arguments))? {
-        inputs?.measurements(arguments)?;
-    }
-    let report = arguments.common.launch_together(&files, |context| {
-        let inputs = match Inputs::open(arguments)? {
-            Ok(inputs) => inputs,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        match inputs.measurements(arguments) {
-            Ok(measurements) => measure(context, &inputs, &measurements).map(Ok),
-            Err(failure) => Ok(Err(failure)),
-        }
+    let report = arguments.common.launch(&files, |context| {
+        let comm = context.comm.clone();
+        let inputs = comm.together(|| {
+            writable(&comm, &arguments.output)?;
+            let inputs = Inputs::open(arguments)?;
+            if comm.rank() == 0 {
+                inputs.warn()?;
+            }
+            Ok::<_, Failure>(inputs)
+        })?;
+        let measurements = comm.together(|| inputs.measurements(arguments))?;
+        Ok(measure(context, &inputs, &measurements)?)
     })?;
     arguments.common.print(report)
 }
@@ -49,8 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 struct Inputs(Vec<Input>);
 
 impl Inputs {
-    /// Opens them; the inner error is one of the options.
-    fn open(arguments: &Arguments) -> Result<Result<Self, Failure>, IoError> {
+    fn open(arguments: &Arguments) -> Result<Self, Failure> {
         let masses = |option, path: &'_ Option<PathBuf>| path.clone().map(|path| (option, path));
         let paths = [
             (Some(&arguments.input), masses(MASSES, &arguments.masses)),
@@ -60,12 +59,9 @@ impl Inputs {
         for (path, masses) in paths {
             let Some(path) = path else { continue };
             let masses = masses.as_ref().map(|(option, path)| (*option, path.as_path()));
-            match Input::open(path, masses, arguments.particles)? {
-                Ok(input) => inputs.push(input),
-                Err(failure) => return Ok(Err(failure)),
-            }
+            inputs.push(Input::open(path, masses, arguments.particles)?);
         }
-        Ok(Ok(Inputs(inputs)))
+        Ok(Inputs(inputs))
     }
 
     /// What is measured of each.
@@ -113,10 +109,6 @@ fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) ->
     let (measurement, input) = (&measurements[0], &inputs.0[0].content);
     let (comm, arguments) = (context.comm.clone(), measurement.arguments);
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
-    if comm.rank() == 0 {
-        writable(&arguments.output)?;
-        inputs.warn()?;
-    }
     let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
     let mut comms = GridComms::new(&comm, grid)?;
     let (table, distributed) = if inputs.0.iter().any(|input| input.content == Content::Points(0)) {

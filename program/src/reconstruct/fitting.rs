@@ -15,7 +15,7 @@ use meshloom::operators::{OperatorError, Vector};
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::common::Common;
-use crate::failure::Failure;
+use crate::failure::Ended;
 use crate::fit_state::{Extent, State};
 
 /// Temperatures of the likelihood on the way to the most probable place: each half of the one before, down to 1.
@@ -66,7 +66,7 @@ impl Fitted {
 }
 
 /// The fit, from the state or from the beginning. All ranks call it.
-pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Result<Result<Fitted, Failure>, Error> {
+pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Result<Fitted, Ended> {
     let temperatures = temperatures(problem.signal()?);
     let Problem { parameters, groups, rank, run, sites, values, .. } = problem;
     let values = host_memory::collect("the density", values.iter().map(|&value| f64::from(value)))?;
@@ -107,9 +107,9 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
     let asked = Extent { iterations: iterations as usize, samples: 2 * parameters.pairs };
     if let Some(failure) = state.of_other_options(done, asked) {
-        return Ok(Err(failure));
+        return Err(failure.into());
     }
-    Ok(Ok(Fitted { fit, likelihood, temperatures }))
+    Ok(Fitted { fit, likelihood, temperatures })
 }
 
 /// Bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.

@@ -12,14 +12,14 @@ mod spectra;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use meshloom::Rank;
 use meshloom::inference::SampleGroups;
-use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
 use crate::config_file;
 use crate::convergence;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::fit_state::{self, State};
 use crate::phases::Phases;
 use crate::run_directory::{self, check_command};
@@ -49,36 +49,26 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     files.outputs.retain(|output| output.as_path() != arguments.out());
     check_command(arguments.out(), "reconstruct")?;
     // How many groups of samples have room is seen later.
-    let fits = |ranks: usize| parameters.sample_groups(ranks, |_| true).map(drop);
-    let report = common.launch_where(fits, &files, |context| reconstruct(context, arguments, &parameters))?;
+    common.known_ranks().map(|ranks| parameters.sample_groups(ranks, |_| true)).transpose()?;
+    let report = common.without_grid().launch(&files, |context| reconstruct(context, arguments, &parameters))?;
     common.print(report)
 }
 
 /// One rank's work; returns the content of `run.json`.
-fn reconstruct(
-    context: &mut Rank,
-    arguments: &Arguments,
-    parameters: &Parameters,
-) -> Result<Result<Value, Failure>, Error> {
+fn reconstruct(context: &mut Rank, arguments: &Arguments, parameters: &Parameters) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
     let directory = run_directory::take(&all, out)?;
     let (file, config) = density(parameters)?;
     let found = if arguments.resume { fit_state::find(out)? } else { None };
-    let groups = match groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))? {
-        Ok(groups) => groups,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let groups = groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))?;
     let (groups, own) = SampleGroups::split(&all, groups)?;
     let mut group = Rank::new(own, context.gpu.clone())?;
     // Devices are shared with other groups, too.
     group.sharing = sharing;
-    let mut problem = match Problem::new(&mut group, groups, parameters, (file, config))? {
-        Ok(problem) => problem,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let mut problem = Problem::new(&mut group, groups, parameters, (file, config))?;
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {
-        return Ok(Err(failure));
+        return Err(failure.into());
     }
     let each = all.size() / problem.groups.count();
     let state = State::new(out, found, parameters.sampling());
@@ -88,10 +78,7 @@ fn reconstruct(
     if all.rank() == 0 {
         warnings.iter().for_each(|said| terminal::warn(said));
     }
-    let fitted = match fitting::fit(&mut problem, &state, &arguments.common)? {
-        Ok(fitted) => fitted,
-        Err(failure) => return Ok(Err(failure)),
-    };
+    let fitted = fitting::fit(&mut problem, &state, &arguments.common)?;
     phases.done("fit");
     let outputs = Outputs { directory: out, all };
     let (files, mut report) = results::write(&mut problem, &outputs, &fitted)?;
@@ -108,5 +95,5 @@ fn reconstruct(
         of_fit.iter().for_each(|warning| terminal::warn(warning));
     }
     drop(directory);
-    Ok(Ok(report))
+    Ok(report)
 }

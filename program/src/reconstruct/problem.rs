@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::outputs::{fingerprint, read_cells};
 use super::parameters::Parameters;
 use super::spectra::Spectra;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 
 /// What a reconstruction works with on one rank.
 pub struct Problem<'p, 'w> {
@@ -53,13 +53,13 @@ impl<'p, 'w> Problem<'p, 'w> {
         groups: SampleGroups,
         parameters: &'p Parameters,
         (file, config): (NpyFile, Config),
-    ) -> Result<Result<Self, Failure>, Error> {
+    ) -> Result<Self, Ended> {
         let (grid, rank) = (config.grid(group.comm.size())?, group.comm.rank());
         let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
         let (cells, sites) = (regular(config.cells()), regular(config.sites()));
         let values = read_cells(&file, &cells)?;
         if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
-            return Ok(Err(Failure::Failed(format!("{}: {wrong}", printable_path(&parameters.density)))));
+            return Err(Failure::Failed(format!("{}: {wrong}", printable_path(&parameters.density))).into());
         }
         let truth = parameters.truth.as_ref().map(|path| read_cells(&NpyFile::open(path)?, &sites)).transpose()?;
         let identity = parameters.problem(&config, fingerprint(&group.comm, &cells, &values)?);
@@ -67,7 +67,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         let operator =
             SimulationOperator::new(group, Config { grid: Some(grid.parts()), ..config.clone() }, every, &observables)?;
         let (memory, run) = (operator.memory(), Model::new(operator));
-        Ok(Ok(Problem { parameters, groups, rank: group, config, run, memory, cells, sites, values, truth, identity }))
+        Ok(Problem { parameters, groups, rank: group, config, run, memory, cells, sites, values, truth, identity })
     }
 
     /// A field of the run's domain, or its target.
@@ -106,7 +106,7 @@ pub fn groups_of(
     parameters: &Parameters,
     config: &Config,
     each: Option<usize>,
-) -> Result<Result<usize, Failure>, Error> {
+) -> Result<usize, Ended> {
     let ranks = context.comm.size();
     let own = context.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
@@ -116,7 +116,7 @@ pub fn groups_of(
         let resumes = each.is_none_or(|each| ranks / groups == each);
         resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
     };
-    Ok(parameters.sample_groups(ranks, fits))
+    Ok(parameters.sample_groups(ranks, fits)?)
 }
 
 /// What is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.

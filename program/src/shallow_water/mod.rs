@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
 use crate::common::{Common, Precision};
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
 use crate::run_directory::{self, check_command};
@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Outputs::new(&parameters).states.check_places(parameters.schedule().snapshot_steps())?;
     check_command(&parameters.out, "shallow-water")?;
     let common = &arguments.common;
-    let report = common.launch_together(&files, |context| match parameters.precision {
+    let report = common.launch(&files, |context| match parameters.precision {
         Precision::F32 => flow::<f32>(context, &parameters, common),
         Precision::F64 => flow::<f64>(context, &parameters, common),
     })?;
@@ -51,11 +51,7 @@ fn stride(steps: u64, milliseconds: u64) -> u64 {
 }
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
-fn flow<T: Real>(
-    context: &mut Rank,
-    parameters: &RunParameters,
-    common: &Common,
-) -> Result<Result<Value, Failure>, ShallowWaterError> {
+fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
@@ -86,7 +82,7 @@ fn flow<T: Real>(
                 && let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)?
             {
                 stop.answered();
-                return Ok(Err(stopped));
+                return Err(stopped.into());
             }
         }
         phases.done("steps");
@@ -103,7 +99,7 @@ fn flow<T: Real>(
         // After the last step, too: then all that is left to do with a checkpoint is to write the results.
         if let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)? {
             stop.answered();
-            return Ok(Err(stopped));
+            return Err(stopped.into());
         }
     }
     drop(stop);
@@ -118,7 +114,7 @@ fn flow<T: Real>(
         outputs.states.remove_checkpoint();
     }
     drop(directory);
-    Ok(Ok(report))
+    Ok(report)
 }
 
 /// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::config_file;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
 use crate::run_directory::{self, check_command};
@@ -58,36 +58,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     outputs::states(&parameters.out).check_places(parameters.snapshots.iter().map(|epoch| &epoch.0))?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
-    let report = common.launch_together(&files, |context| simulate(context, &parameters, common))?;
+    let report = common.launch(&files, |context| simulate(context, &parameters, common))?;
     common.print(report)
 }
 
-/// Why a run ends before its end.
-enum Ended {
-    Failed(Error),
-    /// A signal asked for it, and what can be resumed is on disk.
-    Stopped(Failure),
-}
-
-impl Ended {
-    /// By a signal, with the state of the moment on disk.
-    fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Self {
-        let message = format!(
-            "stopped by a signal after step {step} of {} (a = {a}); --resume goes on there",
-            simulation.steps()
-        );
-        Ended::Stopped(Failure::Stopped { signal, message })
-    }
-}
-
-impl<E: Into<Error>> From<E> for Ended {
-    fn from(error: E) -> Self {
-        Ended::Failed(error.into())
-    }
+/// The failure of a run that a signal has stopped; what it is resumed from is on disk.
+fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Failure {
+    let message =
+        format!("stopped by a signal after step {step} of {} (a = {a}); --resume goes on there", simulation.steps());
+    Failure::Stopped { signal, message }
 }
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
-fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Result<Value, Failure>, Error> {
+fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
@@ -121,7 +104,7 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
         if let Some(signal) = asked_to_stop(&stop, &context.comm)? {
             let state = simulation.phase_space(context)?;
             snapshots::write_checkpoint(&outputs, context, simulation, &state, light_cone.as_ref(), reached)?;
-            return Err(Ended::stopped(signal, simulation, reached));
+            return Err(stopped(signal, simulation, reached).into());
         }
         Ok(())
     });
@@ -130,20 +113,12 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
         phases.done("steps");
         finish(context, &outputs, &mut simulation, light_cone.as_ref(), &stop, (phases, resumed))
     });
-    match ended {
-        Ok(report) => {
-            // All is there that a request could save.
-            stop.answered();
-            drop(directory);
-            Ok(Ok(report))
-        }
-        Err(Ended::Failed(error)) => Err(error),
-        Err(Ended::Stopped(failure)) => {
-            stop.answered();
-            // Its directory is to stay: it holds what the run is resumed from.
-            Ok(Err(failure))
-        }
+    // All is there that a request could save.
+    if let Ok(_) | Err(Ended::Together(_)) = ended {
+        stop.answered();
     }
+    drop(directory);
+    ended
 }
 
 /// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. All ranks call it.
@@ -168,7 +143,7 @@ fn finish(
     };
     let write = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
         let check = |context: &Rank, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
-            Some(signal) => Err(Ended::stopped(signal, simulation, end)),
+            Some(signal) => Err(stopped(signal, simulation, end).into()),
             None => Ok(()),
         };
         write_results(context, outputs, simulation, light_cone, check, (phases, resumed))

@@ -459,9 +459,9 @@ fn ranks_that_are_called_differently_are_refused() {
         Call::new(&[&run[..], words].concat()).words(&[":", "-n", "1", &program]).words(&second).on(Ranks::Mpi(1)).run()
     };
     for (words, others, says) in [
-        (&["--seed", "1"][..], &["--seed", "2"][..], "rank 1 was called with `2`, where rank 0 has `1`"),
-        (&[], &["--window", "tsc"], "rank 1 was called with `--window`, where rank 0 has nothing more"),
-        (&["--hdf5", "one"], &["--json"], "rank 1 was called with nothing more, where rank 0 has `--hdf5`"),
+        (&["--seed", "1"][..], &["--seed", "2"][..], r#"differs between ranks: rank 0 has "1", rank 1 has "2""#),
+        (&[], &["--window", "tsc"], "`arguments` differs between ranks"),
+        (&["--hdf5", "one"], &["--json"], "`arguments` differs between ranks"),
     ] {
         with(words, others).is_error("ranks that differ", 2, &[says]);
     }
