@@ -12,7 +12,7 @@ use meshloom::io::write_whole;
 use serde_json::{Value, json};
 
 use super::report::Report;
-use super::settings::Settings;
+use super::session::Settings;
 use super::subject::{Peer, Subject};
 use crate::failure::{Ended, Failure};
 use crate::terminal;

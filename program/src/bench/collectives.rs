@@ -7,12 +7,11 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::keys;
 use super::measure::{Clock, Spread};
-use super::random::keys;
-use super::raw::Mpi;
+use super::mpi::Mpi;
 use super::report::{self, Report, of_reference, range, time};
-use super::session::Session;
-use super::settings::Settings;
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -103,7 +102,7 @@ fn measure_one(
     };
     let name = operation.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let of = if place == Data::Host { "host" } else { "device" };
-    let mut result = json!({ "collective": name, "data": of, "bytes": bytes, "seconds": ours.json() });
+    let mut result = json!({ "collective": name, "data": of, "bytes": bytes, "seconds": ours });
     let mut row = vec![name.clone(), of.into(), bytes.to_string(), time(ours.median), range(&ours)];
     match mpi {
         Some(mpi) => {
@@ -117,7 +116,7 @@ fn measure_one(
             report.compared(&mut result["reference"], format!("{name} of {bytes} bytes ({of})"), differ == 0);
             row.extend([time(theirs.median), of_reference(&ours, &theirs)]);
         }
-        None => row.extend([const { String::new() }; 2]),
+        None => {}
     }
     report.row(row);
     report.result(result);

@@ -4,8 +4,8 @@ use meshloom::gpu::{Array, Kernel, KernelSource, Profile};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
+use super::input::values;
 use super::measure::Spread;
-use super::random::values;
 use super::report::rate;
 use super::session::Session;
 
@@ -45,8 +45,8 @@ impl CopySpeed {
         json!({
             "bytes": self.bytes,
             "bytes_per_second": self.bytes_per_second(),
-            "kernel": self.kernel.json(),
-            "driver": self.driver.json(),
+            "kernel": self.kernel,
+            "driver": self.driver,
         })
     }
 }

@@ -8,18 +8,17 @@ use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::random::values;
-use super::report::{self, Report, amount, range, rate, ratio, time};
+use super::input::name;
+use super::input::values;
+use super::report::{Reference, Report, amount, range, rate, time};
 use super::ring;
-use super::session::{Session, cost_between};
-use super::settings::Settings;
-use super::size::name;
+use super::session::{Session, Settings, cost_between};
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::size::shape)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::input::shape)]
     size: Vec<[u64; 3]>,
     /// In place of a mesh: bytes that each rank sends to the next and receives from the one before, multiples of 4, several with commas
     /// between; `all` for some from 8 B to 64 MiB
@@ -149,27 +148,24 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     let [between, messages] = clock.sum([sent, messages])?;
     let most = clock.most(sent)?;
     let speed = most as f64 / ours.median;
-    let mut result = json!({
+    let result = json!({
         "shape": shape, "values": "complex", "grid": grid.parts(), "axis": axis,
         "chunk_bytes": chunk_bytes, "depth": depth,
-        "seconds": ours.json(),
+        "seconds": ours,
         "bytes": { "between_ranks": between, "a_rank": most },
         "messages": messages,
         "bytes_per_second_a_rank": speed,
     });
     let mut row = vec![name(shape), grid.to_string(), axis.to_string(), time(ours.median), range(&ours)];
     row.extend([format!("{}, {messages} messages in all", amount(most)), rate(speed)]);
-    match blocking {
-        Some((theirs, same)) => {
-            result["reference"] = report::reference(&ours, "whole messages, nothing overlapped", &theirs);
-            let what = format!("the exchange of {} along axis {axis} of {grid}", name(shape));
-            report.compared(&mut result["reference"], what, same);
-            row.extend([time(theirs.median), ratio(&ours, &theirs)]);
-        }
-        None => row.extend([String::new(), String::new()]),
-    }
-    report.row(row);
-    report.result(result);
+    let blocking = blocking.map(|(seconds, same)| Reference {
+        name: "whole messages, nothing overlapped",
+        seconds,
+        threads: None,
+        what: format!("the exchange of {} along axis {axis} of {grid}", name(shape)),
+        same,
+    });
+    report.add(row, result, &ours, blocking);
     Ok(())
 }
 

@@ -9,19 +9,18 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
+use super::input::name;
+use super::input::values;
 use super::measure::Spread;
-use super::random::values;
 use super::reference::{self, fft::Reference};
 use super::report::{self, Report, amount, range, rate, time};
-use super::session::{Session, cost_between};
-use super::settings::Settings;
-use super::size::name;
+use super::session::{Session, Settings, cost_between};
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::size::shape)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128", value_parser = super::input::shape)]
     size: Vec<[u64; 3]>,
     /// Only real fields [default: real and complex]
     #[arg(long)]
@@ -191,7 +190,7 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
         let speed = device as f64 / ours.median;
         let of_copy = speed / copy.bytes_per_second();
         result[direction] = json!({
-            "seconds": ours.json(),
+            "seconds": ours,
             "bytes": { "device": device, "between_ranks": between },
             "messages": messages,
             "bytes_per_second": speed,
@@ -208,7 +207,7 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
                 result[direction]["reference"] = reference;
                 row.extend([time(theirs.median), report::ratio(&ours, &theirs)]);
             }
-            None => row.extend([String::new(), String::new()]),
+            None => {}
         }
         session.report.row(row);
     }

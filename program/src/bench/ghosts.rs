@@ -13,8 +13,7 @@ use serde_json::json;
 use super::measure::Spread;
 use super::points::PointSet;
 use super::report::{Report, amount, range, time};
-use super::session::{Session, cost_between};
-use super::settings::Settings;
+use super::session::{Session, Settings, cost_between};
 use crate::phases::processor_nanoseconds;
 
 #[derive(Args)]
@@ -119,7 +118,7 @@ fn report(
     }
     let mean = all.map(|sum| sum as f64 / ranks);
     let mut result = json!({
-        "what": what, "size": size, "seconds": spread.json(), "most": { "ghosts": most[0], "messages": most[1] },
+        "what": what, "size": size, "seconds": spread, "most": { "ghosts": most[0], "messages": most[1] },
         "ghosts": all[0], "messages": all[1], "bytes": { "between_ranks": all[2], "most": most[2] },
     });
     result[parameter] = value.into();

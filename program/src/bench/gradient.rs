@@ -6,10 +6,9 @@ use meshloom::pm::{Config, Gradient, Noise, Observer, Simulation, SimulationErro
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input;
 use super::report::{Report, amount, range, time};
-use super::session::Session;
-use super::settings::Settings;
-use super::size;
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -92,7 +91,7 @@ fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(
         let ratio = spread.median / forward.median;
         report.row(vec![
             config.particles.pow(3).to_string(),
-            size::name(config.cells()),
+            input::name(config.cells()),
             config.steps.to_string(),
             every.to_string(),
             time(forward.median),
@@ -103,7 +102,7 @@ fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(
         ]);
         report.result(json!({
             "particles": config.particles.pow(3), "mesh": config.mesh, "steps": config.steps, "checkpoint_every": every,
-            "simulation": { "seconds": forward.json() }, "seconds": spread.json(), "ratio": ratio,
+            "simulation": { "seconds": forward }, "seconds": spread, "ratio": ratio,
             "bytes": { "device": memory.total(), "states": memory.states as u64 * memory.state },
         }));
     }

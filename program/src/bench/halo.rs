@@ -9,17 +9,16 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
+use super::input::name;
+use super::input::values;
 use super::measure::Spread;
-use super::random::values;
-use super::report::{self, Report, amount, range, rate, ratio, time};
-use super::session::{Session, cost_between};
-use super::settings::Settings;
-use super::size::name;
+use super::report::{Reference, Report, amount, range, rate, time};
+use super::session::{Session, Settings, cost_between};
 
 #[derive(Args)]
 pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::size::shape)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::input::shape)]
     size: Vec<[u64; 3]>,
     /// Ghost cells on either side of every axis
     #[arg(long, value_name = "CELLS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -158,7 +157,7 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     let speed = ghosts as f64 / ours.median;
     let of_copy = device as f64 / ours.median / copy.bytes_per_second();
     let mut result = json!({
-        "seconds": ours.json(),
+        "seconds": ours,
         "bytes": { "ghosts": ghosts, "device": device, "between_ranks": between },
         "messages": messages,
         "bytes_per_second": speed,
@@ -168,14 +167,11 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     let sent = if between > 0 { format!("{} in {messages}", amount(between)) } else { String::new() };
     let ghosts = format!("{} at {}", amount(ghosts), rate(speed));
     row.extend([time(ours.median), range(&ours), ghosts, format!("{of_copy:.2}"), sent]);
-    match theirs {
-        Some((theirs, same)) => {
-            result["reference"] = report::reference(&ours, "arrays of the host, one thread per rank", &theirs);
-            let what = format!("the {} of {mesh} on {grid}", operation.name());
-            session.report.compared(&mut result["reference"], what, same);
-            row.extend([time(theirs.median), ratio(&ours, &theirs)]);
-        }
-        None => row.extend([String::new(), String::new()]),
+    if let Some((seconds, same)) = theirs {
+        let what = format!("the {} of {mesh} on {grid}", operation.name());
+        let name = "arrays of the host, one thread per rank";
+        let theirs = Reference { name, seconds, threads: None, what, same };
+        result["reference"] = session.report.beside(&mut row, &ours, theirs);
     }
     session.report.row(row);
     result

@@ -12,8 +12,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::report::{Report, amount, range, time};
-use super::session::Session;
-use super::settings::Settings;
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -137,7 +136,7 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     ]);
     report.result(json!({
         "cells": [n, n], "latent_values": numbers, "pairs": pairs, "kernels": kernels, "compiled": { "seconds": compiled },
-        "gradient": { "seconds": gradient.json() }, "metric": { "seconds": metric.json() }, "seconds": iteration.json(),
+        "gradient": { "seconds": gradient }, "metric": { "seconds": metric }, "seconds": iteration,
         "metrics_of_the_position": applications, "bytes": bytes(&footprint, pairs),
     }));
     Ok(())

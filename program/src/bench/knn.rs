@@ -12,7 +12,7 @@ use super::points::PointSet;
 use super::reference::kd::Reference;
 use super::report::Report;
 use super::search::SearchBench;
-use super::settings::Settings;
+use super::session::Settings;
 
 #[derive(Args)]
 pub struct Arguments {

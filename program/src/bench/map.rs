@@ -7,9 +7,8 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::reference;
-use super::report::{self, Report, range, ratio, time};
-use super::session::Session;
-use super::settings::Settings;
+use super::report::{Reference, Report, range, time};
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -99,18 +98,19 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
     let Some(mapped) = mapped else { return Ok(()) };
     let chunks = mapped.report.chunks;
     let speed = size as f64 / ours.median;
-    let mut result = json!({
-        "size": size, "chunk": chunk, "seconds": ours.json(), "items_per_second": speed, "chunks": chunks,
+    let result = json!({
+        "size": size, "chunk": chunk, "seconds": ours, "items_per_second": speed, "chunks": chunks,
         "submits": submits,
     });
     let mut row = vec![size.to_string(), chunk.to_string(), time(ours.median), range(&ours)];
     row.extend([format!("{:.2} M", speed / 1e6), chunks.to_string(), submits.to_string()]);
+    let mut theirs = None;
     if settings.reference {
         let block = Deal { items: size, ranks: context.comm.size() }.block(context.comm.rank());
         let own = &items[block.start as usize..block.end as usize];
         let mut energies = vec![0.0; own.len()];
         let mut sum = 0.0;
-        let theirs = clock.together(&mut context.recorder, |_| {
+        let seconds = clock.together(&mut context.recorder, |_| {
             sum = reference::map::energies(own, steps, &mut energies);
             Ok(())
         })?;
@@ -120,14 +120,14 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
         // Sums of as many roundings as there are steps and levels of the tree.
         let same = (f64::from(found) - all[0]).abs() <= 1e-6 * f64::from(steps).max(30.0) * all[0].abs();
         let [differ] = clock.sum([u64::from(!same)])?;
-        result["reference"] = report::reference(&ours, reference::map::NAME, &theirs);
-        result["reference"]["threads"] = reference::threads().into();
-        row.extend([time(theirs.median), ratio(&ours, &theirs)]);
-        report.compared(&mut result["reference"], format!("the sum of {size} items"), differ == 0);
-    } else {
-        row.extend([String::new(), String::new()]);
+        theirs = Some(Reference {
+            name: reference::map::NAME,
+            seconds,
+            threads: Some(reference::threads()),
+            what: format!("the sum of {size} items"),
+            same: differ == 0,
+        });
     }
-    report.row(row);
-    report.result(result);
+    report.add(row, result, &ours, theirs);
     Ok(())
 }

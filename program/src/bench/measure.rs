@@ -7,9 +7,9 @@ use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::{KernelTime, Profile, Recorder};
 use meshloom::{Error, Rank};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::settings::Settings;
+use super::session::Settings;
 
 /// Runs before the measured ones: the first compiles and allocates, the second decides the number of repeats.
 pub const WARM_UP: u32 = 2;
@@ -29,7 +29,7 @@ pub fn warm_seconds(context: &Rank) -> f64 {
 const MAX_REPEATS: f64 = 1000.0;
 
 /// Seconds of a piece of work in several runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     pub median: f64,
     pub min: f64,
@@ -59,10 +59,6 @@ impl Spread {
             max: self.max + that.max,
             repeats: self.repeats.min(that.repeats),
         }
-    }
-
-    pub fn json(&self) -> Value {
-        json!({ "median": self.median, "min": self.min, "max": self.max, "repeats": self.repeats })
     }
 }
 

@@ -12,26 +12,20 @@ mod ghosts;
 mod gradient;
 mod halo;
 mod infer;
+mod input;
 mod knn;
 mod map;
 mod measure;
-#[cfg(feature = "mpi")]
 mod mpi;
-#[cfg(not(feature = "mpi"))]
-mod no_mpi;
 mod pairs;
 mod pm;
 mod points;
-mod random;
-mod raw;
 mod reference;
 mod report;
 mod ring;
 mod search;
 mod session;
-mod settings;
 mod shallow_water;
-mod size;
 mod sort;
 mod subject;
 

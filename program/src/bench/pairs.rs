@@ -8,7 +8,7 @@ use serde_json::json;
 use super::points::PointSet;
 use super::report::Report;
 use super::search::SearchBench;
-use super::settings::Settings;
+use super::session::Settings;
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]

@@ -10,11 +10,10 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
+use super::input;
 use super::measure::{Spread, WARM_UP};
 use super::report::{Report, amount, range, time};
-use super::session::{Session, cost_between};
-use super::settings::Settings;
-use super::size;
+use super::session::{Session, Settings, cost_between};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -126,7 +125,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Resul
     let per_particle = step.median * 1e9 / particles as f64;
     report.row(vec![
         particles.to_string(),
-        size::name([mesh; 3]),
+        input::name([mesh; 3]),
         window.clone(),
         time(start),
         time(step.median),
@@ -138,7 +137,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Resul
     ]);
     report.result(json!({
         "particles": particles, "mesh": mesh, "window": window, "grid": simulation.grid().parts(),
-        "start": start, "seconds": step.json(), "nanoseconds_a_particle": per_particle,
+        "start": start, "seconds": step, "nanoseconds_a_particle": per_particle,
         "bytes": { "device": memory, "between_ranks": between }, "messages": messages, "of_copy": of_copy,
     }));
     Ok(())

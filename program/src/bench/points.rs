@@ -16,7 +16,7 @@ pub enum Kind {
 impl Kind {
     /// Coordinates of `count` points in a box of side `extent`, different for every rank.
     pub fn positions(self, count: u64, extent: f64, rank: usize) -> Vec<f32> {
-        let random = super::random::keys(3 * count, 53, rank);
+        let random = super::input::keys(3 * count, 53, rank);
         let unit = |bits: u64| bits as f64 / (1u64 << 53) as f64;
         let place = |u: &[u64]| match self {
             Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),

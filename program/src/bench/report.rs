@@ -7,8 +7,19 @@ use meshloom::gpu::KernelTime;
 use serde_json::{Value, json};
 
 use super::measure::{Spread, WARM_UP, warm_seconds};
-use super::settings::Settings;
+use super::session::Settings;
 use crate::failure::Failure;
+
+/// The same work done by something else.
+pub struct Reference {
+    pub name: &'static str,
+    pub seconds: Spread,
+    /// Threads of the processor that share the work, if it is done there.
+    pub threads: Option<usize>,
+    /// What is compared, and whether it is the same.
+    pub what: String,
+    pub same: bool,
+}
 
 /// The whole report of a subject.
 pub struct Report {
@@ -69,7 +80,28 @@ impl Report {
         self.object[name] = value;
     }
 
-    /// A row of the table.
+    /// Adds a row of the table and its element of the results, with the reference if there is one.
+    pub fn add(&mut self, mut cells: Vec<String>, mut result: Value, ours: &Spread, reference: Option<Reference>) {
+        if let Some(reference) = reference {
+            result["reference"] = self.beside(&mut cells, ours, reference);
+        }
+        self.row(cells);
+        self.result(result);
+    }
+
+    /// Adds the time and the ratio of a reference to `cells` and returns its object.
+    pub fn beside(&mut self, cells: &mut Vec<String>, ours: &Spread, reference: Reference) -> Value {
+        let Reference { name, seconds, threads, what, same } = reference;
+        let mut object = self::reference(ours, name, &seconds);
+        if let Some(threads) = threads {
+            object["threads"] = threads.into();
+        }
+        self.compared(&mut object, what, same);
+        cells.extend([time(seconds.median), ratio(ours, &seconds)]);
+        object
+    }
+
+    /// A row of the table; cells that lack at its end are empty.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
@@ -132,12 +164,13 @@ impl Report {
             let _ = writeln!(text, "{line}");
         }
         let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count()));
             cells.chain([self.columns[column].len()]).max().unwrap_or(0)
         };
         // Columns without content are left out.
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|&c| self.rows.iter().any(|r| !r[c].is_empty())).collect();
+        let shown: Vec<usize> = (0..self.columns.len())
+            .filter(|&c| self.rows.iter().any(|r| r.get(c).is_some_and(|cell| !cell.is_empty())))
+            .collect();
         let widths: Vec<usize> = shown.iter().map(|&column| width(column)).collect();
         let mut line = |cell: &dyn Fn(usize) -> String| {
             let cells = shown.iter().zip(&widths).map(|(&column, &width)| match column {
@@ -148,7 +181,7 @@ impl Report {
         };
         line(&|column| self.columns[column].to_string());
         for row in &self.rows {
-            line(&|column| row[column].clone());
+            line(&|column| row.get(column).cloned().unwrap_or_default());
         }
         for line in &self.foot {
             let _ = writeln!(text, "{line}");
@@ -159,7 +192,7 @@ impl Report {
 
 /// The object of a reference beside our time.
 pub fn reference(ours: &Spread, name: &str, theirs: &Spread) -> Value {
-    json!({ "name": name, "seconds": theirs.json(), "ratio": ours.median / theirs.median })
+    json!({ "name": name, "seconds": theirs, "ratio": ours.median / theirs.median })
 }
 
 /// A time with its unit.

@@ -12,8 +12,7 @@ use super::measure::Spread;
 use super::points::PointSet;
 use super::reference::{self, kd::Reference};
 use super::report::{self, Report, amount, range, ratio, time};
-use super::session::Session;
-use super::settings::Settings;
+use super::session::{Session, Settings};
 
 /// The last columns of a table of searches.
 const COLUMNS: [&str; 9] = [
@@ -167,10 +166,10 @@ impl<'a> SearchBench<'a> {
         let per_point = ours.both.median * 1e9 / points as f64;
         result["points"] = points.into();
         result["first"] = ours.first.into();
-        result["seconds"] = ours.both.json();
-        result["build"] = json!({ "seconds": ours.build.json() });
+        result["seconds"] = json!(ours.both);
+        result["build"] = json!({ "seconds": ours.build });
         let searched = ours.search.median * 1e9 / points as f64;
-        result["search"] = json!({ "seconds": ours.search.json(), "nanoseconds_a_point": searched });
+        result["search"] = json!({ "seconds": ours.search, "nanoseconds_a_point": searched });
         result["nanoseconds_a_point"] = per_point.into();
         cells.extend([time(ours.build.median), time(ours.search.median), time(ours.both.median), range(&ours.both)]);
         cells.push(format!("{per_point:.0} ns"));
@@ -183,13 +182,13 @@ impl<'a> SearchBench<'a> {
             Some(theirs) => {
                 let both = theirs.build.then(&theirs.search);
                 result["reference"] = report::reference(&ours.both, reference::kd::NAME, &both);
-                result["reference"]["build"] = theirs.build.json();
-                result["reference"]["search"] = theirs.search.json();
+                result["reference"]["build"] = json!(theirs.build);
+                result["reference"]["search"] = json!(theirs.search);
                 result["reference"]["threads"] = reference::threads().into();
                 self.session.report.compared(&mut result["reference"], theirs.what, theirs.same);
                 cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
             }
-            None => cells.extend([const { String::new() }; 3]),
+            None => {}
         }
         self.session.report.row(cells);
         self.session.report.result(result);

@@ -6,17 +6,16 @@ use meshloom_program::models::shallow_water::{ShallowWater, ShallowWaterConfig, 
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
+use super::input;
 use super::measure::Spread;
 use super::reference::{self, shallow_water::Reference};
-use super::report::{self, Report, amount, range, ratio, time};
-use super::session::Session;
-use super::settings::Settings;
-use super::size;
+use super::report::{self, Report, amount, range, time};
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
     /// Columns and rows, as 360x180; several with commas between
-    #[arg(long, value_name = "NXxNY", value_delimiter = ',', default_value = "360x180", value_parser = size::plane)]
+    #[arg(long, value_name = "NXxNY", value_delimiter = ',', default_value = "360x180", value_parser = input::plane)]
     size: Vec<[u64; 2]>,
     #[command(flatten)]
     pub settings: Settings,
@@ -76,12 +75,12 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
     let of_copy = device as f64 / step.median / copy.bytes_per_second();
     let per_cell = device as f64 / count;
     let name = format!("{}x{}", cells[0], cells[1]);
-    let mut result = json!({
-        "cells": cells, "grid": water.grid().parts(), "seconds": step.json(), "nanoseconds_a_cell": step.median * 1e9 / count,
+    let result = json!({
+        "cells": cells, "grid": water.grid().parts(), "seconds": step, "nanoseconds_a_cell": step.median * 1e9 / count,
         "cell_steps_per_second": count / step.median, "bytes_per_cell_step": per_cell, "exchanges_per_step": exchanges,
         "bytes": { "device": device, "between_ranks": between }, "messages": messages, "of_copy": of_copy,
     });
-    let mut row = vec![
+    let row = vec![
         name.clone(),
         water.grid().to_string(),
         time(step.median),
@@ -94,18 +93,14 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
         if between > 0 { format!("{}, {messages} messages", amount(between)) } else { String::new() },
     ];
     drop(water);
-    match on_host(session, &config)? {
-        Some((theirs, same)) => {
-            let mut compared = report::reference(&step, reference::shallow_water::NAME, &theirs);
-            compared["threads"] = reference::threads().into();
-            session.report.compared(&mut compared, format!("the flow on {name} cells"), same);
-            result["reference"] = compared;
-            row.extend([time(theirs.median), ratio(&step, &theirs)]);
-        }
-        None => row.extend([String::new(), String::new()]),
-    }
-    session.report.row(row);
-    session.report.result(result);
+    let theirs = on_host(session, &config)?.map(|(seconds, same)| report::Reference {
+        name: reference::shallow_water::NAME,
+        seconds,
+        threads: Some(reference::threads()),
+        what: format!("the flow on {name} cells"),
+        same,
+    });
+    session.report.add(row, result, &step, theirs);
     Ok(())
 }
 

@@ -8,13 +8,12 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::copy::{self, CopySpeed};
+use super::input;
 use super::measure::Spread;
 use super::points::Kind;
-use super::random;
 use super::reference;
-use super::report::{self, Report, amount, range, ratio, time};
-use super::session::Session;
-use super::settings::Settings;
+use super::report::{Reference, Report, amount, range, time};
+use super::session::{Session, Settings};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -60,7 +59,7 @@ fn measure_one(
 ) -> Result<(), Error> {
     let Session { context, clock, .. } = session;
     let keys = match kind {
-        Kind::Uniform => random::keys(size, bits, context.comm.rank()),
+        Kind::Uniform => input::keys(size, bits, context.comm.rank()),
         Kind::Hernquist => halo(size, context.comm.rank())?,
     };
     let (high, low) = (upload(context, &keys, 32)?, upload(context, &keys, 0)?);
@@ -74,26 +73,22 @@ fn measure_one(
     let [keys_all, bytes, tied] = clock.sum([size, sort.traffic(bits > 32, bits, size), u64::from(tied)])?;
     let speed = keys_all as f64 / ours.median;
     let of_copy = bytes as f64 / ours.median / copy.bytes_per_second();
-    let mut result = json!({
-        "size": size, "bits": bits, "keys": name(kind), "tied": tied, "seconds": ours.json(), "keys_per_second": speed,
+    let result = json!({
+        "size": size, "bits": bits, "keys": name(kind), "tied": tied, "seconds": ours, "keys_per_second": speed,
         "bytes": { "device": bytes }, "of_copy": of_copy,
     });
     let mut row = vec![size.to_string(), bits.to_string(), name(kind).into(), tied.to_string()];
     row.extend([time(ours.median), range(&ours)]);
     row.extend([format!("{:.1} M", speed / 1e6), amount(bytes), format!("{of_copy:.2}")]);
+    let mut theirs = None;
     if session.settings.reference {
         let order = session.context.recorder.download(&order, 0, size)?;
-        let (theirs, same) = sorted_on_host(session, &keys, &order)?;
-        result["reference"] = report::reference(&ours, reference::sort::NAME, &theirs);
-        result["reference"]["threads"] = reference::threads().into();
-        row.extend([time(theirs.median), ratio(&ours, &theirs)]);
+        let (seconds, same) = sorted_on_host(session, &keys, &order)?;
         let what = format!("the order of {size} {} keys of {bits} bits", name(kind));
-        session.report.compared(&mut result["reference"], what, same);
-    } else {
-        row.extend([String::new(), String::new()]);
+        let threads = Some(reference::threads());
+        theirs = Some(Reference { name: reference::sort::NAME, seconds, threads, what, same });
     }
-    session.report.row(row);
-    session.report.result(result);
+    session.report.add(row, result, &ours, theirs);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use meshloom::Rank;
 
 use super::report::Report;
-use super::settings::Settings;
+use super::session::Settings;
 use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
 use crate::failure::{Ended, Failure};
 
@@ -52,43 +52,35 @@ pub enum Peer {
     None,
 }
 
+/// Does `work` with the arguments of a subject.
+macro_rules! with_arguments {
+    ($subject:expr, $arguments:ident => $work:expr) => {
+        match $subject {
+            Subject::Fft($arguments) => $work,
+            Subject::Exchange($arguments) => $work,
+            Subject::Collectives($arguments) => $work,
+            Subject::Map($arguments) => $work,
+            Subject::Halo($arguments) => $work,
+            Subject::Sort($arguments) => $work,
+            Subject::Knn($arguments) => $work,
+            Subject::Pairs($arguments) => $work,
+            Subject::Fof($arguments) => $work,
+            Subject::Ghosts($arguments) => $work,
+            Subject::Pm($arguments) => $work,
+            Subject::Gradient($arguments) => $work,
+            Subject::Infer($arguments) => $work,
+            Subject::ShallowWater($arguments) => $work,
+        }
+    };
+}
+
 impl Subject {
     pub fn settings(&self) -> &Settings {
-        match self {
-            Subject::Fft(arguments) => &arguments.settings,
-            Subject::Exchange(arguments) => &arguments.settings,
-            Subject::Collectives(arguments) => &arguments.settings,
-            Subject::Map(arguments) => &arguments.settings,
-            Subject::Halo(arguments) => &arguments.settings,
-            Subject::Sort(arguments) => &arguments.settings,
-            Subject::Knn(arguments) => &arguments.settings,
-            Subject::Pairs(arguments) => &arguments.settings,
-            Subject::Fof(arguments) => &arguments.settings,
-            Subject::Ghosts(arguments) => &arguments.settings,
-            Subject::Pm(arguments) => &arguments.settings,
-            Subject::Gradient(arguments) => &arguments.settings,
-            Subject::Infer(arguments) => &arguments.settings,
-            Subject::ShallowWater(arguments) => &arguments.settings,
-        }
+        with_arguments!(self, arguments => &arguments.settings)
     }
 
     pub fn settings_mut(&mut self) -> &mut Settings {
-        match self {
-            Subject::Fft(arguments) => &mut arguments.settings,
-            Subject::Exchange(arguments) => &mut arguments.settings,
-            Subject::Collectives(arguments) => &mut arguments.settings,
-            Subject::Map(arguments) => &mut arguments.settings,
-            Subject::Halo(arguments) => &mut arguments.settings,
-            Subject::Sort(arguments) => &mut arguments.settings,
-            Subject::Knn(arguments) => &mut arguments.settings,
-            Subject::Pairs(arguments) => &mut arguments.settings,
-            Subject::Fof(arguments) => &mut arguments.settings,
-            Subject::Ghosts(arguments) => &mut arguments.settings,
-            Subject::Pm(arguments) => &mut arguments.settings,
-            Subject::Gradient(arguments) => &mut arguments.settings,
-            Subject::Infer(arguments) => &mut arguments.settings,
-            Subject::ShallowWater(arguments) => &mut arguments.settings,
-        }
+        with_arguments!(self, arguments => &mut arguments.settings)
     }
 
     /// What `--reference` compares it with.

@@ -12,10 +12,7 @@ use crate::speeds::SpeedOptions;
 pub const LONGEST: u64 = 1 << 32;
 
 #[derive(Args)]
-#[command(
-    mut_group("PlanOptions", |plan| plan.conflicts_with("input")),
-    mut_group("SpeedOptions", |speeds| speeds.conflicts_with("input"))
-)]
+#[command(mut_group("SpeedOptions", |speeds| speeds.conflicts_with("input")))]
 pub struct Arguments {
     /// An array of 1, 2 or 3 axes, real, complex or integer
     #[arg(value_name = "IN.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
@@ -82,20 +79,20 @@ pub struct PlanOptions {
     #[arg(long, requires = "shape")]
     pub plan_only: bool,
     /// The array, as 4096,4096,4096
-    #[arg(long, value_name = "N,N,N", value_delimiter = ',',
+    #[arg(long, conflicts_with = "input", value_name = "N,N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     pub shape: Vec<u64>,
     /// Fields that are transformed together
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, conflicts_with = "input", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub fields: u64,
     /// Distribute the spectrum as the field [default: as the last pass leaves it]
-    #[arg(long)]
+    #[arg(long, conflicts_with = "input")]
     pub natural: bool,
     /// Pieces of an exchange that are sent while others are transformed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    #[arg(long, conflicts_with = "input", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     pub pieces: Option<u64>,
     /// Most bytes of a message
-    #[arg(long, value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "input", value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub chunk_bytes: u64,
     #[command(flatten)]
     pub speeds: SpeedOptions,

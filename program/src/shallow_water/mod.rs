@@ -155,7 +155,7 @@ fn report<T: Real>(
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "ranks": context.comm.size(), "grid": water.grid().to_string(),
-        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))

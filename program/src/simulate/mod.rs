@@ -254,7 +254,7 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
-        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1], "device_memory": bytes[2] },
+        "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
     parameters.evolution.describe(&mut object);

@@ -257,7 +257,7 @@ mod tests {
             for values in [Values::Real, Values::Complex] {
                 let cells = shape.iter().product::<u64>();
                 let numbers = if values == Values::Real { cells } else { 2 * cells };
-                let field = super::super::super::random::values(numbers, 3);
+                let field = super::super::super::input::values(numbers, 3);
                 let value = |cell: usize| match values {
                     Values::Real => [f64::from(field[cell]), 0.0],
                     Values::Complex => [0, 1].map(|part| f64::from(field[2 * cell + part])),
