@@ -155,7 +155,7 @@ impl Inputs {
         }
         let densities = spheres::overdensities(&arguments.overdensity).map_err(Failure::Usage)?;
         let asked = densities.iter().any(|density| !matches!(density, Overdensity::Mean(_)));
-        let universe = if asked { points.universe()? } else { None };
+        let universe = if asked { points.file.universe()? } else { None };
         let domain = points.domain(arguments.size.as_ref())?;
         let selection = arguments.selection(&domain)?;
         let overdensities = spheres::in_box(densities, &domain, universe).map_err(Failure::Usage)?;
@@ -227,8 +227,9 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     let files = comm.together(|| {
         let outputs = [Some(&arguments.output), arguments.labels.as_ref()];
+        let inputs = Inputs::open(arguments)?;
         outputs.into_iter().flatten().try_for_each(|path| writable(comm, path))?;
-        Inputs::open(arguments)
+        Ok::<_, Failure>(inputs)
     })?;
     let cloud = files.read(context)?;
     phases.done("read");
@@ -243,7 +244,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     let mut sealed = vec![if is_hdf5_name(&arguments.output) {
         let ids = files.points.ids(comm, &catalogue.members)?;
         let about = About {
-            space: files.points.space()?,
+            space: files.points.file.space()?,
             domain: &files.domain,
             linking_length: groups.length(),
             min_members: arguments.min_members,
@@ -268,7 +269,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(json!({
         "command": "fof",
-        "input": files.points.report(),
+        "input": files.points.file.report(),
         "output": arguments.output.display().to_string(),
         "labels": arguments.labels.as_ref().map(|path| path.display().to_string()),
         "box": sides(&files.domain),

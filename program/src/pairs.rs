@@ -123,7 +123,7 @@ fn read_masses(work: &RankSearch, arguments: &Arguments, masses: &Masses) -> Res
         let rows = file.rows(comm);
         match masses {
             Some(masses) => *found = Some(masses.read(comm, rows)?),
-            None => warn_of_unused_masses(comm, file.coordinates(), particles, rows, option)?,
+            None => warn_of_unused_masses(comm, &*file.file, particles, rows, option)?,
         }
     }
     Ok(found)

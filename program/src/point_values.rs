@@ -10,7 +10,7 @@ use meshloom::host_memory::{self, HostMemoryError};
 use meshloom::io::hdf5::Snapshot;
 use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
 
-use crate::coordinates::Coordinates;
+use crate::coordinates::PointReader;
 use crate::particle_type::ParticleType;
 use crate::terminal;
 
@@ -199,7 +199,7 @@ impl PointValues {
 /// Those of the ranks.
 pub fn warn_of_unused_masses(
     comm: &Communicator,
-    points: &Coordinates,
+    points: &dyn PointReader,
     particles: ParticleType,
     rows: Range<u64>,
     option: &str,

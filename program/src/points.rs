@@ -11,10 +11,10 @@ use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{BoxCheck, BoxUse, Cloud, Domain, ParticleError};
 use meshloom::{Error, Rank};
 
-use crate::coordinates::{Coordinates, Universe};
+use crate::coordinates::{self, PointReader};
 use crate::failure::Failure;
 use crate::particle_type::ParticleType;
-use crate::space::{Space, common_sides, differences};
+use crate::space::{common_sides, differences};
 use crate::terminal;
 
 /// The value of `--box`: one side for all axes, or one each; 0 or `open` is an open axis.
@@ -68,7 +68,7 @@ pub fn sides(domain: &Domain) -> serde_json::Value {
 
 /// A file of points.
 pub struct PointFile {
-    file: Coordinates,
+    pub file: Box<dyn PointReader>,
     count: u64,
     dims: usize,
 }
@@ -82,14 +82,9 @@ impl PointFile {
     /// # Errors
     /// [`IoError`] for files that hold no points of 2 or 3 axes, f32 or f64.
     pub fn open(path: &Path, particles: ParticleType) -> Result<Self, IoError> {
-        let file = Coordinates::open(path, particles)?;
-        let [count, dims] = file.shape();
-        Ok(PointFile { file, count, dims: dims as usize })
-    }
-
-    /// The coordinates on disk.
-    pub fn coordinates(&self) -> &Coordinates {
-        &self.file
+        let file = coordinates::open(path, particles)?;
+        let (count, dims) = (file.shape()[0], file.shape()[1] as usize);
+        Ok(PointFile { file, count, dims })
     }
 
     /// Number of points.
@@ -138,28 +133,7 @@ impl PointFile {
     /// # Errors
     /// Those of the files.
     pub fn differences(&self, others: &PointFile) -> Result<Vec<String>, IoError> {
-        Ok(differences((self.file.path(), &self.space()?), (others.file.path(), &others.space()?)))
-    }
-
-    /// What the file says of the space of the points.
-    ///
-    /// # Errors
-    /// Those of the file.
-    pub fn space(&self) -> Result<Space, IoError> {
-        self.file.space()
-    }
-
-    /// The universe of a snapshot that says its cosmology and its moment.
-    ///
-    /// # Errors
-    /// Those of the file.
-    pub fn universe(&self) -> Result<Option<Universe>, IoError> {
-        self.file.universe()
-    }
-
-    /// A description for a report.
-    pub fn report(&self) -> serde_json::Value {
-        self.file.report()
+        Ok(differences((self.file.path(), &self.file.space()?), (others.file.path(), &others.file.space()?)))
     }
 
     /// The rows that this rank reads.

@@ -95,9 +95,9 @@ impl SearchCommand<'_> {
         let report = common.launch(&files, |context| {
             let comm = context.comm.clone();
             let (inputs, prepared) = comm.together(|| {
-                writable(&comm, self.output)?;
                 let inputs = self.open()?;
                 let prepared = prepare(&inputs)?;
+                writable(&comm, self.output)?;
                 Ok::<_, Failure>((inputs, prepared))
             })?;
             let mut work = RankSearch::begin(self, context, &inputs)?;
@@ -166,7 +166,7 @@ impl<'a> RankSearch<'a> {
         self.context.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
             "command": command.name,
-            "input": self.inputs.points.report(),
+            "input": self.inputs.points.file.report(),
             "output": command.output.display().to_string(),
             "box": sides(&self.inputs.domain),
             "points": self.inputs.points.count(),
@@ -179,7 +179,7 @@ impl<'a> RankSearch<'a> {
             "messages": sums[1],
         });
         if let (Some(file), Some((name, _))) = (&self.inputs.queries, command.queries) {
-            report[name] = file.report();
+            report[name] = file.file.report();
         }
         if let (Value::Object(report), Value::Object(result)) = (&mut report, result) {
             report.extend(result);

@@ -51,9 +51,9 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, 
     let comm = &context.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     let (file, domain) = comm.together(|| {
-        writable(comm, &arguments.output)?;
         let file = PointFile::open(&arguments.points, arguments.particles)?;
         let domain = file.domain(arguments.size.as_ref())?;
+        writable(comm, &arguments.output)?;
         Ok::<_, Failure>((file, domain))
     })?;
     let cloud = file.read(context, &domain, BoxUse::Images)?;
@@ -68,7 +68,7 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, 
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(serde_json::json!({
         "command": "sort",
-        "input": file.report(),
+        "input": file.file.report(),
         "output": { "path": arguments.output.display().to_string(), "shape": [file.count()], "dtype": "int64" },
         "box": sides(&domain),
         "points": file.count(),

@@ -40,9 +40,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = arguments.common.launch(&files, |context| {
         let comm = context.comm.clone();
         let (request, file) = comm.together(|| {
-            writable(&comm, arguments.output())?;
             let (request, file) = FileTransform::new(arguments)?;
             check_precision(context, arguments, &request, &file)?;
+            writable(&comm, arguments.output())?;
             Ok::<_, Failure>((request, file))
         })?;
         let report = match (request.precision, arguments.real) {

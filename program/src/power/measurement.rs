@@ -1,6 +1,5 @@
 //! The input of `meshloom power`, and a call checked against it.
 
-use std::ops::Range;
 use std::path::Path;
 
 use meshloom::fft::good_size;
@@ -8,14 +7,14 @@ use meshloom::io::{IoError, NpyFile, is_hdf5, printable_path};
 use meshloom::mesh::{SpectrumGeometry, Window};
 
 use super::arguments::{Arguments, Contrast, is_box};
-use crate::coordinates::{Coordinates, is_archive};
+use crate::coordinates::{self, PointReader, is_archive};
 use crate::failure::Failure;
 use crate::particle_type::ParticleType;
 use crate::point_values::PointValues;
-use crate::space::{Space, common_sides};
+use crate::space::common_sides;
 
 /// The box of the call, else that which the headers of the files say.
-fn box_of(arguments: &Arguments, file: &InputFile, other: Option<&InputFile>) -> Result<[f64; 3], Failure> {
+fn box_of(arguments: &Arguments, file: &dyn PointReader, other: Option<&dyn PointReader>) -> Result<[f64; 3], Failure> {
     if let Some(size) = arguments.size {
         return Ok(size);
     }
@@ -39,46 +38,12 @@ pub enum Content {
     Points(u64),
 }
 
-/// A file of a field or of points.
-pub enum InputFile {
-    Npy(NpyFile),
-    Points(Coordinates),
-}
-
-impl InputFile {
-    pub fn path(&self) -> &Path {
-        match self {
-            InputFile::Npy(file) => file.path(),
-            InputFile::Points(points) => points.path(),
-        }
-    }
-
-    /// What the file says of its space.
-    pub fn space(&self) -> Result<Space, IoError> {
-        match self {
-            InputFile::Npy(_) => Ok(Space::default()),
-            InputFile::Points(points) => points.space(),
-        }
-    }
-
-    pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
-        match self {
-            InputFile::Npy(file) => file.read_f64(elements),
-            InputFile::Points(points) => points.read_f64(elements),
-        }
-    }
-}
-
-fn open(path: &Path, particles: ParticleType) -> Result<(InputFile, Content), IoError> {
-    let (source, shape) = if is_hdf5(path) || is_archive(path) {
-        let points = Coordinates::open(path, particles)?;
-        let shape = points.shape().to_vec();
-        (InputFile::Points(points), shape)
-    } else {
-        let file = NpyFile::open(path)?;
-        let shape = file.shape().to_vec();
-        (InputFile::Npy(file), shape)
+fn open(path: &Path, particles: ParticleType) -> Result<(Box<dyn PointReader>, Content), IoError> {
+    let source = match is_hdf5(path) || is_archive(path) {
+        true => coordinates::open(path, particles)?,
+        false => Box::new(NpyFile::open(path)?),
     };
+    let shape = source.shape();
     let wrong = |wanted: &str| IoError::Shape { path: path.into(), found: shape.clone(), wanted: wanted.into() };
     let input = match shape[..] {
         [count, 3] => Content::Points(count),
@@ -100,7 +65,7 @@ pub const CROSS_MASSES: &str = "--cross-masses";
 
 /// An input of a call, opened.
 pub struct Input {
-    pub file: InputFile,
+    pub file: Box<dyn PointReader>,
     pub content: Content,
     pub masses: Option<PointValues>,
 }
@@ -142,8 +107,8 @@ impl<'a> Measurement<'a> {
     /// Of a file; `other` is that of `--cross`, which must be in the same box.
     pub fn new(
         arguments: &'a Arguments,
-        (file, input): (&InputFile, Content),
-        other: Option<&InputFile>,
+        (file, input): (&dyn PointReader, Content),
+        other: Option<&dyn PointReader>,
     ) -> Result<Self, Failure> {
         let size = box_of(arguments, file, other)?;
         let usage = |message: &str| Err(Failure::Usage(message.into()));

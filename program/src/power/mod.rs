@@ -32,14 +32,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = arguments.common.launch(&files, |context| {
         let comm = context.comm.clone();
         let inputs = comm.together(|| {
-            writable(&comm, &arguments.output)?;
             let inputs = Inputs::open(arguments)?;
+            inputs.measurements(arguments)?;
+            writable(&comm, &arguments.output)?;
             if comm.rank() == 0 {
                 inputs.warn()?;
             }
             Ok::<_, Failure>(inputs)
         })?;
-        let measurements = comm.together(|| inputs.measurements(arguments))?;
+        let measurements = inputs.measurements(arguments)?;
         Ok(measure(context, &inputs, &measurements)?)
     })?;
     arguments.common.print(report)
@@ -68,8 +69,8 @@ impl Inputs {
     fn measurements<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Measurement<'a>>, Failure> {
         self.check_contrast(arguments)?;
         let Input { file, content, .. } = &self.0[0];
-        let other = self.0.get(1).map(|input| &input.file);
-        let mut measurements = vec![Measurement::new(arguments, (file, *content), other)?];
+        let other = self.0.get(1).map(|input| &*input.file);
+        let mut measurements = vec![Measurement::new(arguments, (&**file, *content), other)?];
         if let (Some(path), Some(other)) = (&arguments.cross, self.0.get(1)) {
             measurements.push(measurements[0].of_other(path, other.content)?);
         }

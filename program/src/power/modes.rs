@@ -10,7 +10,8 @@ use meshloom::io::IoError;
 use meshloom::mesh::{MeshError, MeshPart, Painter, PointsInCells, density_contrast, field_contrast};
 use meshloom::points::{BoxCheck, BoxUse};
 
-use super::measurement::{Content, Input, InputFile, Measurement};
+use super::measurement::{Content, Input, Measurement};
+use crate::coordinates::PointReader;
 use crate::phases::Phases;
 use crate::point_values::warn_of_unused_masses;
 use crate::points::warn_of_box;
@@ -95,7 +96,7 @@ pub fn modes_of(
     phases: &mut Phases,
 ) -> Result<ModesOfInput, Error> {
     match input.content {
-        Content::Field(_) => field_modes(measurement, &input.file, transform, phases),
+        Content::Field(_) => field_modes(measurement, &*input.file, transform, phases),
         Content::Points(count) => point_modes(measurement, input, count, transform, phases),
     }
 }
@@ -103,7 +104,7 @@ pub fn modes_of(
 /// The modes of a field.
 fn field_modes(
     measurement: &Measurement,
-    file: &InputFile,
+    file: &dyn PointReader,
     transform: &mut MeshTransform,
     phases: &mut Phases,
 ) -> Result<ModesOfInput, Error> {
@@ -147,8 +148,8 @@ fn point_modes(
         return Err(IoError::OutOfRange { path, index, value }.into());
     }
     let weights = masses.as_ref().map(|masses| masses.read(&comm, rows.clone())).transpose()?;
-    if let (None, InputFile::Points(points)) = (masses, file) {
-        warn_of_unused_masses(&comm, points, measurement.arguments.particles, rows, measurement.masses_option)?;
+    if masses.is_none() {
+        warn_of_unused_masses(&comm, &**file, measurement.arguments.particles, rows, measurement.masses_option)?;
     }
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);

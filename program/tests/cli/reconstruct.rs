@@ -153,7 +153,7 @@ fn wrong_calls_are_errors() {
         (call(&good, &format!("--noise 1 --truth {}/white_noise.npy", out.display())), 2, "an input and an output"),
         (call(&good, "--noise 1 --samples 0"), 2, "--samples"),
         (call(&good, "--noise 1 --steps 0"), 2, "--steps"),
-        (call(&good, "--noise 1 --mode bent"), 2, "mgvi or geovi"),
+        (call(&good, "--noise 1 --mode bent"), 2, "mgvi, geovi"),
         (call(&good, "--noise 1 --samples 1 --sample-groups 3").on(Ranks::Threads(3)), 2, "2 sample(s)"),
         (call(&good, "--noise 1 --sample-groups 2").on(Ranks::Threads(3)), 2, "divide the 3 rank(s)"),
         (call(&good, "--noise 1 --sample-groups 2 --grid 2x1").on(Ranks::Threads(2)), 2, "2x1 is of 2 rank(s)"),

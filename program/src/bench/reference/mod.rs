@@ -75,7 +75,7 @@ pub use absent::{fft, kd, map, shallow_water, sort, threads};
 mod absent {
     /// A module with a type without values.
     macro_rules! absent {
-        ($module:ident, new($($argument:ty),*), $(fn $method:ident($($more:ty),*) -> $result:ty;)*) => {
+        ($module:ident, new($($argument:ty),*), $(fn $method:ident($receiver:ty $(, $more:ty)*) -> $result:ty;)*) => {
             pub mod $module {
                 pub const NAME: &str = "";
 
@@ -86,7 +86,7 @@ mod absent {
                         None
                     }
 
-                    $(pub fn $method(&self, $(_: $more),*) -> $result {
+                    $(pub fn $method(self: $receiver $(, _: $more)*) -> $result {
                         match *self {}
                     })*
                 }
@@ -94,18 +94,18 @@ mod absent {
         };
     }
 
-    absent! { fft, new(meshloom::fft::Values, [u64; 3], Vec<f32>), fn forward() -> (); fn inverse() -> (); }
+    absent! { fft, new(meshloom::fft::Values, [u64; 3], Vec<f32>), fn forward(&mut Self) -> (); fn inverse(&mut Self) -> (); }
     absent! { kd, new(&[f32], Option<f32>),
-        fn len() -> usize;
-        fn side() -> f32;
-        fn build() -> ();
-        fn nearest(std::num::NonZero<usize>, &mut [(u32, f32)]) -> ();
-        fn pairs(&[f32]) -> Vec<u64>;
-        fn groups(f32) -> Vec<u32>;
+        fn len(&Self) -> usize;
+        fn side(&Self) -> f32;
+        fn build(&mut Self) -> ();
+        fn nearest(&Self, std::num::NonZero<usize>, &mut [(u32, f32)]) -> ();
+        fn pairs(&Self, &[f32]) -> Vec<u64>;
+        fn groups(&Self, f32) -> Vec<u32>;
     }
     absent! { shallow_water, new(&meshloom_program::models::shallow_water::ShallowWaterConfig, &[f32], &[f32]),
-        fn elevation() -> std::iter::Empty<f32>;
-        fn step() -> ();
+        fn elevation(&Self) -> std::iter::Empty<f32>;
+        fn step(&mut Self) -> ();
     }
 
     pub mod map {
