@@ -1,11 +1,11 @@
-//! The state that `infer` and `reconstruct` go on from: that of the fit, what problem it is of, and with which options it was made.
+//! The state that `infer` and `reconstruct` go on from, and their warnings of fits that are not solved.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::inference::Existing;
+use meshloom::inference::{Convergence, Existing, IterationReport, Schedule};
 use meshloom::io::{IoError, OutputDir, printable_path, write_whole};
 use serde_json::{Value, json};
 
@@ -135,6 +135,24 @@ fn other_options((done, theirs): (Extent, &Value), (asked, ours): (Extent, &Valu
     }
     let (name, theirs, ours) = described::difference(theirs, ours)?;
     Some(format!("the state has all iterations and was made with {name} {theirs}, this call asks for {ours}: {remedy}"))
+}
+
+/// Returns the warnings that samples of the last iteration are not solved. `remedies` are for conjugate gradients and for
+/// Newton's method.
+///
+/// Bent samples may run out of steps before a fit can settle, because updates go on from there.
+pub fn warnings(history: &[IterationReport], remedies: [&str; 2]) -> Vec<String> {
+    let Some(last) = history.last() else { return Vec::new() };
+    let limited = if history.len() < Schedule::LEAST { 0 } else { last.sampling.limited };
+    let sampling = Convergence { limited, ..last.sampling };
+    sampling.doubts(&format!("the {} samples", last.samples), remedies)
+}
+
+/// Returns the warnings that a fit with this last iteration has not found the posterior, each with `advice`. `expected`
+/// is the range of reduced chi-squared.
+pub fn doubts(last: Option<&IterationReport>, expected: Option<[f64; 2]>, advice: &str) -> Vec<String> {
+    let doubts = last.map_or_else(Vec::new, |last| last.doubts(expected));
+    doubts.into_iter().map(|why| format!("{why}; {advice}")).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ mod chatter;
 mod checked;
 mod checked_files;
 mod common;
-mod completions;
 mod config_file;
-mod convergence;
 mod coordinates;
 mod described;
 mod devices;
@@ -34,11 +32,9 @@ mod points;
 mod power;
 mod reconstruct;
 mod resumable;
-mod run_directory;
 mod same_call;
 mod sample_groups;
 mod search;
-mod seed;
 mod shallow_water;
 mod simulate;
 mod sort;
@@ -95,7 +91,7 @@ enum Command {
     /// List the compute kernels of the library, or print one as a driver gets it
     Kernels(kernels::Arguments),
     /// Print a script that completes words of this program in a shell
-    Completions(completions::Arguments),
+    Completions(manual::CompletionArguments),
     /// Print the manual page of the program or of a command
     Man(manual::Arguments),
 }
@@ -168,7 +164,7 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Fof(arguments) => fof::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
-        Command::Completions(arguments) => completions::run(&arguments, Program::command()),
+        Command::Completions(arguments) => manual::complete(&arguments, Program::command()),
         Command::Man(arguments) => manual::run(&arguments, Program::command()),
     }
 }

@@ -1,6 +1,7 @@
-//! `meshloom man`: manual pages, for `man -l -`.
+//! `meshloom man`: manual pages, for `man -l -`; `meshloom completions`: scripts for shells.
 
 use clap::{Args, Command};
+use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
 use crate::failure::Failure;
@@ -10,6 +11,22 @@ use crate::terminal;
 pub struct Arguments {
     /// The command whose page it is, as simulate or bench fft [default: the page of the program]
     command: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct CompletionArguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints a script that completes words of the program.
+///
+/// # Errors
+/// Those of standard output.
+pub fn complete(arguments: &CompletionArguments, mut program: Command) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    generate(arguments.shell, &mut program, "meshloom", &mut script);
+    terminal::print(&String::from_utf8_lossy(&script))
 }
 
 pub fn run(arguments: &Arguments, mut program: Command) -> Result<(), Failure> {

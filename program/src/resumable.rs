@@ -14,7 +14,6 @@ use meshloom_program::interrupt::StopRequests;
 use serde_json::Value;
 
 use crate::described::{self, difference};
-use crate::run_directory;
 
 /// The description of a state, which is written last.
 pub const DESCRIPTION: &str = "snapshot.json";
@@ -71,9 +70,9 @@ impl States {
         Ok(())
     }
 
-    /// Takes the run's directory ([`run_directory::take`]), and removes what killed runs have left there and in directories of states. All ranks call it.
+    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left there and in directories of states. All ranks call it.
     pub fn take_directory(&self, comm: &Communicator) -> Result<Option<OutputDir>, Error> {
-        let taken = run_directory::take(comm, &self.out)?;
+        let taken = described::take(comm, &self.out)?;
         if taken.is_some() {
             self.directories()?.iter().for_each(cleanup::clear_leftovers);
         }

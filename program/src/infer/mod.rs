@@ -22,11 +22,10 @@ use serde_json::{Value, json};
 use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::config_file;
-use crate::convergence;
+use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
-use crate::run_directory::{self, check_command};
 use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
@@ -81,7 +80,7 @@ fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error>
 /// One rank's work; returns the content of `run.json`.
 fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = run_directory::take(&context.comm, &parameters.out)?;
+    let directory = described::take(&context.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),
@@ -141,8 +140,8 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     report["seconds"] = json!(phases.finish());
     let expected = problem.likelihood.expected_chi_squared();
     let remedies = ["give more --sample-steps", "give more --iterations, or straight samples with --mode mgvi"];
-    let mut warnings = convergence::warnings(fit.history(), remedies);
-    warnings.extend(convergence::doubts(last, expected, &remedy(&problem)));
+    let mut warnings = fit_state::warnings(fit.history(), remedies);
+    warnings.extend(fit_state::doubts(last, expected, &remedy(&problem)));
     let unsettled = fit.unsettled();
     report["settled"] = unsettled.is_none().into();
     // A fit with fewer iterations than settling takes was asked for; it needs no warning.

@@ -18,7 +18,6 @@ use super::picture;
 use super::problem::Problem;
 use crate::checked_files::is_same_file;
 use crate::described;
-use crate::run_directory;
 
 /// The names of all that is written, but for the state.
 pub const FILES: [&str; 8] = [
@@ -29,7 +28,7 @@ pub const FILES: [&str; 8] = [
     "parameters.csv",
     "iterations.csv",
     "picture.png",
-    run_directory::DESCRIPTION,
+    described::DESCRIPTION,
 ];
 
 /// What outputs are made of, on one rank.
@@ -91,7 +90,7 @@ impl Outputs<'_> {
     /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
     /// directory without its description nothing is. All ranks call it.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let path = self.path(run_directory::DESCRIPTION);
+        let path = self.path(described::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
             if unfinished || older.as_ref().is_some_and(has_samples) {

@@ -8,12 +8,11 @@ use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::checked::{count, sigma, usage};
+use crate::checked::{Whole, count, sigma, usage};
 use crate::common::{Common, GridParts};
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::failure::Failure;
 use crate::sample_groups::{SampleGroups, Shares};
-use crate::seed::Whole;
 
 #[derive(Args)]
 #[command(mut_arg("data", |data| {

@@ -18,11 +18,10 @@ use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
 use crate::config_file;
-use crate::convergence;
+use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::fit_state::{self, State};
 use crate::phases::Phases;
-use crate::run_directory::{self, check_command};
 use crate::terminal;
 pub use options::Arguments;
 use outputs::Outputs;
@@ -58,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn reconstruct(context: &mut Rank, arguments: &Arguments, parameters: &Parameters) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
-    let directory = run_directory::take(&all, out)?;
+    let directory = described::take(&all, out)?;
     let (file, config) = density(parameters)?;
     let found = if arguments.resume { fit_state::find(out)? } else { None };
     let groups = groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))?;
@@ -87,8 +86,8 @@ fn reconstruct(context: &mut Rank, arguments: &Arguments, parameters: &Parameter
     report["seconds"] = json!(phases.finish());
     let last = fitted.fit.history().last();
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
-    let mut of_fit = convergence::warnings(fitted.fit.history(), [advice, "give --mode mgvi"]);
-    of_fit.extend(convergence::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
+    let mut of_fit = fit_state::warnings(fitted.fit.history(), [advice, "give --mode mgvi"]);
+    of_fit.extend(fit_state::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
     report["warnings"] = warnings.iter().chain(&of_fit).cloned().collect::<Vec<String>>().into();
     outputs.publish(&report, files)?;
     if outputs.all.rank() == 0 {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::checked::Whole;
 use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::evolution::Evolution;
 use crate::sample_groups::SampleGroups;
-use crate::seed::Whole;
 use crate::universe::UniverseOptions;
 
 #[derive(Args)]

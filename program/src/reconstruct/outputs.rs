@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use super::spectra::Agreement;
 use crate::described;
-use crate::run_directory;
 
 /// All files that a reconstruction may write, but for the state; the description comes last.
 pub const FILES: [&str; 10] = [
@@ -30,7 +29,7 @@ pub const FILES: [&str; 10] = [
     "power_spectrum.csv",
     "cross_correlation.csv",
     "iterations.csv",
-    run_directory::DESCRIPTION,
+    described::DESCRIPTION,
 ];
 
 /// First elements of this rank's rows of a cube of `n` cells, and how long a row is.
@@ -240,7 +239,7 @@ impl Outputs<'_> {
     /// Gives all files their names, and the description last. What an older reconstruction has left and this one does not write is removed before;
     /// in a directory without its description nothing is. All ranks call it.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
-        let path = self.path(run_directory::DESCRIPTION);
+        let path = self.path(described::DESCRIPTION);
         described::publish(&self.all, &path, report, files, |unfinished| {
             let older = described::read(&path).ok().flatten();
             if unfinished || older.is_some_and(|older| older["command"] == "reconstruct") {

@@ -1,6 +1,5 @@
 //! `meshloom shallow-water`: a run of the shallow-water model from parameters to files.
 
-mod log;
 mod outputs;
 mod parameters;
 mod snapshots;
@@ -17,12 +16,11 @@ use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
 use crate::common::{Common, Precision};
+use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
-use crate::run_directory::{self, check_command};
-use log::Log;
-use outputs::Outputs;
+use outputs::{Log, Outputs};
 pub use parameters::Arguments;
 use parameters::RunParameters;
 
@@ -109,7 +107,7 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
     let mut report = report(context, parameters, &water, resumed)?;
     report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs.publish(&context.comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
+    outputs.publish(&context.comm, &outputs.path(described::DESCRIPTION), &report, files)?;
     if context.comm.rank() == 0 {
         outputs.states.remove_checkpoint();
     }

@@ -8,11 +8,9 @@ use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
 use meshloom_program::models::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
 use serde_json::Value;
 
-use super::log::Log;
 use super::parameters::RunParameters;
 use crate::described;
 use crate::resumable::{self, States};
-use crate::run_directory;
 
 pub const HEIGHT: &str = "height.npy";
 pub const VELOCITY: &str = "velocity.npy";
@@ -23,11 +21,18 @@ pub const FRAMES: &str = "frames.npy";
 
 /// The files at the end of a run.
 pub const FILES: [&str; 6] =
-    [run_directory::DESCRIPTION, HEIGHT, VELOCITY, "diagnostics.csv", "height.png", "animation.png"];
+    [described::DESCRIPTION, HEIGHT, VELOCITY, "diagnostics.csv", "height.png", "animation.png"];
 
 /// Whether a file of this name in the directory of a state is one that runs write there.
 pub fn of_state(name: &str) -> bool {
     [HEIGHT, VELOCITY, STATE, FRAMES, resumable::DESCRIPTION].contains(&name)
+}
+
+/// Lines of diagnostics, and frames of the animation, which rank 0 has.
+#[derive(Default)]
+pub struct Log {
+    pub lines: Vec<Diagnostics>,
+    pub frames: Vec<Picture>,
 }
 
 /// Milliseconds that a frame of the animation is shown.

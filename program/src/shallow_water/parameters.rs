@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use meshloom_program::models::shallow_water::ShallowWaterConfig;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::common::{Common, Precision};
@@ -65,7 +66,7 @@ pub struct Event {
 }
 
 /// When a run writes something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Of the whole run.
     pub steps: u64,
@@ -78,8 +79,7 @@ pub struct Schedule {
 impl Schedule {
     /// That of the run which an [object](RunParameters::object) describes.
     pub fn of(object: &Value) -> Option<Schedule> {
-        let number = |name: &str| object[name].as_u64();
-        let found = Schedule { steps: number("steps")?, every: number("every")?, snapshots: number("snapshots")? };
+        let found = Schedule::deserialize(object).ok()?;
         let most = found.every > 0 && found.steps / found.every <= MOST_LINES && found.snapshots <= MOST_LINES;
         most.then_some(found)
     }
@@ -168,9 +168,9 @@ impl RunParameters {
     /// All that decides what is written: runs with equal objects give the same files.
     pub fn object(&self) -> Value {
         let mut object = self.flow();
-        object["steps"] = self.steps.into();
-        object["every"] = self.every.into();
-        object["snapshots"] = self.snapshots.into();
+        if let (Some(object), Value::Object(schedule)) = (object.as_object_mut(), json!(self.schedule())) {
+            object.extend(schedule);
+        }
         object
     }
 
@@ -190,12 +190,9 @@ impl RunParameters {
 
     /// What decides how the water flows, of which a run is some steps.
     pub fn flow(&self) -> Value {
-        let config = &self.config;
-        json!({
-            "cells": config.cells, "spacing": config.spacing, "gravity": config.gravity, "depth": config.depth,
-            "coriolis": config.coriolis, "viscosity": config.viscosity, "compatible": config.compatible,
-            "precision": self.precision,
-        })
+        let mut flow = json!(self.config);
+        flow["precision"] = json!(self.precision);
+        flow
     }
 }
 

@@ -11,8 +11,7 @@ use meshloom::io::{NpyFile, Sealed, collective};
 use meshloom_program::models::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
 use serde_json::{Value, json};
 
-use super::log::Log;
-use super::outputs::{FRAMES, HEIGHT, Outputs, STATE, VELOCITY};
+use super::outputs::{FRAMES, HEIGHT, Log, Outputs, STATE, VELOCITY};
 use super::parameters::{Event, RunParameters, Schedule};
 use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};

@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use crate::checked_files::check_files;
 use crate::common::Common;
 use crate::config_file;
+use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
 use crate::resumable::asked_to_stop;
-use crate::run_directory::{self, check_command};
 use crate::terminal;
 use halos::Halos;
 use memory::Forecast;
@@ -193,7 +193,7 @@ fn write_results(
     check(context, simulation)?;
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs.publish(&comm, &outputs.path(run_directory::DESCRIPTION), &report, files)?;
+    outputs.publish(&comm, &outputs.path(described::DESCRIPTION), &report, files)?;
     Ok(report)
 }
 

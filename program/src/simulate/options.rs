@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
+use crate::checked::Whole;
 use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
-use crate::seed::Whole;
 use crate::speeds::SpeedOptions;
 use crate::universe::UniverseOptions;
 

@@ -16,7 +16,6 @@ use super::options::{Hdf5, Velocities};
 use super::parameters::RunParameters;
 use crate::described;
 use crate::resumable::{self, States};
-use crate::run_directory;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -28,7 +27,7 @@ pub struct Outputs<'a> {
 
 /// Files that every run writes.
 const ALWAYS: [&str; 5] =
-    [run_directory::DESCRIPTION, "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
+    [described::DESCRIPTION, "positions.npy", "velocities.npy", "power_spectrum.csv", "density.png"];
 
 /// Files that only some runs write, besides those of [`part`] and [`sphere_table`].
 const OPTIONAL: [&str; 11] = [

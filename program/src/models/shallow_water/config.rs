@@ -2,9 +2,10 @@
 
 use super::ShallowWaterError;
 use meshloom::grid::{Grid, LayoutError};
+use serde::Serialize;
 
 /// A run of the shallow-water model: a channel, periodic in x, between walls in the south and north. SI units.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShallowWaterConfig {
     /// Columns (x) and rows (y).
     pub cells: [u64; 2],
@@ -22,6 +23,7 @@ pub struct ShallowWaterConfig {
     /// again after friction.
     pub compatible: bool,
     /// The process grid: parts along y and x; chosen by [`process_grid`](Self::process_grid) otherwise.
+    #[serde(skip)]
     pub grid: Option<[usize; 2]>,
 }
 
