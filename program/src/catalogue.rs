@@ -39,7 +39,7 @@ fn signed(values: &[u64]) -> Result<Vec<i64>, HostMemoryError> {
     host_memory::collect("columns of a catalog", values.iter().map(|&value| value as i64))
 }
 
-/// The columns of reals of a catalogue: the name, the shape of a row, and this rank's values.
+/// The columns of reals of a catalog: the name, the shape of a row, and this rank's values.
 fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     let dims = groups.dims as u64;
     let all = [
@@ -75,7 +75,7 @@ fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
     }
 }
 
-/// A file that takes the arrays of a catalogue.
+/// A file that takes the arrays of a catalog.
 trait Arrays {
     fn put<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError>;
 }
@@ -93,10 +93,10 @@ impl Arrays for &meshloom::io::hdf5::ArraysWriter {
     }
 }
 
-/// Columns of one real a group that a catalogue has besides its own, with their names.
+/// Columns of one real a group that a catalog has besides its own, with their names.
 pub type MoreColumns<'a> = &'a [(String, &'a [f64])];
 
-/// The arrays of a catalogue: integers int64, reals f32, one row per group; `order` and `offset` list the members as CSR, `ids` have their names.
+/// The arrays of a catalog: integers int64, reals f32, one row per group; `order` and `offset` list the members as CSR, `ids` have their names.
 struct Table<'a> {
     groups: &'a Catalogue,
     ids: Option<&'a [u64]>,
@@ -142,7 +142,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Writes the catalogue that all ranks hold as an `.npz` archive. The file appears when rank 0 publishes it. All ranks call it.
+/// Writes the catalog that all ranks hold as an `.npz` archive. The file appears when rank 0 publishes it. Collective.
 ///
 /// # Errors
 /// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
@@ -152,7 +152,7 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColu
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
-/// What a catalogue in HDF5 says beside its arrays.
+/// What a catalog in HDF5 says beside its arrays.
 #[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "there are no such catalogues"))]
 pub struct About<'a> {
     pub space: Space,
@@ -169,7 +169,7 @@ const UNIT: [&str; 2] = ["Conversion factor to CGS (not including cosmological c
 
 #[cfg(feature = "hdf5")]
 impl About<'_> {
-    /// The attributes of `Header`, as the catalogues of `simulate` have them, and units of the arrays of this name.
+    /// The attributes of `Header`, as the catalogs of `simulate` have them, and units of the arrays of this name.
     fn attributes(&self, names: impl Iterator<Item = String>) -> Vec<Attribute> {
         let About { space, domain, .. } = self;
         let sides = (0..domain.dims()).map(|axis| domain.side(axis).map_or(0.0, f64::from)).collect();

@@ -18,7 +18,7 @@ pub const DESCRIPTION: &str = "run.json";
 /// Commands that write to a directory.
 const COMMANDS: [&str; 4] = ["simulate", "reconstruct", "infer", "shallow-water"];
 
-/// Makes the directory, and keeps other runs out of it until rank 0 drops what it gets. All ranks call it, before they look for what an earlier run has left.
+/// Makes the directory, and keeps other runs out of it until rank 0 drops what it gets. Collective, before they look for what an earlier run has left.
 ///
 /// # Errors
 /// Those of [`OutputDir::create`] and [`OutputDir::lock`].
@@ -62,7 +62,7 @@ pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
     }
 }
 
-/// Publishes sealed files and writes their description `whole` to `path`, beside them. All ranks call it. `clear` removes an older description,
+/// Publishes sealed files and writes their description `whole` to `path`, beside them. Collective. `clear` removes an older description,
 /// and what would be taken for a part of this, on rank 0 and first of all; the new description is published last, so that none stands beside
 /// files that it does not describe. It is told whether an earlier call was interrupted between the two.
 pub fn publish(

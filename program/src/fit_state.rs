@@ -89,7 +89,7 @@ impl State {
         if self.resumes() { Existing::Resume } else { Existing::Refuse }
     }
 
-    /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. All ranks call it.
+    /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. Collective.
     pub fn prepare(&self, all: &Communicator, problem: &Value, each: usize) -> Result<(), Error> {
         if all.rank() == 0 && !self.resumes() {
             // It stays, though it has no state before the first iteration ends.
@@ -107,7 +107,7 @@ impl State {
         write_whole(self.directory.join(OPTIONS), format!("{:#}\n", self.options).as_bytes())
     }
 
-    /// Notes that an iteration was done: the state is of this call's options. All ranks call it.
+    /// Notes that an iteration was done: the state is of this call's options. Collective.
     pub fn has_moved(&self, all: &Communicator) -> Result<(), IoError> {
         self.moved.set(true);
         if all.rank() == 0 { self.write_options() } else { Ok(()) }

@@ -27,7 +27,7 @@ use crate::spheres::{self, Spheres};
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true), mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5, or the centres of a catalogue of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5, or the centers of a catalog of groups
     #[arg(value_name = "POINTS.npy")]
     points: PathBuf,
     /// Points up to this distance from each other are friends
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// The same in units of the mean separation (V / N)^(1 / axes), which needs a box
     #[arg(long, value_name = "B", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_parameter: Option<f64>,
-    /// The catalogue to write, one row per group; with a name in .hdf5 or .h5 in HDF5
+    /// The catalog to write, one row per group; with a name in .hdf5 or .h5 in HDF5
     #[arg(short, long, value_name = "CATALOG.npz|CATALOG.hdf5")]
     output: PathBuf,
     /// Where to write int64 labels: for every point the smallest index in its group
@@ -60,7 +60,7 @@ pub struct Arguments {
     /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
-    /// Masses and radii of spheres about the groups' centres that are so many times as dense as the box (200m), counting all points; of a snapshot
+    /// Masses and radii of spheres about the groups' centers that are so many times as dense as the box (200m), counting all points; of a snapshot
     /// that says its cosmology also as the critical density (500c), or vir
     #[arg(long, value_name = "200m,..", value_delimiter = ',', conflicts_with = "masses")]
     overdensity: Vec<String>,
@@ -177,7 +177,7 @@ impl Inputs {
         self.velocity_file().is_some_and(PointValues::is_peculiar_km_s)
     }
 
-    /// This rank's points with their attributes. All ranks call it.
+    /// This rank's points with their attributes. Collective.
     fn read(&self, context: &mut Rank) -> Result<Cloud, Error> {
         let rows = self.points.rows(&context.comm);
         let mut cloud = self.points.read(context, &self.domain, self.box_use)?;
@@ -190,7 +190,7 @@ impl Inputs {
         Ok(cloud)
     }
 
-    /// Spheres about the centres of groups, of points of mass 1. All ranks call it.
+    /// Spheres about the centers of groups, of points of mass 1. Collective.
     fn spheres(&self, context: &mut Rank, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;

@@ -1,4 +1,4 @@
-//! `meshloom knn`: the nearest neighbours of points.
+//! `meshloom knn`: the nearest neighbors of points.
 
 use std::path::PathBuf;
 
@@ -18,19 +18,19 @@ use crate::search::{RankSearch, SearchCommand, SearchOptions};
 pub struct Arguments {
     #[command(flatten)]
     search: SearchOptions,
-    /// Neighbours of each point, up to 1024
+    /// Neighbors of each point, up to 1024
     #[arg(short, long, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
-    /// The neighbours to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    /// The neighbors to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Query points, whose neighbours are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
-    /// A point is not its own neighbour
+    /// A point is not its own neighbor
     #[arg(long, conflicts_with = "queries")]
     exclude_self: bool,
-    /// Only neighbours up to this distance, inclusive
+    /// Only neighbors up to this distance, inclusive
     #[arg(long, value_name = "R", value_parser = limit, allow_hyphen_values = true)]
     max_distance: Option<f32>,
 }
@@ -71,7 +71,7 @@ fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> 
     work.phases.done("search");
     let members = [Member::new::<i64>("index", &shape), Member::new::<f32>("distance", &shape)];
     write_npz(comm, &arguments.output, &members, |to| {
-        // The index of a missing neighbour is u64::MAX, whose bits are those of -1.
+        // The index of a missing neighbor is u64::MAX, whose bits are those of -1.
         to.write(0, first * k, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         Ok::<_, Error>(to.write(1, first * k, &found.distance)?)
     })?;

@@ -78,9 +78,9 @@ enum Command {
     Fft(fft::Arguments),
     /// Find the order of points along a space-filling curve
     Sort(sort::Arguments),
-    /// Find the nearest neighbours of points
+    /// Find the nearest neighbors of points
     Knn(knn::Arguments),
-    /// Find all neighbours of points within a radius
+    /// Find all neighbors of points within a radius
     Neighbors(neighbors::Arguments),
     /// Count pairs of points by distance
     Pairs(pairs::Arguments),
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
 
 /// Parses the command line; none where it asks for help or the version, which is then printed.
 fn parse(first: bool) -> Result<Option<Program>, Failure> {
-    // Without colours, whose codes could not be told from control characters in the arguments.
+    // Without colors, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
     let error = match plain.try_get_matches().and_then(|words| Program::from_arg_matches(&words)) {
         Ok(program) => return Ok(Some(program)),

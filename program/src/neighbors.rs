@@ -1,4 +1,4 @@
-//! `meshloom neighbors`: all neighbours of points within a radius.
+//! `meshloom neighbors`: all neighbors of points within a radius.
 
 use std::path::PathBuf;
 
@@ -22,13 +22,13 @@ pub struct Arguments {
     /// Largest distance, inclusive
     #[arg(long, value_name = "R", value_parser = distance, allow_hyphen_values = true)]
     radius: f32,
-    /// The neighbours to write: those of row i are index[offset[i]:offset[i + 1]] and distance likewise
+    /// The neighbors to write: those of row i are index[offset[i]:offset[i + 1]] and distance likewise
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Query points, whose neighbours are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
-    /// A point is not its own neighbour
+    /// A point is not its own neighbor
     #[arg(long, conflicts_with = "queries")]
     exclude_self: bool,
     /// Write only their number: count int64 (M)
@@ -71,7 +71,7 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
     Ok((before[0], all[0]))
 }
 
-/// One rank's work with `--count-only`; returns the number of neighbours on all ranks.
+/// One rank's work with `--count-only`; returns the number of neighbors on all ranks.
 fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let counts = context.query(search, queries.as_ref().into(), *within, Counts)?;
@@ -88,7 +88,7 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) ->
     Ok(all)
 }
 
-/// One rank's work: lists of neighbours; returns their number on all ranks.
+/// One rank's work: lists of neighbors; returns their number on all ranks.
 fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let mut found = context.query(search, queries.as_ref().into(), *within, Lists)?.download(context)?;

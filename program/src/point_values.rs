@@ -106,7 +106,7 @@ impl PointValues {
         self.width
     }
 
-    /// The values of this rank's points, checked to be finite and in the range of f32. All ranks call it.
+    /// The values of this rank's points, checked to be finite and in the range of f32. Collective.
     ///
     /// # Errors
     /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
@@ -192,7 +192,7 @@ impl PointValues {
 }
 
 /// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call that was not given masses
-/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; all ranks call it. Masses that
+/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; collective. Masses that
 /// cannot be read cause no warning.
 ///
 /// # Errors

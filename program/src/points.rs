@@ -141,7 +141,7 @@ impl PointFile {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
 
-    /// The ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. All ranks call it.
+    /// The ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. Collective.
     ///
     /// Each rank reads those of its own rows, and sends what the others ask for.
     ///
@@ -171,7 +171,7 @@ impl PointFile {
         Ok(Some(found))
     }
 
-    /// Reads this rank's points in `domain` to its device. Collective: every rank calls it. Rank 0 warns where rounding to
+    /// Reads this rank's points in `domain` to its device. Collective. Rank 0 warns where rounding to
     /// f32 blurs the order of neighbors, and where points and box seem to be in different units.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl Rounding {
     }
 
     /// The first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
-    /// neighbours, if points of that number filled their extent evenly.
+    /// neighbors, if points of that number filled their extent evenly.
     fn affected_axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
         let mut least = self.least;
         comm.all_reduce(&mut least, Op::Min)?;

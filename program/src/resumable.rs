@@ -70,7 +70,7 @@ impl States {
         Ok(())
     }
 
-    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left there and in directories of states. All ranks call it.
+    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left there and in directories of states. Collective.
     pub fn take_directory(&self, comm: &Communicator) -> Result<Option<OutputDir>, Error> {
         let taken = described::take(comm, &self.out)?;
         if taken.is_some() {
@@ -79,7 +79,7 @@ impl States {
         Ok(taken)
     }
 
-    /// Makes the directory of a state, which stays where something is in it when rank 0 drops what it gets. All ranks call it.
+    /// Makes the directory of a state, which stays where something is in it when rank 0 drops what it gets. Collective.
     pub fn make(&self, comm: &Communicator, directory: &Path) -> Result<Option<OutputDir>, Error> {
         let made = if comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
         comm.barrier()?;
@@ -139,7 +139,7 @@ impl States {
     }
 
     /// [`described::publish`] of files with their description at `path`. Before this run's first the states of others go, as `is_other` tells by their
-    /// descriptions, and `clear` removes what is not to stand beside these files. All ranks call it.
+    /// descriptions, and `clear` removes what is not to stand beside these files. Collective.
     pub fn publish(
         &self,
         comm: &Communicator,
@@ -229,7 +229,7 @@ impl Found {
     }
 }
 
-/// The signal that asks a run to stop at this moment, if one does on any rank. All ranks call it.
+/// The signal that asks a run to stop at this moment, if one does on any rank. Collective.
 pub fn asked_to_stop(stop: &StopRequests, comm: &Communicator) -> Result<Option<u8>, Error> {
     let mut signal = [stop.signal() as u64];
     comm.all_reduce(&mut signal, Op::Max)?;

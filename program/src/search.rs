@@ -1,4 +1,4 @@
-//! What the commands about neighbours share: their input files, options of distances, and reports.
+//! What the commands about neighbors share: their input files, options of distances, and reports.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use crate::phases::Phases;
 use crate::points::{PointFile, Sides, sides};
 use crate::terminal;
 
-/// Options of every command about neighbours.
+/// Options of every command about neighbors.
 #[derive(Args)]
 #[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct SearchOptions {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
@@ -68,7 +68,7 @@ pub struct SearchInputs {
 }
 
 impl SearchInputs {
-    /// The points whose neighbours are searched for.
+    /// The points whose neighbors are searched for.
     pub fn query_points(&self) -> &PointFile {
         self.queries.as_ref().unwrap_or(&self.points)
     }
@@ -157,7 +157,7 @@ impl<'a> RankSearch<'a> {
         Ok(RankSearch { context, inputs, search, queries, phases })
     }
 
-    /// The report of the run: the fields of all these commands, and those of `result`. All ranks call it.
+    /// The report of the run: the fields of all these commands, and those of `result`. Collective.
     fn report(mut self, command: &SearchCommand, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
         let mut cost = self.context.exchange.cost();

@@ -22,7 +22,7 @@ use crate::points::{PointFile, Sides, sides};
 #[derive(Args)]
 #[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// The permutation to write: int64, element i is the row of the i-th point in order

@@ -15,7 +15,7 @@ pub struct Space {
     pub densities: Option<[f64; 2]>,
     /// The Hubble constant in 100 km/s/Mpc.
     pub h: Option<f64>,
-    /// Centimetres of a comoving length of 1.
+    /// Centimeters of a comoving length of 1.
     pub length_unit: Option<f64>,
 }
 

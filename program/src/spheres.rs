@@ -1,4 +1,4 @@
-//! Spherical overdensities about the centres of groups.
+//! Spherical overdensities about the centers of groups.
 
 use meshloom::cosmology::Overdensity;
 use meshloom::host_memory;
@@ -8,7 +8,7 @@ use meshloom::{Error, Rank};
 
 use crate::coordinates::Universe;
 
-/// A spherical overdensity about the centre of each of this rank's groups: 0 for those that have none.
+/// A spherical overdensity about the center of each of this rank's groups: 0 for those that have none.
 pub struct Spheres {
     pub density: Overdensity,
     pub mass: Vec<f64>,
@@ -24,8 +24,8 @@ impl Spheres {
         Spheres { density, mass: Vec::new(), radius: Vec::new() }
     }
 
-    /// The spheres of each of `densities`, which are points per volume, about the centres of groups, whoever the points in them belong to; each
-    /// point has the mass `unit`. All ranks call it.
+    /// The spheres of each of `densities`, which are points per volume, about the centers of groups, whoever the points in them belong to; each
+    /// point has the mass `unit`. Collective.
     pub fn measure(
         context: &mut Rank,
         cloud: &Cloud,
@@ -57,7 +57,7 @@ impl Spheres {
         Ok(spheres.collect())
     }
 
-    /// The columns of a catalogue.
+    /// The columns of a catalog.
     pub fn columns(&self) -> [(String, &[f64]); 2] {
         let Spheres { density, mass, radius } = self;
         [(format!("mass_{density}"), mass.as_slice()), (format!("radius_{density}"), radius.as_slice())]

@@ -231,7 +231,7 @@ fn groups_of_friends() {
         assert_eq!(result["linking_parameter"], b);
         let length = b * 2.0 / (size as f64).cbrt();
         assert!((result["length"].as_f64().unwrap() / length - 1.0).abs() < 1e-6, "{result:#}");
-        // A point has 4e-6, 1.4 or 33 neighbours: hardly a pair among 700, clumps, and all in one.
+        // A point has 4e-6, 1.4 or 33 neighbors: hardly a pair among 700, clumps, and all in one.
         let groups = result["groups"].as_u64().unwrap();
         match (size, b) {
             (700, 2.0) => assert_eq!(groups, 1),

@@ -215,7 +215,7 @@ fn bits_do_not_depend_on_windows() {
     }
 }
 
-/// Ghost cells reach beyond neighbours, and ranks have no cells at all.
+/// Ghost cells reach beyond neighbors, and ranks have no cells at all.
 #[test]
 fn ranks_may_have_fewer_rows_than_ghosts_or_none() {
     let cells = [9, 3];

@@ -57,7 +57,7 @@ enum Data {
 
 const COLUMNS: [&str; 7] = ["collective", "of", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let mpi = Mpi::running();
     let all = Operation::value_variants().to_vec();

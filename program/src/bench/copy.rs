@@ -73,7 +73,7 @@ fn elements(context: &Rank) -> u64 {
 /// Number of measurements.
 pub const MEASUREMENTS: usize = 2;
 
-/// Measures it and adds it to the report. All ranks call it.
+/// Measures it and adds it to the report. Collective.
 pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let Session { context, clock, .. } = session;
     let (kernel, count) = (kernel(), elements(context));

@@ -74,7 +74,7 @@ struct TransposeExchange {
     transfers: Transfers,
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let (settings, ranks) = (&arguments.settings, context.comm.size());
     if ranks == 1 {
@@ -118,7 +118,7 @@ fn end(parts: &[Transfer]) -> u64 {
     parts.iter().map(|part| part.start + part.len).max().unwrap_or(0)
 }
 
-/// Measures and reports one exchange. All ranks call it.
+/// Measures and reports one exchange. Collective.
 fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(), Error> {
     let Session { context, settings, clock, report } = session;
     let recorder = &mut context.recorder;

@@ -49,7 +49,7 @@ const COLUMNS: [&str; 11] = [
     "ratio",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
@@ -170,7 +170,7 @@ struct Measured {
     directions: [(Spread, u64, Cost); 2],
 }
 
-/// Measures one transform both ways and reports it. All ranks call it.
+/// Measures one transform both ways and reports it. Collective.
 fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planned<T>) -> Result<(), Error> {
     let (shape, choice) = (planned.shape, planned.choice);
     let Measured { plan: [first, again], directions } = both_directions(session, planned)?;
@@ -221,7 +221,7 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
     Ok(())
 }
 
-/// Times of both directions. All ranks call it.
+/// Times of both directions. Collective.
 fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Result<Measured, Error> {
     let Planned { shape, choice, transform, seconds: planning } = planned;
     let Session { context, clock, .. } = session;
@@ -251,7 +251,7 @@ fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Resul
     Ok(Measured { plan: [first, again], directions })
 }
 
-/// Seconds of both directions on the processor of rank 0. All ranks call it.
+/// Seconds of both directions on the processor of rank 0. Collective.
 fn on_host(session: &Session, kind: Values, shape: [u64; 3]) -> Result<Option<[Spread; 2]>, Error> {
     let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
     let field = (session.context.comm.rank() == 0).then(|| values(numbers, 0));

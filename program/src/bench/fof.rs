@@ -33,7 +33,7 @@ pub fn parameter(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
     let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
@@ -49,7 +49,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(bench.finish())
 }
 
-/// Measures and reports one number of points and one linking parameter. All ranks call it.
+/// Measures and reports one number of points and one linking parameter. Collective.
 fn one(
     bench: &mut SearchBench,
     cloud: &Cloud,

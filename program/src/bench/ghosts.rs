@@ -1,4 +1,4 @@
-//! `meshloom bench ghosts`: what finding neighbours on other ranks costs, at a fixed number of points on each rank.
+//! `meshloom bench ghosts`: what finding neighbors on other ranks costs, at a fixed number of points on each rank.
 
 use clap::Args;
 use meshloom::grid::Cost;
@@ -42,7 +42,7 @@ const COLUMNS: [&str; 9] = [
     "least .. greatest",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, reach, linking_parameter, settings } = arguments;
     let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
@@ -61,7 +61,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// Ghosts of all points within a radius. All ranks call it.
+/// Ghosts of all points within a radius. Collective.
 fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> Result<(), Error> {
     let context = &mut *session.context;
     let sorted = distribute(context, cloud, Curve::Hilbert)?;
@@ -77,7 +77,7 @@ fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> 
     report(session, ["within", "reach"], (cloud.len(), parameter), once, (&spread, host))
 }
 
-/// Groups of the points of all ranks, with the sort that begins a search. All ranks call it.
+/// Groups of the points of all ranks, with the sort that begins a search. Collective.
 fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> Result<(), Error> {
     let (once, spread, host) = repeated(session, |context| {
         let groups = Groups::find(context, cloud, Linking::Length(length.into()))?;
@@ -100,7 +100,7 @@ fn repeated<T>(
     Ok((once, spread, host))
 }
 
-/// Adds a row and a result. All ranks call it.
+/// Adds a row and a result. Collective.
 fn report(
     session: &mut Session,
     [what, parameter]: [&str; 2],

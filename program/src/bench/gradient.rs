@@ -42,7 +42,7 @@ const COLUMNS: [&str; 9] = [
     "memory",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let every = &arguments.checkpoint_every;
     let measurements = arguments.size.len() * (1 + every.len());
@@ -73,7 +73,7 @@ fn loss(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, Simulati
     Ok(spectrum.iter().filter(has_power).map(|bin| bin.power.ln()).sum())
 }
 
-/// Measures and reports one run. All ranks call it.
+/// Measures and reports one run. Collective.
 fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(), Error> {
     let Session { context, clock, report, .. } = session;
     let forward = clock.together(*context, |context: &mut Rank| {

@@ -72,7 +72,7 @@ impl Operation {
     }
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
@@ -86,7 +86,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// Both operations on one mesh. All ranks call it.
+/// Both operations on one mesh. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: u64) -> Result<(), Error> {
     let Session { context, settings, clock, .. } = session;
     let recorder = &mut context.recorder;
@@ -183,7 +183,7 @@ fn close(device: &[f32], host: &[f32]) -> bool {
     device.len() == host.len() && device.iter().zip(host).all(near)
 }
 
-/// The same field with the same ghost cells in host memory: one message per neighbour and axis.
+/// The same field with the same ghost cells in host memory: one message per neighbor and axis.
 struct HostField {
     plan: GhostPlan,
     field: Vec<f32>,

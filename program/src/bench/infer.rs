@@ -42,7 +42,7 @@ const COLUMNS: [&str; 9] = [
     "memory of a sample",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
@@ -82,7 +82,7 @@ fn counts(rank: &mut Rank, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), 
     Ok((rates.into_iter().map(f64::round).collect(), start))
 }
 
-/// Measures and reports a problem. All ranks call it.
+/// Measures and reports a problem. Collective.
 fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     let Session { context, clock, report, settings } = session;
     let (comm, kernels) = (context.comm.clone(), context.gpu.compiled());

@@ -1,4 +1,4 @@
-//! `meshloom bench knn`: the nearest neighbours of all points, on one device.
+//! `meshloom bench knn`: the nearest neighbors of all points, on one device.
 
 use std::num::NonZero;
 
@@ -18,7 +18,7 @@ use super::session::Settings;
 pub struct Arguments {
     #[command(flatten)]
     points: PointSet,
-    /// Neighbours of each point, itself among them; several with commas between
+    /// Neighbors of each point, itself among them; several with commas between
     #[arg(short, long, value_name = "K", value_delimiter = ',', default_value = "8",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     k: Vec<u32>,
@@ -26,7 +26,7 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
     let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
@@ -39,7 +39,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(bench.finish())
 }
 
-/// Measures and reports one number of points and of neighbours. All ranks call it.
+/// Measures and reports one number of points and of neighbors. Collective.
 fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
     let nearest = Nearest::new(&bench.session.context.gpu);
     let results = [cloud.len() * u64::from(k); 2];
@@ -67,7 +67,7 @@ fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Re
     Ok(())
 }
 
-/// The sum of the distances of neighbours that exist.
+/// The sum of the distances of neighbors that exist.
 fn sum(distances: &[f32]) -> f64 {
     distances.iter().filter(|distance| distance.is_finite()).map(|&distance| f64::from(distance)).sum()
 }

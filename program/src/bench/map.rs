@@ -49,7 +49,7 @@ meshloom::kernel_params! {
     }
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };

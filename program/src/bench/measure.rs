@@ -1,4 +1,4 @@
-//! Times after warming up, synchronised over ranks, and their spread.
+//! Times after warming up, synchronized over ranks, and their spread.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -128,7 +128,7 @@ impl Clock {
         self.all(recorder, 1, &mut work)
     }
 
-    /// Seconds of `work` on all ranks together, in several runs after warming up. All ranks call it.
+    /// Seconds of `work` on all ranks together, in several runs after warming up. Collective.
     pub fn together<W: Works>(
         &self,
         on: &mut W,

@@ -15,7 +15,7 @@ use crate::failure::{Ended, Failure};
 pub struct Arguments {
     #[command(flatten)]
     points: PointSet,
-    /// Largest distance [default: 2 mean separations of as many uniform points, about 33 neighbours]
+    /// Largest distance [default: 2 mean separations of as many uniform points, about 33 neighbors]
     #[arg(long, value_name = "R", value_parser = radius)]
     radius: Option<f32>,
     /// Number of bins from 0 to there, of equal width
@@ -32,7 +32,7 @@ fn radius(text: &str) -> Result<f32, String> {
     }
 }
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
@@ -51,7 +51,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
     Ok(bench.finish())
 }
 
-/// Measures and reports one number of points. All ranks call it.
+/// Measures and reports one number of points. Collective.
 fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
     let (searches, width) = (Radius::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
     let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;

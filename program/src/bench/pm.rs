@@ -55,7 +55,7 @@ const COLUMNS: [&str; 10] = [
     "between",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let cases: Vec<_> = arguments.size.iter().flat_map(|&n| arguments.window.iter().map(move |&w| (n, w))).collect();
@@ -87,7 +87,7 @@ fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
     }
 }
 
-/// Measures and reports one run. All ranks call it.
+/// Measures and reports one run. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Result<(), Error> {
     let Session { context, settings, clock, report } = session;
     let last = WARM_UP as usize + settings.runs as usize;

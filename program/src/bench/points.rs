@@ -74,7 +74,7 @@ impl PointSet {
         }
     }
 
-    /// `count` points on the device, different for every rank. Waits for the device.
+    /// `count` points on the device, different for every rank. Blocks.
     pub fn cloud(&self, recorder: &mut Recorder, count: u64, rank: usize) -> Result<Cloud, ParticleError> {
         let positions = self.kind.positions(count, f64::from(self.extent()), rank);
         let domain = Domain::new(&[f64::from(self.side.unwrap_or(0.0)); 3])?;

@@ -147,7 +147,7 @@ impl<'a> SearchBench<'a> {
         self.session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
     }
 
-    /// The reference's times for `what`, and whether the results of all ranks are the same. All ranks call it.
+    /// The reference's times for `what`, and whether the results of all ranks are the same. Collective.
     pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
         let same = self.session.sum([u64::from(differs)])? == [0];
         Ok(took.map(|[build, search]| Theirs { build, search, what, same }))

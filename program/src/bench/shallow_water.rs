@@ -48,7 +48,7 @@ const COLUMNS: [&str; 12] = [
     "ratio",
 ];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, ShallowWaterError> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
@@ -61,7 +61,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Shal
     Ok(session.finish())
 }
 
-/// Measures and reports a grid. All ranks call it.
+/// Measures and reports a grid. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Result<(), ShallowWaterError> {
     let Session { context, clock, .. } = session;
     let config = ShallowWaterConfig { cells, grid: session.settings.common.grid, ..ShallowWaterConfig::default() };
@@ -132,7 +132,7 @@ fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<
     Ok(theirs.map(|[theirs]| (theirs, same)))
 }
 
-/// A field of all ranks on each of them. All ranks call it.
+/// A field of all ranks on each of them. Collective.
 fn gathered(context: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, ShallowWaterError> {
     let parts = context.comm.all_gather_v(own)?;
     let mut whole = vec![0.0; config.cells.iter().product::<u64>() as usize];

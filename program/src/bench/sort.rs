@@ -31,7 +31,7 @@ const KEYS: [(u32, Kind); 3] = [(63, Kind::Uniform), (63, Kind::Hernquist), (32,
 const COLUMNS: [&str; 11] =
     ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
-/// Measures all that `arguments` ask for. All ranks call it.
+/// Measures all that `arguments` ask for. Collective.
 pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 9 } else { 3 };

@@ -23,7 +23,7 @@ pub enum Subject {
     Halo(halo::Arguments),
     /// Sorting random keys of 63 and 32 bits, with their index as payload
     Sort(sort::Arguments),
-    /// Trees over points, and the nearest neighbours of all of them
+    /// Trees over points, and the nearest neighbors of all of them
     Knn(knn::Arguments),
     /// Trees over points, and the histogram of the distances of their pairs
     Pairs(pairs::Arguments),
@@ -117,7 +117,7 @@ impl Subject {
         }
     }
 
-    /// Measures it. All ranks call it.
+    /// Measures it. Collective.
     pub fn measure(&self, context: &mut Rank) -> Result<Report, Ended> {
         Ok(match self {
             Subject::Fft(arguments) => fft::measure(context, arguments)?,

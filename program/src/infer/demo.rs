@@ -55,7 +55,7 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
     }
 }
 
-/// The data, and the truth that they are drawn from, neither of which has its name yet. All ranks call it.
+/// The data, and the truth that they are drawn from, neither of which has its name yet. Collective.
 pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
     let comm = context.comm.clone();
     // One of the call is that of a group of samples, and here all ranks work together.
@@ -94,7 +94,7 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
     Ok([data, truth])
 }
 
-/// Refuses rates of any rank that are no numbers or that counts cannot have. All ranks call it.
+/// Refuses rates of any rank that are no numbers or that counts cannot have. Collective.
 fn too_large<'a>(comm: &Communicator, rates: impl Iterator<Item = &'a f64>) -> Result<Option<Failure>, CommError> {
     let mut greatest = [rates.fold(0.0, |all: f64, rate| if rate.is_nan() { f64::INFINITY } else { all.max(*rate) })];
     comm.all_reduce(&mut greatest, Op::Max)?;

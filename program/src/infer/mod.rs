@@ -188,7 +188,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The fit, and what `run.json` says of its device memory. All ranks call it.
+    /// The fit, and what `run.json` says of its device memory. Collective.
     fn fit(
         &self,
         rank: &mut Rank,
@@ -220,7 +220,7 @@ impl Asked<'_> {
         Ok((fit, memory))
     }
 
-    /// What `run.json` says of the problem, ranks and the device. All ranks call it.
+    /// What `run.json` says of the problem, ranks and the device. Collective.
     fn report(&self, rank: &Rank, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
         let Asked { all, groups, problem, parameters } = *self;
         let (info, cost, signal) = (rank.gpu.info(), rank.exchange_cost(), problem.signal.cost());

@@ -16,7 +16,7 @@ pub struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// The mean of the field that the data of all ranks are near, the same for every number of ranks; 0 where no datum counts. All ranks call it.
+    /// The mean of the field that the data of all ranks are near, the same for every number of ranks; 0 where no datum counts. Collective.
     pub fn offset(&self, comm: &Communicator) -> Result<f64, Error> {
         let sum = |of: &dyn Fn(f64, f64) -> f64| {
             exact_sum(

@@ -78,7 +78,7 @@ impl Outputs<'_> {
         })
     }
 
-    /// All files but the description, none of which has its final name yet. All ranks call it.
+    /// All files but the description, none of which has its final name yet. Collective.
     pub fn write(&self, rank: &mut Rank, data: &Path, history: &[IterationReport]) -> Result<Vec<Sealed>, Error> {
         let mut files = self.signal(rank, data)?;
         files.extend(self.spectrum(rank)?);
@@ -88,7 +88,7 @@ impl Outputs<'_> {
     }
 
     /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
-    /// directory without its description nothing is. All ranks call it.
+    /// directory without its description nothing is. Collective.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let path = self.path(described::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
@@ -104,7 +104,7 @@ impl Outputs<'_> {
         })
     }
 
-    /// Mean and standard deviation of the signal, all samples, and a picture. All ranks call it.
+    /// Mean and standard deviation of the signal, all samples, and a picture. Collective.
     fn signal(&self, rank: &mut Rank, data: &Path) -> Result<Vec<Sealed>, Error> {
         let signal = &self.problem.signal;
         let like = Vector::new(&rank.gpu, signal.target())?;
@@ -145,7 +145,7 @@ impl Outputs<'_> {
         })
     }
 
-    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. All ranks call it.
+    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. Collective.
     fn numbers(
         &self,
         rank: &mut Rank,

@@ -94,7 +94,7 @@ pub struct RunOptions {
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     sample_groups: SampleGroups,
-    /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed anew at each step [default: as many as keep all]
+    /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed again at each step [default: as many as keep all]
     #[arg(long, value_name = "BYTES")]
     memory: Option<Whole>,
     /// Seed of all random numbers

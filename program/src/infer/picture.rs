@@ -95,7 +95,7 @@ impl Maps<'_> {
         Ok(map.into_iter().map(|value| value as f32).collect())
     }
 
-    /// The slice of the data. What is masked is NaN: it may be any number, and has no part in the scale of colours.
+    /// The slice of the data. What is masked is NaN: it may be any number, and has no part in the scale of colors.
     fn data(&self) -> Result<Vec<f32>, IoError> {
         let mut data = self.read(self.data)?;
         if let Some(mask) = self.mask {
@@ -119,7 +119,7 @@ impl Maps<'_> {
         density_image(&whole, width, height, PANEL.div_ceil(width.max(height)))
     }
 
-    /// The picture as a file's bytes, on the first rank of each group. All ranks of a group call it.
+    /// The picture as a file's bytes, on the first rank of each group. Collective over a group.
     ///
     /// # Errors
     /// Those of the data's files, and of pictures that are too large.

@@ -257,7 +257,7 @@ pub fn model_of(
 }
 
 impl Problem {
-    /// Reads the data and makes the likelihood. All ranks of a group call it.
+    /// Reads the data and makes the likelihood. Collective over a group.
     ///
     /// # Errors
     /// Those of files, and of data that cannot be.

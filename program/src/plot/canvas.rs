@@ -15,7 +15,7 @@ pub enum Align {
     Right,
 }
 
-/// A stroke: colour, width in pixels, and whether it is dashed.
+/// A stroke: color, width in pixels, and whether it is dashed.
 #[derive(Clone, Copy)]
 pub struct Pen {
     pub color: [u8; 3],

@@ -44,7 +44,7 @@ pub struct PlotCurve<'a> {
     pub at: &'a [(f64, f64)],
     /// Red, green, blue.
     pub color: [u8; 3],
-    /// Whether it is dashed, which tells curves apart without colours.
+    /// Whether it is dashed, which tells curves apart without colors.
     pub dashed: bool,
 }
 

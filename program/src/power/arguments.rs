@@ -10,7 +10,7 @@ use crate::particle_type::ParticleType;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A field (3-D array, divided by its mean; see --contrast) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5, or the centres of a catalogue of groups
+    /// A field (3-D array, divided by its mean; see --contrast) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
     #[arg(value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     pub input: PathBuf,
     /// Sides of the periodic box [default: a snapshot's own]

@@ -9,7 +9,7 @@ use crate::common::Common;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Latent vectors that minimisers hold at a time, at most.
+/// Latent vectors that minimizers hold at a time, at most.
 const VECTORS: u64 = 12;
 
 pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {

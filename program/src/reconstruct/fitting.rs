@@ -65,7 +65,7 @@ impl Fitted {
     }
 }
 
-/// The fit, from the state or from the beginning. All ranks call it.
+/// The fit, from the state or from the beginning. Collective.
 pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Result<Fitted, Ended> {
     let temperatures = temperatures(problem.signal()?);
     let Problem { parameters, groups, rank, run, sites, values, .. } = problem;

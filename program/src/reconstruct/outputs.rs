@@ -52,7 +52,7 @@ pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoE
     Ok(values)
 }
 
-/// A number of the values of all ranks of `comm` and of their places, whichever rank has which. All ranks call it.
+/// A number of the values of all ranks of `comm` and of their places, whichever rank has which. Collective.
 pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -> Result<u64, CommError> {
     collective::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
 }
@@ -75,7 +75,7 @@ impl Outputs<'_> {
         self.directory.join(name)
     }
 
-    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes. All ranks call it.
+    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes. Collective.
     pub fn cells(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Outputs<'_> {
         })
     }
 
-    /// Writes `count` fields, one after the other as the first axis: those of its `own` numbers each group makes by `field` as it writes. All ranks call it.
+    /// Writes `count` fields, one after the other as the first axis: those of its `own` numbers each group makes by `field` as it writes. Collective.
     pub fn many_cells(
         &self,
         name: &str,
@@ -113,7 +113,7 @@ impl Outputs<'_> {
         })
     }
 
-    /// Draws densities side by side, each projected along the last axis. All ranks call it.
+    /// Draws densities side by side, each projected along the last axis. Collective.
     pub fn picture(
         &self,
         group: &Communicator,
@@ -237,7 +237,7 @@ impl Outputs<'_> {
     }
 
     /// Gives all files their names, and the description last. What an older reconstruction has left and this one does not write is removed before;
-    /// in a directory without its description nothing is. All ranks call it.
+    /// in a directory without its description nothing is. Collective.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let path = self.path(described::DESCRIPTION);
         described::publish(&self.all, &path, report, files, |unfinished| {

@@ -47,7 +47,7 @@ pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
 }
 
 impl<'p, 'w> Problem<'p, 'w> {
-    /// Reads and checks the files, and plans the run on the ranks of this group. All ranks of all groups call it.
+    /// Reads and checks the files, and plans the run on the ranks of this group. Collective over all groups.
     pub fn new(
         group: &'w mut Rank,
         groups: SampleGroups,
@@ -92,7 +92,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         self.parameters.noise.powi(2) * self.cells.cell_volume()
     }
 
-    /// The greatest power of the data's signal over that of their noise. All ranks call it. Waits for the device.
+    /// The greatest power of the data's signal over that of their noise. Collective. Blocks.
     pub fn signal(&mut self) -> Result<f64, Error> {
         let data = self.data()?;
         let power = Spectra::new(self.rank, &self.cells)?.power(self.rank, &data)?;
@@ -100,7 +100,7 @@ impl<'p, 'w> Problem<'p, 'w> {
     }
 }
 
-/// The number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. All ranks call it.
+/// The number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. Collective.
 pub fn groups_of(
     context: &Rank,
     parameters: &Parameters,

@@ -20,7 +20,7 @@ const DOMINATES: f64 = 5.0;
 /// White noise and the density that it evolves into.
 type Universe = [Vector; 2];
 
-/// All files, none of which has its final name yet, and the content of `run.json`. All ranks call it.
+/// All files, none of which has its final name yet, and the content of `run.json`. Collective.
 pub fn write(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -60,7 +60,7 @@ fn evolved(problem: &mut Problem<'_, '_>, noise: Vector) -> Result<Universe, Err
     Ok([noise, density])
 }
 
-/// The fields that were found, and a picture with data and truth. All ranks call it.
+/// The fields that were found, and a picture with data and truth. Collective.
 fn fields(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -79,7 +79,7 @@ fn fields(
     Ok(files)
 }
 
-/// Chi-squared a cell: of what was found, and the mean of samples. All ranks call it.
+/// Chi-squared a cell: of what was found, and the mean of samples. Collective.
 fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, Error> {
     let (rank, samples) = (&mut *problem.rank, fitted.fit.samples());
     let residual = fitted.likelihood.normalized_residual(rank, &samples.position)?;
@@ -91,7 +91,7 @@ fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, 
     }))
 }
 
-/// How sure the result is: standard deviations over samples, and the samples; with the standard deviation of the noise. All ranks call it.
+/// How sure the result is: standard deviations over samples, and the samples; with the standard deviation of the noise. Collective.
 fn samples(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -120,7 +120,7 @@ fn samples(
     Ok(Some((files, noise)))
 }
 
-/// Spectra, and how the result agrees with the truth. All ranks call it.
+/// Spectra, and how the result agrees with the truth. Collective.
 fn spectra(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -153,7 +153,7 @@ fn spectra(
 }
 
 /// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. `std` is that of `count`
-/// samples about a mean that might be theirs; mirrored ones have the position for their mean, so that none of them is used up for it. All ranks call it.
+/// samples about a mean that might be theirs; mirrored ones have the position for their mean, so that none of them is used up for it. Collective.
 fn error_over_std(
     problem: &mut Problem<'_, '_>,
     [found, truth, std]: [&Vector; 3],
@@ -167,7 +167,7 @@ fn error_over_std(
     Ok((squares[0] / (squares[1] * about_the_position)).sqrt())
 }
 
-/// What `run.json` says but for times and what follows from spectra. All ranks call it.
+/// What `run.json` says but for times and what follows from spectra. Collective.
 fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -> Result<Value, Error> {
     let Problem { parameters, groups, rank, memory, identity, .. } = problem;
     let (info, counts) = (rank.gpu.info(), rank.recorder.counts());

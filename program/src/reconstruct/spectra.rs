@@ -59,7 +59,7 @@ impl Spectra {
         Ok(Spectra { transform, geometry, binner: ModeBinner::default() })
     }
 
-    /// The power of the only leaf of a field, real cells. All ranks call it. Waits for the device.
+    /// The power of the only leaf of a field, real cells. Collective. Waits for the device.
     pub fn power(&self, rank: &mut Rank, field: &Vector) -> Result<Vec<Bin>, Error> {
         let name = field.space().names().next().unwrap_or_default();
         let (array, spectrum) = (field.array(name)?, self.transform.spectrum(&rank.gpu)?);

@@ -115,7 +115,7 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
     Ok(report)
 }
 
-/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. All ranks call it.
+/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. Collective.
 fn stopped<T: Real>(
     stop: &StopRequests,
     outputs: &Outputs,
@@ -130,7 +130,7 @@ fn stopped<T: Real>(
     Ok(Some(Failure::Stopped { signal, message }))
 }
 
-/// The content of `run.json`, but for seconds per phase. All ranks call it.
+/// The content of `run.json`, but for seconds per phase. Collective.
 fn report<T: Real>(
     context: &Rank,
     parameters: &RunParameters,

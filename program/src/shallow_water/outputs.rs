@@ -54,7 +54,7 @@ impl<'a> Outputs<'a> {
         self.parameters.out.join(name)
     }
 
-    /// Writes the files of the end of the run; none has its final name yet. All ranks call it.
+    /// Writes the files of the end of the run; none has its final name yet. Collective.
     pub fn seal<T: Real>(
         &self,
         context: &mut Rank,
@@ -77,7 +77,7 @@ impl<'a> Outputs<'a> {
         Ok(files)
     }
 
-    /// Publishes files with their description at `path`, without states of other water or beyond this run's end beside them. All ranks call it.
+    /// Publishes files with their description at `path`, without states of other water or beyond this run's end beside them. Collective.
     pub fn publish(
         &self,
         comm: &Communicator,

@@ -16,7 +16,7 @@ use super::parameters::{Event, RunParameters, Schedule};
 use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};
 
-/// The fingerprint of a state. All ranks call it.
+/// The fingerprint of a state. Collective.
 fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
     let (comm, fields) = (&context.comm, 6);
     let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
@@ -30,7 +30,7 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Res
     Ok(format!("{mark:016x}"))
 }
 
-/// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. All ranks call it.
+/// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. Collective.
 fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
     let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
@@ -45,7 +45,7 @@ fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
     Ok(json!({ FRAMES: mark(&frames)?, "diagnostics": mark(&[cast_slice(&lines)])? }))
 }
 
-/// Writes a snapshot into `directory`. All ranks call it.
+/// Writes a snapshot into `directory`. Collective.
 pub fn write<T: Real>(
     outputs: &Outputs,
     context: &mut Rank,
@@ -73,7 +73,7 @@ pub fn write<T: Real>(
     Ok(())
 }
 
-/// Writes frames, which rank 0 has. All ranks call it.
+/// Writes frames, which rank 0 has. Collective.
 fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, ShallowWaterError> {
     let mut shape = [0; 3];
     if let Some(first) = frames.first() {
@@ -95,7 +95,7 @@ pub struct Last<T> {
     pub log: Log,
 }
 
-/// The last whole snapshot of this flow, with what this run would have seen until then. All ranks call it.
+/// The last whole snapshot of this flow, with what this run would have seen until then. Collective.
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.

@@ -1,4 +1,4 @@
-//! The halos of a run: groups of its particles, their catalogue and their mass function.
+//! The halos of a run: groups of its particles, their catalog and their mass function.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensi
 }
 
 impl Halos {
-    /// Finds groups among all ranks' particles, whose [`clouds`] these are. All ranks call it.
+    /// Finds groups among all ranks' particles, whose [`clouds`] these are. Collective.
     pub fn find(
         context: &mut Rank,
         simulation: &Simulation,
@@ -57,7 +57,7 @@ impl Halos {
         Ok(Halos { catalogue, mass, selection, length, spheres })
     }
 
-    /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`; no file has its final name yet. All ranks call it.
+    /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`; no file has its final name yet. Collective.
     pub fn seal(
         &self,
         comm: &Communicator,
@@ -91,7 +91,7 @@ impl Halos {
         Ok(files)
     }
 
-    /// What is said of them beside their files. All ranks call it.
+    /// What is said of them beside their files. Collective.
     pub fn report(&self, comm: &Communicator) -> Result<Value, Error> {
         let halos = &self.catalogue;
         let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
@@ -104,7 +104,7 @@ impl Halos {
     }
 }
 
-/// The particles of this moment alone, and with their peculiar velocities, in Lagrangian order. All ranks call it.
+/// The particles of this moment alone, and with their peculiar velocities, in Lagrangian order. Collective.
 pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
     let points = simulation.cloud(context)?;
     let mut moving = points.clone();
@@ -112,7 +112,7 @@ pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud;
     Ok([points, moving])
 }
 
-/// The catalogue in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
+/// The catalog in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5(
     comm: &Communicator,
@@ -155,7 +155,7 @@ pub fn seal_hdf5(
     seal_groups(comm, path, info, &groups, place)
 }
 
-/// The catalogue of a snapshot, with `--hdf5`.
+/// The catalog of a snapshot, with `--hdf5`.
 #[cfg(feature = "hdf5")]
 fn hdf5(
     outputs: &Outputs,

@@ -31,7 +31,7 @@ mod with_hdf5 {
     use crate::simulate::halos::seal_hdf5;
 
     /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with `--hdf5` `light_cone_halos.0.hdf5`; no file has its
-    /// final name yet. Also what is said of them. All ranks call it.
+    /// final name yet. Also what is said of them. Collective.
     pub fn seal(
         context: &mut Rank,
         outputs: &Outputs,
@@ -67,7 +67,7 @@ mod with_hdf5 {
     }
 
     /// Groups of the particles on the cone, with masses in Msun/h, places from the observer, mean scale factors and radial velocities, and the
-    /// linking length: as long as in the box. All ranks call it.
+    /// linking length: as long as in the box. Collective.
     fn halos(
         context: &mut Rank,
         simulation: &Simulation,

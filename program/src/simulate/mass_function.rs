@@ -20,7 +20,7 @@ const TINKER_RANGE: [f64; 2] = [200.0, 3200.0];
 /// The density of halos that groups of friends of friends are compared with.
 pub const OF_GROUPS: Overdensity = Overdensity::Mean(200.0);
 
-/// The models beside groups, and the names and colours of their curves.
+/// The models beside groups, and the names and colors of their curves.
 const MODELS: [Multiplicity; 3] = [Multiplicity::ShethTormen, Multiplicity::TINKER_MEAN, Multiplicity::Watson];
 const NAMES: [&str; 3] = ["Sheth & Tormen", "Tinker et al., 200 × mean density", "Watson et al., friends of friends"];
 const COLORS: [[u8; 3]; 3] = [[226, 118, 62], [40, 90, 160], [46, 139, 87]];
@@ -38,7 +38,7 @@ pub struct MassFunction<'a> {
 impl<'a> MassFunction<'a> {
     /// Bins all ranks' groups, `masses` (Msun/h) of this one, of at least `min_members` particles of `particle_mass` (Msun/h), found in a
     /// cube of side `box_size` (Mpc/h) at scale factor `a`, beside Tinker's halos of `density`, where his fit has it, and not a number elsewhere. The bins
-    /// follow from the other arguments, never from the masses. All ranks call it.
+    /// follow from the other arguments, never from the masses. Collective.
     pub fn new(
         (comm, masses): (&Communicator, &[f32]),
         box_size: f64,

@@ -121,7 +121,7 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
     ended
 }
 
-/// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. All ranks call it.
+/// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. Collective.
 fn finish(
     context: &mut Rank,
     outputs: &Outputs,
@@ -156,7 +156,7 @@ fn finish(
 }
 
 /// Writes the files that a run ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
-/// content of `run.json`. All ranks call it.
+/// content of `run.json`. Collective.
 fn write_results(
     context: &mut Rank,
     outputs: &Outputs,
@@ -197,7 +197,7 @@ fn write_results(
     Ok(report)
 }
 
-/// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. All ranks call it.
+/// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. Collective.
 fn begin(
     context: &mut Rank,
     outputs: &Outputs,
@@ -237,7 +237,7 @@ fn fields_and_particles(
     Ok(files)
 }
 
-/// The content of `run.json`, but for halos and seconds per phase. All ranks call it.
+/// The content of `run.json`, but for halos and seconds per phase. Collective.
 fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());

@@ -78,7 +78,7 @@ fn is_ours(run: &Value) -> bool {
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs of a run with this rank's `noise`, if it was read from a file. All ranks call it.
+    /// The outputs of a run with this rank's `noise`, if it was read from a file. Collective.
     pub fn new(
         context: &Rank,
         parameters: &'a RunParameters,
@@ -108,7 +108,7 @@ impl<'a> Outputs<'a> {
         self.parameters.snapshots.iter()
     }
 
-    /// Publishes files of this run with their description at `path`, without those of other runs beside them. All ranks call it.
+    /// Publishes files of this run with their description at `path`, without those of other runs beside them. Collective.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let is_other = |state: &Value| is_ours(&state["run"]) && state["run"] != self.run;
         self.states.publish(comm, path, whole, files, is_other, |unfinished| self.clear(path, unfinished))
@@ -170,7 +170,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Draws the density, of whose projection along the last axis `columns` are this rank's. All ranks call it.
+    /// Draws the density, of whose projection along the last axis `columns` are this rank's. Collective.
     pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
         // Each column has one owner, and rank 0 draws them all.
@@ -189,7 +189,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density of this moment beside the linear one and that of halofit. All ranks call it.
+    /// Writes the power spectrum of the density of this moment beside the linear one and that of halofit. Collective.
     pub fn spectrum(
         &self,
         context: &mut Rank,

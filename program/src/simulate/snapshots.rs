@@ -32,7 +32,7 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
 
-/// Fingerprints of the arrays of a state and of what has crossed the light cone, by file. All ranks call it.
+/// Fingerprints of the arrays of a state and of what has crossed the light cone, by file. Collective.
 fn fingerprints(
     context: &Rank,
     outputs: &Outputs,
@@ -52,7 +52,7 @@ fn fingerprints(
 
 /// Writes the snapshot that was just reached, in each of its directories. Where the run was `resumed` at this moment, only in
 /// those that have none yet: the run may have been killed between two of them. Where that fails a checkpoint keeps the steps; among several ranks, which
-/// write it beforehand, it does only after the last step, since it is as long as the snapshot. All ranks call it.
+/// write it beforehand, it does only after the last step, since it is as long as the snapshot. Collective.
 pub fn write(
     outputs: &Outputs,
     context: &mut Rank,
@@ -87,7 +87,7 @@ pub fn write(
     keeping(&mut (context, simulation), others, keep, write)
 }
 
-/// Writes a snapshot of `state` in directories of these names, with its groups. All ranks call it.
+/// Writes a snapshot of `state` in directories of these names, with its groups. Collective.
 fn write_whole(
     outputs: &Outputs,
     context: &mut Rank,
@@ -134,7 +134,7 @@ fn write_whole(
     Ok(())
 }
 
-/// Writes the `state` of a run that is stopped, or that may fail in what follows. All ranks call it.
+/// Writes the `state` of a run that is stopped, or that may fail in what follows. Collective.
 pub fn write_checkpoint(
     outputs: &Outputs,
     context: &mut Rank,
@@ -180,7 +180,7 @@ struct StatePlace<'a> {
 }
 
 impl StatePlace<'_> {
-    /// Writes the state with its description, and the files that `more` adds. All ranks call it.
+    /// Writes the state with its description, and the files that `more` adds. Collective.
     fn write(
         &self,
         context: &mut Rank,
@@ -211,7 +211,7 @@ pub struct LastWhole {
     pub crossed: Option<ConeParticles>,
 }
 
-/// The last whole snapshot of this run: its step and this rank's part of the state. All ranks call it.
+/// The last whole snapshot of this run: its step and this rank's part of the state. Collective.
 ///
 /// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
 /// run would overwrite good files.

@@ -238,7 +238,7 @@ fn lengths_orders_axes_and_no_points() {
     assert_eq!((file.member("label").unwrap().len(), integers(&file, "offset")), (0, vec![0]));
 }
 
-/// A centre between the last number before the side and the side is 0 in a file of f32, not the side.
+/// A center between the last number before the side and the side is 0 in a file of f32, not the side.
 #[test]
 fn no_center_is_the_side() {
     let s = Scratch::new();

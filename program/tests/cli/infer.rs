@@ -132,7 +132,7 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
         assert!((mean[cell] - average).abs() < 1e-5 * average && (std[cell] - spread).abs() < 1e-4 * average);
         away += (mean[cell] / rate[cell]).ln().powi(2) / 120.0;
     }
-    // Signals are rates for an exposure of 1; where nothing was seen its neighbours tell. Counts are of 10 or so.
+    // Signals are rates for an exposure of 1; where nothing was seen its neighbors tell. Counts are of 10 or so.
     assert!(away.sqrt() < 0.3, "{}", away.sqrt());
     let report = report(&out);
     assert_eq!(report["data_that_count"], 116);

@@ -854,7 +854,7 @@ fn the_program_writes_cross_spectra_and_multipoles() {
         assert!((row[4] / row[1] / ratio - 1.0).abs() < 1e-4 && (row[5] - 1.0).abs() < 1e-4, "{row:?}");
     }
     assert_eq!(columns(&one, &format!("--cross {other} --ranks 3"), names), rows);
-    // Random points have little power but shot noise, and none or less without it; a catalogue and itself are one all the same.
+    // Random points have little power but shot noise, and none or less without it; a catalog and itself are one all the same.
     let random = scratch.save_points("random.npy", &points(300, 5, [24.0; 3]));
     for row in columns(&random, &format!("--cross {} --mesh 16 --shot-noise", random.display()), names) {
         assert!(row[1] == row[3] && row[1] < row[4] && (row[5] - 1.0).abs() < 1e-6, "{row:?}");

@@ -1033,10 +1033,10 @@ fn a_directory_never_shows_files_of_two_runs() {
     want.retain(|name| name != "snapshot.2.hdf5");
     assert_eq!(names(&whole(&out)), want);
     assert!(fs::read(out.join("halos.npz")).unwrap() == first[Path::new("halos.npz")]);
-    // Without its snapshots it is another run, which does not begin anew over this one's.
+    // Without its snapshots it is another run, which does not begin again over this one's.
     let other_steps = Call::simulate(&out, &["--box", "12", "--resume"]).run();
     other_steps.is_error("other snapshots", 1, &["snapshot_0.5", "other --snapshots"]);
-    // Halos are found anew by another length: a catalogue of the old one goes.
+    // Halos are found again by another length: a catalog of the old one goes.
     let catalogues = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
     catalogues.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
     Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();

@@ -136,7 +136,7 @@ mod with_hdf5 {
             assert!((have * 1e10 - want).abs() <= 2.0 * f32::EPSILON * want, "{have} {want}");
         }
         assert_eq!((groups.box_size, groups.scale_factor), (16.0, 0.8));
-        // The snapshot's velocities are Gadget's, over sqrt(a); the catalogue's are peculiar.
+        // The snapshot's velocities are Gadget's, over sqrt(a); the catalog's are peculiar.
         let (snapshot, output) = (out.join("snapshot.hdf5").display().to_string(), scratch.word("groups.npz"));
         let words =
             ["fof", &snapshot, "--velocities", &snapshot, "--linking-parameter", "0.25", "-o", &output, "--json"];
@@ -153,7 +153,7 @@ mod with_hdf5 {
         }
     }
 
-    /// The catalogue in HDF5 has the arrays of the archive, the same bytes on any number of ranks, and the particles' ids.
+    /// The catalog in HDF5 has the arrays of the archive, the same bytes on any number of ranks, and the particles' ids.
     #[test]
     fn groups_in_hdf5_are_those_of_the_archive() {
         let scratch = Scratch::new();
@@ -479,7 +479,7 @@ mod with_hdf5 {
         assert!(outcome.status.success() && outcome.stderr.contains("scale factor"), "{outcome:#?}");
     }
 
-    /// Catalogues of groups are points: their centres, in the box that the file says; and those of `fof` say what the snapshot did.
+    /// Catalogues of groups are points: their centers, in the box that the file says; and those of `fof` say what the snapshot did.
     #[test]
     fn groups_are_points_where_their_centres_are() {
         let scratch = Scratch::new();
@@ -505,7 +505,7 @@ mod with_hdf5 {
         assert_eq!((of("max_radius"), of("velocity")), (of("center"), 1e5));
         drop(found);
 
-        // The centres as an array, in the layout of Gadget-4 too.
+        // The centers as an array, in the layout of Gadget-4 too.
         let member = NpzFile::open(&archive).unwrap().member("center").unwrap();
         let (count, centers) = (member.shape()[0], member.read_f32(0..member.len()).unwrap());
         let array = NpyWriter::<f32>::create(scratch.join("centers.npy"), &[count, 3], &token()).unwrap();
@@ -545,7 +545,7 @@ mod with_hdf5 {
         let sort = ["sort", &file, "-o", &scratch.word("order.npy"), "--json"];
         let report: Value = serde_json::from_str(&Call::new(&sort).succeeds().stdout).unwrap();
         assert_eq!((&report["input"]["dataset"], &report["points"]), (&"center".into(), &count.into()));
-        // Groups have no type, and an archive of something else has no centres.
+        // Groups have no type, and an archive of something else has no centers.
         let output = scratch.word("none.npy");
         Call::new(&["sort", &file, "-o", &output, "--particle-type", "1"]).run().is_error(
             "a type",

@@ -13,7 +13,7 @@ use std::{env, fs, thread};
 
 pub use launcher::launcher;
 
-/// No run of these tests needs as long on a busy machine, whose renderer compiles all kernels anew: Mesa 25 takes four times what 22 does.
+/// No run of these tests needs as long on a busy machine, whose renderer compiles all kernels again: Mesa 25 takes four times what 22 does.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How many ranks a run has, and as what.

@@ -1,7 +1,7 @@
 //! The same three-dimensional transforms on the processor, with rustfft and rayon.
 //!
 //! Both axes of a plane are transformed while the plane is in the cache; lines along the first axis are gathered a few
-//! neighbouring columns at a time. Real rows are transformed in pairs, as real and imaginary parts of complex ones.
+//! neighboring columns at a time. Real rows are transformed in pairs, as real and imaginary parts of complex ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

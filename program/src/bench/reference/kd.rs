@@ -41,12 +41,12 @@ impl Reference {
         self.side.unwrap_or(0.0)
     }
 
-    /// Builds the tree anew.
+    /// Builds the tree again.
     pub fn build(&mut self) {
         self.tree = ImmutableKdTree::new_from_slice(&self.points);
     }
 
-    /// The `k` nearest neighbours of each point, index and distance, nearest first. Entries of missing ones are not written.
+    /// The `k` nearest neighbors of each point, index and distance, nearest first. Entries of missing ones are not written.
     pub fn nearest(&self, k: NonZero<usize>, rows: &mut [(u32, f32)]) {
         rows.par_chunks_mut(k.get()).zip(&self.points).for_each(|(row, point)| {
             let mut near = self.tree.nearest_n::<SquaredEuclidean>(point, k);
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((forest.unite(5, 3), forest.unite(6, 5), forest.unite(3, 6)), (3, 3, 3));
         assert_eq!((forest.unite(1, 2), forest.unite(2, 6)), (1, 1));
         assert_eq!(forest.least(), [0, 1, 1, 1, 4, 1, 1]);
-        // Seven chains through all elements, their links made in an order that no two neighbours share.
+        // Seven chains through all elements, their links made in an order that no two neighbors share.
         let (count, step) = (70_000, 7);
         let forest = Forest::new(count as usize);
         let links: Vec<u32> = (0..count - step).map(|i| (i * 27_457) % (count - step)).collect();

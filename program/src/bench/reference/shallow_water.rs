@@ -64,7 +64,7 @@ fn close(row: &mut [f32]) {
     (row[0], row[last]) = (row[last - 1], row[1]);
 }
 
-/// Fills the ghost rows of a field by their neighbours.
+/// Fills the ghost rows of a field by their neighbors.
 fn extend(field: &mut [f32], width: usize) {
     let end = field.len() - width;
     field.copy_within(width..2 * width, 0);
@@ -188,7 +188,7 @@ fn tendencies(numbers: &Numbers, f: f32, [eta, u, v]: [[&[f32]; 3]; 3], x: usize
     let q_s = vorticity(f - coriolis[1], [es, e], [us, u], vs, x);
     let q_w = vorticity(f, [e, en], [u, un], v, w);
     let ke = energy(u, vs, v, x);
-    // East of the last column the west is the last column, whose neighbour in the east is a ghost.
+    // East of the last column the west is the last column, whose neighbor in the east is a ghost.
     let ke_e = 0.25 * ((u[r] * u[r] + u[x] * u[x]) + (v[r] * v[r] + vs[r] * vs[r]));
     let ke_n = energy(un, v, vn, x);
     let along_x = east(e, u, x) - east(e, u, w);

@@ -12,7 +12,7 @@
 //! (Sadourny 1975), second-order Adams-Bashforth with weights 1.6 and -0.6, then explicit lateral friction; periodic in x, walls in y.
 //!
 //! **One kernel and one exchange per step.** The state is kept as it is before friction: the kernel of a step applies the friction of the step
-//! before to the neighbours that it reads, so that a number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
+//! before to the neighbors that it reads, so that a number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
 //! wide. Where one rank has a whole axis it has no ghosts along it.
 //!
 //! **The same bits on any number of ranks and any process grid**: a cell is computed by the same kernel from the same numbers, whoever has it.
@@ -122,7 +122,7 @@ impl<T: Real> ShallowWater<T> {
     }
 
     /// A run that continues after step `step` from the own part of its [`state`](Self::state): to the bits of a run that was never
-    /// interrupted. All ranks call it.
+    /// interrupted. Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`ShallowWaterError::WrongLength`].
@@ -195,7 +195,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
-    /// Does so many steps. All ranks call it. On one rank up to 256 steps are submitted together; on several each step submits and waits for its
+    /// Does so many steps. Collective. On one rank up to 256 steps are submitted together; on several each step submits and waits for its
     /// ghost cells.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(Flow { elevation: field(0)?, velocity: [field(1)?, field(2)?] })
     }
 
-    /// The figures of the moment. Sums are exact, so that they do not depend on the order of cells. All ranks call it. Waits for the device.
+    /// The figures of the moment. Sums are exact, so that they do not depend on the order of cells. Collective. Blocks.
     ///
     /// # Errors
     /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those of the device and the ranks.
@@ -125,7 +125,7 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// The elevation at every so many cells, 480 along an axis at most, on rank 0; none elsewhere. All ranks call it. Waits for the device.
+    /// The elevation at every so many cells, 480 along an axis at most, on rank 0; none elsewhere. Collective. Blocks.
     ///
     /// # Errors
     /// Those of the device and the ranks.

@@ -39,7 +39,7 @@ pub(super) const FIELDS: u64 = 3;
 pub struct StepCost {
     /// Own cells.
     pub cells: u64,
-    /// Bytes that kernels read and write in device memory, without ghost cells: each number once, as caches give neighbours.
+    /// Bytes that kernels read and write in device memory, without ghost cells: each number once, as caches give neighbors.
     pub device_bytes: u64,
     /// Exchanges of ghost cells.
     pub exchanges: u64,
