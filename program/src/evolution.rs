@@ -64,12 +64,11 @@ impl Evolution {
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range.
-    pub fn check(self) -> Result<Self, Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         if !(1..=2).contains(&self.lpt) {
             return Err(usage(format!("--lpt is {}; it must be 1 or 2", self.lpt)));
         }
-        count("steps", self.steps, 1..=i64::MAX)?;
-        Ok(self)
+        count("steps", self.steps, 1..=i64::MAX).map(drop)
     }
 
     /// The library's configuration of this evolution of `universe`, with defaults for the rest.

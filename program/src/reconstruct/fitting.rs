@@ -43,7 +43,7 @@ fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, nu
     let last = iteration + 1 == steps + parameters.iterations;
     IterationOptions {
         pairs: parameters.pairs,
-        sampling: if parameters.geovi && last { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
+        sampling: if parameters.is_geovi() && last { Sampling::Curved(draw) } else { Sampling::Linear(draw) },
         linear: CgOptions::absdelta(1e-5 * numbers),
         curve: NewtonOptions { xtol: 1e-3, ..NewtonOptions::default().steps(5) },
         position: position.steps(5),
@@ -80,7 +80,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
     let mut start = Vector::new(&rank.gpu, run.domain())?;
     let mut noise = Vector::new(&rank.gpu, run.domain())?;
-    rank.white_noise(Stream::new(parameters.seed, u32::MAX, 0, 0), &mut noise)?;
+    rank.white_noise(Stream::new(parameters.options.seed.0, u32::MAX, 0, 0), &mut noise)?;
     rank.vector_axpby(0.05, &noise, 0.0, &mut start)?;
 
     let memory = memory(rank, groups)?;
@@ -88,7 +88,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     let bar = common.progress(groups.all().rank(), iterations.into(), "reconstructing");
     let options = FitOptions::new(iterations)
         .each(|iteration| options((parameters, &temperatures), iteration, numbers))
-        .seed(parameters.seed)
+        .seed(parameters.options.seed.0)
         .memory(memory)
         .state(&state.directory, state.existing());
     let mut progress = |progress: &Progress| {

@@ -7,30 +7,23 @@ use serde_json::{Value, json};
 
 use super::options::{Mode, Options};
 use crate::checked::{count, sigma, usage};
-use crate::evolution::Evolution;
 use crate::failure::Failure;
 use crate::sample_groups::Shares;
 use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
 pub struct Parameters {
+    pub options: Options,
     pub density: PathBuf,
     pub noise: f64,
-    pub truth: Option<PathBuf>,
+    box_size: f64,
     /// Mirrored pairs of samples; 0 for the most probable place alone.
     pub pairs: usize,
     /// Iterations with samples.
     pub iterations: u32,
-    /// Bent samples in the last iteration.
-    pub geovi: bool,
-    /// None: as many as ranks, samples and memory allow.
+    /// Groups of samples; `None` for as many as ranks, samples and memory allow.
     groups: Option<usize>,
-    pub seed: u64,
-    pub checkpoint_every: usize,
-    particles: Option<u64>,
-    box_size: f64,
     pub universe: Universe,
-    evolution: Evolution,
     grid: Option<[usize; 2]>,
 }
 
@@ -40,7 +33,7 @@ impl Parameters {
     /// # Errors
     /// [`Failure::Usage`] for values out of range and what is missing, [`Failure::Failed`] for a bad file of the cosmology.
     pub fn new(options: Options, grid: Option<[usize; 2]>) -> Result<Self, Failure> {
-        let Some(density) = options.density else {
+        let Some(density) = options.density.clone() else {
             return Err(usage("--density is missing: give the file of the noisy density, 1 + contrast"));
         };
         let Some(noise) = options.noise else {
@@ -53,22 +46,30 @@ impl Parameters {
             true => (0, 0),
             false => (count("samples", options.samples, 1..=1000)?, count("iterations", options.iterations, 1..=1000)?),
         };
+        count("checkpoint-every", options.checkpoint_every, 1..=1 << 16)?;
+        options.particles.map(|n| count("particles", n, 1..=1 << 14)).transpose()?;
+        options.evolution.check()?;
         Ok(Parameters {
             density,
             noise: sigma(noise)?,
-            truth: options.truth,
+            box_size,
             pairs: pairs as usize,
             iterations: iterations as u32,
-            geovi: options.mode == Mode::Geovi,
             groups: options.sample_groups.number()?,
-            seed: options.seed.0,
-            checkpoint_every: count("checkpoint-every", options.checkpoint_every, 1..=1 << 16)? as usize,
-            particles: options.particles.map(|n| count("particles", n, 1..=1 << 14)).transpose()?,
-            box_size,
             universe: Universe::new(&options.universe)?,
-            evolution: options.evolution.check()?,
+            options,
             grid,
         })
+    }
+
+    /// Forces between two kept states of the run.
+    pub fn checkpoint_every(&self) -> usize {
+        self.options.checkpoint_every as usize
+    }
+
+    /// Returns `true` if samples of the last iteration are bent.
+    pub fn is_geovi(&self) -> bool {
+        self.options.mode == Mode::Geovi
     }
 
     /// How many groups of `ranks` samples are dealt to, where it is for them to choose as many as `fits` says yes to.
@@ -82,12 +83,12 @@ impl Parameters {
     /// The library's configuration for a density of `mesh` cells along each axis.
     pub fn config(&self, mesh: u64) -> Config {
         Config {
-            particles: self.particles.unwrap_or(mesh),
+            particles: self.options.particles.map_or(mesh, |particles| particles as u64),
             mesh,
             box_size: self.box_size,
-            seed: self.seed,
+            seed: self.options.seed.0,
             grid: self.grid,
-            ..self.evolution.config(&self.universe)
+            ..self.options.evolution.config(&self.universe)
         }
     }
 
@@ -95,27 +96,23 @@ impl Parameters {
     pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
         let mut object = json!({
             "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,
-            "particles": config.particles, "mesh": config.mesh, "universe": self.universe.object(), "seed": self.seed,
+            "particles": config.particles, "mesh": config.mesh, "universe": self.universe.object(), "seed": self.options.seed.0,
         });
-        self.evolution.describe(&mut object);
+        self.options.evolution.describe(&mut object);
         object
-    }
-
-    fn mode(&self) -> &'static str {
-        if self.geovi { "geovi" } else { "mgvi" }
     }
 
     /// How samples are drawn.
     pub fn sampling(&self) -> Value {
-        json!({ "mode": self.mode() })
+        json!({ "mode": self.options.mode })
     }
 
     /// What does not change the posterior.
     pub fn object(&self) -> Value {
         json!({
-            "density": self.density.to_string_lossy(), "truth": self.truth.as_ref().map(|path| path.to_string_lossy()),
+            "density": self.density.to_string_lossy(), "truth": self.options.truth.as_ref().map(|path| path.to_string_lossy()),
             "cosmology": self.universe.name, "sample_pairs": self.pairs, "iterations": self.iterations,
-            "mode": self.mode(), "checkpoint_every": self.checkpoint_every,
+            "mode": self.options.mode, "checkpoint_every": self.options.checkpoint_every,
         })
     }
 }

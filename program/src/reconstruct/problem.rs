@@ -61,9 +61,10 @@ impl<'p, 'w> Problem<'p, 'w> {
         if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
             return Err(Failure::Failed(format!("{}: {wrong}", printable_path(&parameters.density))).into());
         }
-        let truth = parameters.truth.as_ref().map(|path| read_cells(&NpyFile::open(path)?, &sites)).transpose()?;
+        let truth =
+            parameters.options.truth.as_ref().map(|path| read_cells(&NpyFile::open(path)?, &sites)).transpose()?;
         let identity = parameters.problem(&config, fingerprint(&group.comm, &cells, &values)?);
-        let (every, observables) = (parameters.checkpoint_every, [Observable::Density]);
+        let (every, observables) = (parameters.checkpoint_every(), [Observable::Density]);
         let operator =
             SimulationOperator::new(group, Config { grid: Some(grid.parts()), ..config.clone() }, every, &observables)?;
         let (memory, run) = (operator.memory(), Model::new(operator));
@@ -112,7 +113,7 @@ pub fn groups_of(
     let mut room = [own];
     context.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups| {
-        let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every);
+        let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every());
         let resumes = each.is_none_or(|each| ranks / groups == each);
         resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
     };

@@ -164,7 +164,7 @@ fn hdf5(
     halos: (&Catalogue, &[Spheres]),
     directory: &Path,
 ) -> Result<Option<Sealed>, Error> {
-    match outputs.parameters.hdf5 {
+    match outputs.parameters.options.hdf5 {
         None => Ok(None),
         Some(_) => seal_hdf5(comm, &directory.join("halos.0.hdf5"), &simulation.snapshot_info(), halos).map(Some),
     }

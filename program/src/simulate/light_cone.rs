@@ -52,7 +52,7 @@ mod with_hdf5 {
         let Some(linking) = outputs.parameters.linking else { return Ok((files, said)) };
         let (halos, length) = halos(context, simulation, &particles, linking)?;
         files.push(catalogue::seal(&comm, &outputs.path("light_cone_halos.npz"), &halos, &[])?);
-        if outputs.parameters.hdf5.is_some() {
+        if outputs.parameters.options.hdf5.is_some() {
             // The cone lies in open space.
             let space = meshloom::io::hdf5::SnapshotInfo { box_size: 0.0, ..info };
             files.push(seal_hdf5(&comm, &outputs.path("light_cone_halos.0.hdf5"), &space, (&halos, &[]))?);

@@ -40,10 +40,11 @@ use snapshots::LastWhole;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = RunOptions::gather(arguments)?;
-    let parameters = RunParameters::new(arguments.out(), options.clone())?;
+    let parameters = RunParameters::new(arguments.out(), options)?;
+    let options = &parameters.options;
     if arguments.configured.print_config {
         let warnings: String = parameters.warnings.iter().map(|said| format!("# warning: {said}\n")).collect();
-        return terminal::print(&(warnings + &config_file::text(&options)?));
+        return terminal::print(&(warnings + &config_file::text(options)?));
     }
     if arguments.estimate {
         return estimate::run(arguments, &parameters);
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         inputs.map(PathBuf::as_path).chain([Path::new(&options.universe.cosmology)]),
         outputs.iter().map(PathBuf::as_path),
     )?;
-    outputs::states(&parameters.out).check_places(parameters.snapshots.iter().map(|epoch| &epoch.0))?;
+    outputs::states(&parameters.out).check_places(parameters.options.snapshots.iter().map(|epoch| &epoch.0))?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
     let report = common.launch(&files, |context| simulate(context, &parameters, common))?;
@@ -77,8 +78,11 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
     let directory = outputs::states(&parameters.out).take_directory(&context.comm)?;
-    let noise =
-        parameters.white_noise.as_ref().map(|path| context.comm.together(|| white_noise(context, &config, path)));
+    let noise = parameters
+        .options
+        .white_noise
+        .as_ref()
+        .map(|path| context.comm.together(|| white_noise(context, &config, path)));
     let noise = noise.transpose()?;
     let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
     let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
@@ -205,7 +209,8 @@ fn begin(
     noise: Option<Vec<f32>>,
 ) -> Result<(Simulation, Option<LightCone>, Option<usize>), Error> {
     let cone = outputs.parameters.light_cone.clone();
-    let found = if outputs.parameters.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
+    let found =
+        if outputs.parameters.options.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
     let Some(LastWhole { step, state, crossed }) = found else {
         let light_cone = cone.map(|cone| LightCone::new(&config, cone)).transpose()?;
         let noise = noise.as_deref().map_or(Noise::Seed, Noise::Values);
@@ -227,7 +232,7 @@ fn fields_and_particles(
         simulation.seal_particles(context, &outputs.path("velocities.npy"), outputs.velocities())?,
     ];
     files.extend(outputs.hdf5(context, simulation, &outputs.parameters.out)?);
-    if outputs.parameters.save_density {
+    if outputs.parameters.options.save_density {
         let (own, density) = simulation.density(context)?;
         files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
     }
@@ -246,18 +251,18 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
     let mut object = json!({
         "command": "simulate", "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
-        "white_noise": parameters.white_noise.as_ref().map(|path| path.to_string_lossy()),
+        "white_noise": parameters.options.white_noise.as_ref().map(|path| path.to_string_lossy()),
         "warnings": parameters.warnings,
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
-        "velocities": parameters.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.hdf5,
+        "velocities": parameters.options.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.options.hdf5,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
         "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
-    parameters.evolution.describe(&mut object);
+    parameters.options.evolution.describe(&mut object);
     Ok(object)
 }
 

@@ -105,7 +105,7 @@ impl<'a> Outputs<'a> {
 
     /// The snapshots of the run.
     pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
-        self.parameters.snapshots.iter()
+        self.parameters.options.snapshots.iter()
     }
 
     /// Publishes files of this run with their description at `path`, without those of other runs beside them. Collective.
@@ -125,7 +125,7 @@ impl<'a> Outputs<'a> {
             return described::remove(path);
         }
         let same = !unfinished && runs.contains(&&self.run);
-        let parts = self.parameters.hdf5 == Some(Hdf5::PerRank);
+        let parts = self.parameters.options.hdf5 == Some(Hdf5::PerRank);
         // The linking length is not part of the run's identity: halos of another length are removed.
         let halos = self.parameters.linking.is_some();
         let outdated = |name: &str| {
@@ -148,7 +148,7 @@ impl<'a> Outputs<'a> {
     ) -> Result<Option<Sealed>, Error> {
         use meshloom::io::hdf5::Files;
 
-        let files = match self.parameters.hdf5 {
+        let files = match self.parameters.options.hdf5 {
             None => return Ok(None),
             Some(Hdf5::One) => Files::One,
             Some(Hdf5::PerRank) => Files::PerRank,
@@ -164,7 +164,7 @@ impl<'a> Outputs<'a> {
 
     /// What `velocities.npy` holds.
     pub fn velocities(&self) -> Quantity {
-        match self.parameters.velocities {
+        match self.parameters.options.velocities {
             Velocities::Peculiar => Quantity::Velocity,
             Velocities::Canonical => Quantity::Momentum,
         }

@@ -9,9 +9,8 @@ use meshloom::points::fof::{Linking, Selection};
 use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
-use super::options::{Epoch, Hdf5, NoiseName, RunOptions, Velocities};
+use super::options::{Epoch, NoiseName, RunOptions, Velocities};
 use crate::checked::{count, usage};
-use crate::evolution::Evolution;
 use crate::failure::Failure;
 use crate::spheres;
 use crate::universe::Universe;
@@ -19,24 +18,13 @@ use crate::universe::Universe;
 /// The parameters of a run, checked as far as that needs no device.
 pub struct RunParameters {
     pub out: PathBuf,
-    pub particles: u64,
-    pub mesh: u64,
-    pub box_size: f64,
+    pub options: RunOptions,
     pub universe: Universe,
-    pub seed: u64,
-    pub noise_by: NoiseName,
-    pub white_noise: Option<PathBuf>,
-    pub evolution: Evolution,
-    pub snapshots: Vec<Epoch>,
-    pub resume: bool,
-    pub save_density: bool,
-    pub velocities: Velocities,
     /// The linking length of groups; none for no groups.
     pub linking: Option<Linking>,
     /// Spherical overdensities that halos have masses of.
     pub overdensities: Vec<Overdensity>,
     pub light_cone: Option<Cone>,
-    pub hdf5: Option<Hdf5>,
     /// What is wrong with the run, which goes ahead.
     pub warnings: Vec<String>,
 }
@@ -154,24 +142,16 @@ impl RunParameters {
         if options.hdf5.is_some() {
             with_hdf5("--hdf5")?;
         }
+        count("particles", options.particles, 1..=i64::MAX)?;
+        count("mesh", options.mesh, 1..=i64::MAX)?;
+        options.evolution.check()?;
         let mut parameters = RunParameters {
             out: out.into(),
-            particles: count("particles", options.particles, 1..=i64::MAX)?,
-            mesh: count("mesh", options.mesh, 1..=i64::MAX)?,
-            box_size: options.box_size,
+            options,
             universe,
-            seed: options.seed.0,
-            noise_by: options.noise_by,
-            white_noise: options.white_noise,
-            evolution: options.evolution.check()?,
-            snapshots: options.snapshots,
-            resume: options.resume,
-            save_density: options.save_density,
-            velocities: options.velocities,
             linking,
             overdensities,
             light_cone,
-            hdf5: options.hdf5,
             warnings: Vec::new(),
         };
         let config = parameters.config(None);
@@ -179,7 +159,7 @@ impl RunParameters {
         parameters.light_cone.iter().try_for_each(|cone| cone.validate(&config)).map_err(Error::from)?;
         let power = parameters.universe.power().map_err(Error::from)?;
         // At the end the contrast is largest.
-        Halofit::new(&power, parameters.evolution.a_end).map_err(Error::from)?;
+        Halofit::new(&power, parameters.options.evolution.a_end).map_err(Error::from)?;
         if parameters.linking.is_some() {
             parameters.halos_are_possible(&power)?;
         }
@@ -189,9 +169,9 @@ impl RunParameters {
 
     /// Checks before the run that its halos will have a mass function.
     fn halos_are_possible(&self, power: &LinearPower) -> Result<(), Failure> {
-        let (count, least) = (self.particles.pow(3), Selection::default().min_members);
-        let mut epochs = self.snapshots.iter().map(Epoch::value).chain([self.evolution.a_end]);
-        let checked = epochs.try_for_each(|a| MassFunction::check(power, self.box_size, count, least, a));
+        let (count, least) = ((self.options.particles as u64).pow(3), Selection::default().min_members);
+        let mut epochs = self.options.snapshots.iter().map(Epoch::value).chain([self.options.evolution.a_end]);
+        let checked = epochs.try_for_each(|a| MassFunction::check(power, self.options.box_size, count, least, a));
         checked.map_err(|error| {
             usage(format!(
                 "halos of this run would have no mass function ({error}); use another --box, or --linking-parameter 0"
@@ -202,30 +182,30 @@ impl RunParameters {
     /// The library's configuration.
     pub fn config(&self, grid: Option<[usize; 2]>) -> Config {
         Config {
-            particles: self.particles,
-            mesh: self.mesh,
-            box_size: self.box_size,
-            seed: self.seed,
-            noise_by: match self.noise_by {
+            particles: self.options.particles as u64,
+            mesh: self.options.mesh as u64,
+            box_size: self.options.box_size,
+            seed: self.options.seed.0,
+            noise_by: match self.options.noise_by {
                 NoiseName::Mode => NoiseBy::Mode,
                 NoiseName::Site => NoiseBy::Site,
             },
-            snapshots: self.snapshots.iter().map(Epoch::value).collect(),
+            snapshots: self.options.snapshots.iter().map(Epoch::value).collect(),
             grid,
-            ..self.evolution.config(&self.universe)
+            ..self.options.evolution.config(&self.universe)
         }
     }
 
     /// All that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
     /// fingerprint of the white noise, where it comes from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
-        let seed = noise.is_none().then_some((self.seed, self.noise_by));
+        let seed = noise.is_none().then_some((self.options.seed.0, self.options.noise_by));
         let mut object = json!({
-            "particles": self.particles, "mesh": self.mesh, "box": self.box_size, "cosmology": self.universe.object(),
+            "particles": self.options.particles, "mesh": self.options.mesh, "box": self.options.box_size, "cosmology": self.universe.object(),
             "seed": seed.map(|(seed, _)| seed), "noise_by": seed.map(|(_, by)| by), "white_noise_fingerprint": noise.map(|mark| format!("{mark:016x}")),
-            "snapshots": self.snapshots, "velocities": self.velocities.object()["kind"],
+            "snapshots": self.options.snapshots, "velocities": self.options.velocities.object()["kind"],
         });
-        self.evolution.describe(&mut object);
+        self.options.evolution.describe(&mut object);
         // Snapshots of runs without one say nothing of it.
         if let Some(Cone { observer, distance, opening }) = &self.light_cone {
             let (direction, angle) = opening.as_ref().map(|opening| (opening.direction, opening.angle)).unzip();
@@ -279,7 +259,7 @@ mod tests {
             std::fs::write(path, bytes).unwrap();
             let option = if copy % 2 == 0 { "--config" } else { "--cosmology" };
             match gather(&["--out", "out", option, path.to_str().unwrap()]) {
-                Ok(parameters) => assert!(parameters.box_size > 0.0 && parameters.universe.cosmology.h() > 0.0),
+                Ok(parameters) => assert!(parameters.options.box_size > 0.0 && parameters.universe.cosmology.h() > 0.0),
                 Err(failure) => assert!(!failure.message().is_empty()),
             }
         });

@@ -20,7 +20,7 @@ pub type State = [Vec<f32>; 2];
 
 /// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
-    let peculiar = outputs.parameters.velocities == Velocities::Peculiar;
+    let peculiar = outputs.parameters.options.velocities == Velocities::Peculiar;
     [DISPLACEMENTS, if peculiar { "momenta.npy" } else { "velocities.npy" }]
 }
 
