@@ -63,7 +63,7 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
     let rank = context;
     let (regular, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
     let mut latent = Vector::new(&rank.gpu, signal.domain())?;
-    rank.white_noise(Stream::new(parameters.seed, TRUTH, 0, 0), &mut latent)?;
+    rank.white_noise(Stream::new(parameters.options.seed.0, TRUTH, 0, 0), &mut latent)?;
     // Hyper-parameters stay what is expected of them.
     for name in ["asperity", "flexibility", "fluctuations", "slope", "zero_mode"] {
         if latent.space().position(name).is_some() {
@@ -79,7 +79,8 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
     let [data, truth] = FILES.map(|name| parameters.out.join(name));
     let data = seal_npy::<i64, Error>(&comm, &data, &SHAPE, |writer| {
         for line in &lines {
-            let counts = line.1.clone().zip(rates(line)).map(|(cell, rate)| poisson(*rate, parameters.seed, cell));
+            let counts =
+                line.1.clone().zip(rates(line)).map(|(cell, rate)| poisson(*rate, parameters.options.seed.0, cell));
             writer.write(line.1.start, &counts.collect::<Vec<i64>>())?;
         }
         Ok(())

@@ -38,11 +38,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.configured.print_config {
         return terminal::print(&config_file::text(&options)?);
     }
-    let noise =
-        parameters.noise.as_ref().and_then(|noise| if let Noise::File(path) = noise { Some(path) } else { None });
-    let inputs =
-        [&parameters.data, &parameters.exposure, &parameters.mask, &arguments.configured.config].into_iter().flatten();
-    let made: &[&str] = if parameters.data.is_none() { &demo::FILES } else { &[] };
+    let noise = parameters
+        .options
+        .noise
+        .as_ref()
+        .and_then(|noise| if let Noise::File(path) = noise { Some(path) } else { None });
+    let inputs = [
+        &parameters.options.data,
+        &parameters.options.exposure,
+        &parameters.options.mask,
+        &arguments.configured.config,
+    ]
+    .into_iter()
+    .flatten();
+    let made: &[&str] = if parameters.options.data.is_none() { &demo::FILES } else { &[] };
     let written: Vec<PathBuf> = outputs::FILES.iter().chain(made).map(|name| parameters.out.join(name)).collect();
     let files = check_files(inputs.chain(noise).map(PathBuf::as_path), written.iter().map(PathBuf::as_path))?;
     check_command(&parameters.out, "infer")?;
@@ -81,7 +90,7 @@ fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error>
 fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let directory = described::take(&context.comm, &parameters.out)?;
-    let (shape, integers) = match &parameters.data {
+    let (shape, integers) = match &parameters.options.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),
     };
@@ -91,7 +100,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     let all = context.comm.clone();
     let count = parameters.sample_groups(all.size(), common.grid)?;
     let (groups, own) = SampleGroups::split(&all, count)?;
-    let (data, mut files) = match &parameters.data {
+    let (data, mut files) = match &parameters.options.data {
         Some(data) => (data.clone(), Vec::new()),
         None => {
             let [data, truth] = demo::seal(context, parameters, &grids)?;
@@ -197,12 +206,12 @@ impl Asked<'_> {
         phases: &mut Phases,
     ) -> Result<(Fit<Rank, &Likelihood>, Value), Error> {
         let Asked { all, groups, problem, parameters } = *self;
-        let start = start(rank, problem, parameters.seed)?;
+        let start = start(rank, problem, parameters.options.seed.0)?;
         let schedule = Schedule::new(rank, &problem.likelihood, &start);
         let mut options = FitOptions::new(parameters.iterations)
             .each(|iteration| options(parameters, &schedule, iteration))
-            .seed(parameters.seed)
-            .memory(parameters.memory)
+            .seed(parameters.options.seed.0)
+            .memory(parameters.memory())
             .state(&state.directory, state.existing());
         options.until_settled = true;
         let footprint = Footprint::measure(rank, groups, &problem.likelihood, &start)?;
@@ -248,7 +257,7 @@ impl Asked<'_> {
 /// What `run.json` says of the device memory of the rank that takes the most.
 fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
     let samples = parameters.most_samples().div_ceil(groups);
-    let kept = parameters.memory.map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
+    let kept = parameters.memory().map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
     let Footprint { vector, linearisation, work, .. } = *footprint;
     Ok(json!({
         "latent_vector": vector, "derivatives_of_a_sample": linearisation, "application": work,

@@ -13,7 +13,7 @@ use meshloom::{Error, inference::InferenceError};
 use serde_json::Value;
 
 use super::demo;
-use super::parameters::{HyperParameters, Noise, RunParameters};
+use super::parameters::{HyperParameters, Noise, RunOptions, RunParameters};
 use super::picture;
 use super::problem::Problem;
 use crate::checked_files::is_same_file;
@@ -52,7 +52,7 @@ impl Outputs<'_> {
 
     /// Whether this inference reads a file.
     fn is_input(&self, path: &Path) -> bool {
-        let RunParameters { data, exposure, mask, noise, .. } = self.parameters;
+        let RunOptions { data, exposure, mask, noise, .. } = &self.parameters.options;
         let noise = if let Some(Noise::File(path)) = noise { Some(path) } else { None };
         [data, exposure, mask].into_iter().flatten().chain(noise).any(|input| is_same_file(input, path))
     }
@@ -96,7 +96,7 @@ impl Outputs<'_> {
             if unfinished || older.as_ref().is_some_and(has_samples) {
                 ["std.npy", "samples.npy"].iter().try_for_each(|name| described::remove(&self.path(name)))?;
             }
-            if older.as_ref().is_some_and(is_demo) && self.parameters.data.is_some() {
+            if older.as_ref().is_some_and(is_demo) && self.parameters.options.data.is_some() {
                 let left = demo::FILES.map(|name| self.path(name));
                 left.iter().filter(|path| !self.is_input(path)).try_for_each(|path| described::remove(path))?;
             }
@@ -117,7 +117,7 @@ impl Outputs<'_> {
             files.push(self.seal_samples(rank)?);
         }
         let std = (self.samples.count() > 0).then_some(&std);
-        let (grids, mask) = (&self.problem.grids, self.parameters.mask.as_deref());
+        let (grids, mask) = (&self.problem.grids, self.parameters.options.mask.as_deref());
         let maps = picture::Maps { grids, data, mask, lognormal: self.lognormal };
         let path = self.path("picture.png");
         let picture = maps.draw(&rank.comm, &mean, std, &path)?;

@@ -49,19 +49,19 @@ pub struct Arguments {
 pub struct RunOptions {
     /// Data on a regular grid of 1, 2 or 3 axes
     #[arg(long, value_name = "DATA.npy")]
-    data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Which distribution data have [default: poisson for integers, else gaussian]
     #[arg(long, value_name = "poisson|gaussian|student-t", hide_possible_values = true)]
     likelihood: Option<Kind>,
     /// Exposure of each count
     #[arg(long, value_name = "E.npy")]
-    exposure: Option<PathBuf>,
+    pub exposure: Option<PathBuf>,
     /// 1 (or true) where data count
     #[arg(long, value_name = "M.npy")]
-    mask: Option<PathBuf>,
+    pub mask: Option<PathBuf>,
     /// Standard deviation of noise: a number, or a file with one for each datum
     #[arg(long, value_name = "SIGMA|S.npy")]
-    noise: Option<Noise>,
+    pub noise: Option<Noise>,
     /// Degrees of freedom of Student's t distribution [default: 3]
     #[arg(long, value_name = "NU", allow_negative_numbers = true)]
     dof: Option<f64>,
@@ -71,7 +71,7 @@ pub struct RunOptions {
     /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
     #[arg(long, value_delimiter = ',', value_name = "D|DX,DY,DZ", allow_negative_numbers = true)]
     #[serde(deserialize_with = "one_or_each")]
-    distances: Option<Vec<f64>>,
+    pub distances: Option<Vec<f64>>,
     /// The field is periodic: its grid is that of the data
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad", action = ArgAction::Set, default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -99,7 +99,7 @@ pub struct RunOptions {
     memory: Option<Whole>,
     /// Seed of all random numbers
     #[arg(long, value_name = "SEED", default_value = "1")]
-    seed: Whole,
+    pub seed: Whole,
     #[arg(skip = Offset::Word("data".into()))]
     offset_mean: Offset,
     #[arg(skip = Hyper::Pair([1.0, 0.5]))]
@@ -217,34 +217,23 @@ pub struct HyperParameters {
 
 /// The parameters of a run, checked as far as that needs neither data nor device.
 pub struct RunParameters {
-    pub data: Option<PathBuf>,
     pub out: PathBuf,
-    /// None: by the data's type.
-    likelihood: Option<Kind>,
-    lognormal: Option<bool>,
-    pub exposure: Option<PathBuf>,
-    pub mask: Option<PathBuf>,
-    pub noise: Option<Noise>,
-    /// Degrees of freedom, which Student's t distribution has.
+    pub options: RunOptions,
+    pub resume: bool,
+    /// Degrees of freedom of Student's t distribution.
     pub dof: f64,
-    pub distances: Option<Vec<f64>>,
     /// Length of the field's grid over that of the data; 1 for a periodic field.
     pub pad: f64,
-    /// `None` follows the schedule.
+    /// Mirrored pairs of samples; `None` follows the schedule.
     pub pairs: Option<usize>,
-    /// At most.
+    /// Iterations at most.
     pub iterations: u32,
-    /// None: as the schedule has it.
+    /// `None` follows the schedule.
     pub geovi: Option<bool>,
     /// Steps of conjugate gradients for a sample.
     pub sample_steps: u64,
-    /// None: as many as ranks, samples and the process grid allow.
+    /// Groups of samples; `None` for as many as ranks, samples and the process grid allow.
     groups: Option<usize>,
-    /// Bytes of device memory; none: as many as it takes.
-    pub memory: Option<u64>,
-    pub seed: u64,
-    pub resume: bool,
-    /// As far as they are said.
     pub hyper: HyperParameters,
 }
 
@@ -402,31 +391,25 @@ impl RunParameters {
             sigma(number)?;
         }
         let (pad, hyper) = (options.padding()?, options.hyper()?);
+        let pairs = options.samples.map(|given| count("samples", given, 0..=MOST)).transpose()?;
         Ok(RunParameters {
-            data: options.data,
             out,
-            likelihood: options.likelihood,
-            lognormal: options.model.map(|model| model == SignalModel::Lognormal),
+            resume: arguments.resume,
             dof: options.dof.unwrap_or(DOF),
             pad,
-            pairs: options
-                .samples
-                .map(|given| count("samples", given, 0..=MOST))
-                .transpose()?
-                .map(|pairs| pairs as usize),
+            pairs: pairs.map(|pairs| pairs as usize),
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
             geovi: options.mode.map(|mode| mode == Mode::Geovi),
             sample_steps: count("sample-steps", options.sample_steps, 1..=MOST)?,
             groups: options.sample_groups.number()?,
-            memory: options.memory.map(|bytes| bytes.0),
-            seed: options.seed.0,
-            resume: arguments.resume,
             hyper,
-            exposure: options.exposure,
-            mask: options.mask,
-            noise: options.noise,
-            distances: options.distances,
+            options,
         })
+    }
+
+    /// Bytes of device memory; `None` for as many as it takes.
+    pub fn memory(&self) -> Option<u64> {
+        self.options.memory.map(|bytes| bytes.0)
     }
 
     /// The most samples of an iteration, each sign one; without samples the position is one.
@@ -453,17 +436,17 @@ impl RunParameters {
     /// # Errors
     /// [`Failure::Usage`] for options that do not go together.
     pub fn resolve(&self, integers: bool) -> Result<(Kind, bool), Failure> {
-        let kind = self.likelihood.unwrap_or(if integers { Kind::Poisson } else { Kind::Gaussian });
-        let lognormal = self.lognormal.unwrap_or(kind == Kind::Poisson);
+        let kind = self.options.likelihood.unwrap_or(if integers { Kind::Poisson } else { Kind::Gaussian });
+        let lognormal = self.options.model.map_or(kind == Kind::Poisson, |model| model == SignalModel::Lognormal);
         match kind {
             Kind::Poisson if !lognormal => Err(usage("--model normal: rates of counts are positive; give lognormal")),
-            Kind::Poisson if self.noise.is_some() => {
+            Kind::Poisson if self.options.noise.is_some() => {
                 Err(usage("--noise: counts bring their noise along; leave it out, or give --likelihood gaussian"))
             }
-            Kind::Gaussian | Kind::StudentT if self.noise.is_none() => Err(usage(
+            Kind::Gaussian | Kind::StudentT if self.options.noise.is_none() => Err(usage(
                 "--noise is missing: give the standard deviation of the data's noise, or --likelihood poisson for counts",
             )),
-            Kind::Gaussian | Kind::StudentT if self.exposure.is_some() => {
+            Kind::Gaussian | Kind::StudentT if self.options.exposure.is_some() => {
                 Err(usage("--exposure is for --likelihood poisson"))
             }
             _ => Ok((kind, lognormal)),
@@ -474,10 +457,10 @@ impl RunParameters {
     pub fn object(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         let mut object = self.problem((kind, lognormal), hyper);
-        object["data"] = path(&self.data).into();
-        object["exposure"] = path(&self.exposure).into();
-        object["mask"] = path(&self.mask).into();
-        object["noise"] = json!(self.noise);
+        object["data"] = path(&self.options.data).into();
+        object["exposure"] = path(&self.options.exposure).into();
+        object["mask"] = path(&self.options.mask).into();
+        object["noise"] = json!(self.options.noise);
         object["samples"] = self.pairs.into();
         object["iterations"] = self.iterations.into();
         let sampling = self.sampling();
@@ -495,11 +478,11 @@ impl RunParameters {
 
     /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
-        let sigma = if let Some(Noise::Number(sigma)) = &self.noise { Some(sigma) } else { None };
+        let sigma = if let Some(Noise::Number(sigma)) = &self.options.noise { Some(sigma) } else { None };
         json!({
             "likelihood": kind,
-            "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.distances,
-            "pad": self.pad, "seed": self.seed, "hyper_parameters": hyper,
+            "noise": sigma, "dof": self.dof, "model": if lognormal { "lognormal" } else { "normal" }, "distances": self.options.distances,
+            "pad": self.pad, "seed": self.options.seed.0, "hyper_parameters": hyper,
         })
     }
 }

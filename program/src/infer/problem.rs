@@ -59,7 +59,7 @@ impl Grids {
         let mut cells = [1; 3];
         cells[3 - axes..].copy_from_slice(shape);
         let longest = cells.iter().copied().max().unwrap_or(1);
-        let distances = match parameters.distances.as_deref() {
+        let distances = match parameters.options.distances.as_deref() {
             None => [1.0 / longest as f64; 3],
             Some(&[side]) => [side; 3],
             Some(sides) if sides.len() == axes => {
@@ -181,7 +181,7 @@ impl Files<'_> {
 
     /// Exposures of counts, or noise of each value, where a file has them.
     fn beside(&self, parameters: &RunParameters, kind: Kind, mask: &[bool]) -> Result<Option<Vec<f64>>, Error> {
-        let (path, wanted, least) = match (kind, &parameters.exposure, &parameters.noise) {
+        let (path, wanted, least) = match (kind, &parameters.options.exposure, &parameters.options.noise) {
             (Kind::Poisson, Some(path), _) => (path, "exposures are 0 or more, or mask it", 0.0),
             (Kind::Gaussian | Kind::StudentT, _, Some(Noise::File(path))) => {
                 (path, "noise is positive, or mask it", f64::MIN_POSITIVE)
@@ -270,7 +270,7 @@ impl Problem {
     ) -> Result<Self, Error> {
         let files = Files { grids: &grids, part: regular_of(rank, grid, &grids).part() };
         let values = files.read(data)?;
-        let mask = files.mask(parameters.mask.as_deref())?;
+        let mask = files.mask(parameters.options.mask.as_deref())?;
         let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
             Kind::Poisson => {
                 ("counts are whole numbers from 0 on, or mask it", |count| count >= 0.0 && count.fract() == 0.0)
@@ -279,7 +279,7 @@ impl Problem {
         };
         files.check(data, &values, &mask, wanted, is_sound)?;
         let beside = files.beside(parameters, kind, &mask)?;
-        let uniform = if let Some(Noise::Number(sigma)) = parameters.noise { sigma } else { 1.0 };
+        let uniform = if let Some(Noise::Number(sigma)) = parameters.options.noise { sigma } else { 1.0 };
         let mut hyper = parameters.hyper.clone();
         if hyper.offset_mean.is_none() {
             let seen = (0..values.len()).filter(|&at| mask[at]);
@@ -288,7 +288,7 @@ impl Problem {
             hyper.offset_mean = Some(Observed { kind, lognormal, values: &observed }.offset(&rank.comm)?);
         }
         let (regular, field, signal) = model_of(rank, grid, &grids, &hyper, lognormal)?;
-        let is_masked = parameters.mask.is_some() || grids.cells != grids.padded;
+        let is_masked = parameters.options.mask.is_some() || grids.cells != grids.padded;
         let leaf = Leaf::cells(&regular);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
         let noise = beside.as_deref().map_or(NoiseLevel::Uniform(uniform), NoiseLevel::Each);
