@@ -11,8 +11,8 @@ use meshloom::gpu::{Profile, Recorder};
 use meshloom::io::write_whole;
 use serde_json::{Value, json};
 
+use super::input::Settings;
 use super::report::Report;
-use super::session::Settings;
 use super::subject::{Peer, Subject};
 use crate::failure::{Ended, Failure};
 use crate::terminal;

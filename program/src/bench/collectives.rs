@@ -7,11 +7,12 @@ use meshloom::gpu::{Array, Recorder};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::input::keys;
 use super::measure::{Clock, Spread};
 use super::mpi::Mpi;
 use super::report::{self, Report, of_reference, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

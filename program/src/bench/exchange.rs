@@ -8,11 +8,12 @@ use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::input::name;
 use super::input::values;
 use super::report::{Reference, Report, amount, range, rate, time};
 use super::ring;
-use super::session::{Session, Settings, cost_between};
+use super::session::{Session, cost_between};
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]

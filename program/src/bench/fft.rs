@@ -9,12 +9,13 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::copy::{self, CopySpeed};
+use super::input::Settings;
 use super::input::name;
 use super::input::values;
 use super::measure::Spread;
 use super::reference::{self, fft::Reference};
 use super::report::{self, Report, amount, range, rate, time};
-use super::session::{Session, Settings, cost_between};
+use super::session::{Session, cost_between};
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]

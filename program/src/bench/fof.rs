@@ -7,11 +7,11 @@ use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::points::PointSet;
 use super::reference::kd::Reference;
 use super::report::Report;
 use super::search::SearchBench;
-use super::session::Settings;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -10,10 +10,11 @@ use meshloom::points::{Cloud, Curve, Domain};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::measure::Spread;
 use super::points::PointSet;
 use super::report::{Report, amount, range, time};
-use super::session::{Session, Settings, cost_between};
+use super::session::{Session, cost_between};
 use crate::phases::processor_nanoseconds;
 
 #[derive(Args)]

@@ -7,8 +7,9 @@ use meshloom::{Error, Rank};
 use serde_json::json;
 
 use super::input;
+use super::input::Settings;
 use super::report::{Report, amount, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -11,8 +11,9 @@ use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
+use super::input::Settings;
 use super::report::{Report, amount, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

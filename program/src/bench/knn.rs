@@ -8,11 +8,11 @@ use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::points::PointSet;
 use super::reference::kd::Reference;
 use super::report::Report;
 use super::search::SearchBench;
-use super::session::Settings;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -6,9 +6,10 @@ use meshloom::map::{ChunkSize, Deal, Items, MapChunk, Mapped, Mapping, Placement
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::reference;
 use super::report::{Reference, Report, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -9,7 +9,7 @@ use meshloom::gpu::{KernelTime, Profile, Recorder};
 use meshloom::{Error, Rank};
 use serde::Serialize;
 
-use super::session::Settings;
+use super::input::Settings;
 
 /// Runs before the measured ones: the first compiles and allocates, the second decides the number of repeats.
 pub const WARM_UP: u32 = 2;

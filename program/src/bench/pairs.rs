@@ -5,10 +5,10 @@ use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::points::PointSet;
 use super::report::Report;
 use super::search::SearchBench;
-use super::session::Settings;
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]

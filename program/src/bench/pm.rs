@@ -11,9 +11,10 @@ use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::input;
+use super::input::Settings;
 use super::measure::{Spread, WARM_UP};
 use super::report::{Report, amount, range, time};
-use super::session::{Session, Settings, cost_between};
+use super::session::{Session, cost_between};
 
 #[derive(Args)]
 pub struct Arguments {

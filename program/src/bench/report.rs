@@ -6,8 +6,8 @@ use meshloom::Rank;
 use meshloom::gpu::KernelTime;
 use serde_json::{Value, json};
 
+use super::input::Settings;
 use super::measure::{Spread, WARM_UP, warm_seconds};
-use super::session::Settings;
 use crate::failure::Failure;
 
 /// The same work done by something else.

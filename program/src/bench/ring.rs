@@ -10,11 +10,12 @@ use meshloom::grid::{Transfer, Transfers};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
+use super::input::Settings;
 use super::input::values;
 use super::measure::Spread;
 use super::mpi::Mpi;
 use super::report::{self, Report, of_reference, rate, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 const COLUMNS: [&str; 9] = [
     "bytes",

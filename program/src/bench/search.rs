@@ -8,11 +8,12 @@ use meshloom::points::{Cloud, Frame};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
+use super::input::Settings;
 use super::measure::Spread;
 use super::points::PointSet;
 use super::reference::{self, kd::Reference};
 use super::report::{self, Report, amount, range, ratio, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 /// The last columns of a table of searches.
 const COLUMNS: [&str; 9] = [

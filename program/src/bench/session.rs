@@ -1,32 +1,15 @@
 //! One rank's benchmark of any subject: its context, clock and report.
 
-use clap::Args;
 use meshloom::grid::Cost;
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::input::Settings;
 use super::measure::Clock;
 use super::report::Report;
 use crate::checked_files::Files;
-use crate::common::Common;
 use crate::failure::{Ended, Failure};
 use crate::terminal;
-
-/// Options of every subject.
-#[derive(Args, Clone, Debug)]
-pub struct Settings {
-    /// Runs of which the median, the least and the greatest are reported, after 2 to warm up
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
-    /// Measure the same work done by the processor for comparison; the ratio is our time over its time
-    #[arg(long)]
-    pub reference: bool,
-    /// Measure each kernel as well, by the device's clock: once more for each row, and on rank 0
-    #[arg(long)]
-    pub kernels: bool,
-    #[command(flatten)]
-    pub common: Common,
-}
 
 /// Measures on all ranks and prints what rank 0 reports, right or wrong.
 ///

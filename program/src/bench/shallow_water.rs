@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::input;
+use super::input::Settings;
 use super::measure::Spread;
 use super::reference::{self, shallow_water::Reference};
 use super::report::{self, Report, amount, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

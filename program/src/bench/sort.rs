@@ -9,11 +9,12 @@ use serde_json::json;
 
 use super::copy::{self, CopySpeed};
 use super::input;
+use super::input::Settings;
 use super::measure::Spread;
 use super::points::Kind;
 use super::reference;
 use super::report::{Reference, Report, amount, range, time};
-use super::session::{Session, Settings};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {

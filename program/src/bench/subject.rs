@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use meshloom::Rank;
 
+use super::input::Settings;
 use super::report::Report;
-use super::session::Settings;
 use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
 use crate::failure::{Ended, Failure};
 
