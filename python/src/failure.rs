@@ -147,13 +147,9 @@ fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {
         E::Cosmology(_) | E::Layout(_) | E::Comm(CommError::Differ { .. }) => true,
-        E::Fft(error) => !matches!(
-            error,
-            FftError::NoDouble { .. }
-                | FftError::NoMemory { .. }
-                | FftError::TooLarge { .. }
-                | FftError::Mismatch { .. }
-        ),
+        E::Fft(error) => {
+            !matches!(error, FftError::NoDouble { .. } | FftError::NoMemory { .. } | FftError::TooLarge { .. })
+        }
         E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
         E::Mesh(error) => {
             matches!(

@@ -100,14 +100,6 @@ pub enum FftError {
         /// The first such rank.
         rank: usize,
     },
-    /// Ranks that do not agree on what is transformed.
-    #[error(
-        "ranks disagree on the transform: rank {rank} plans something else than rank 0; call it with the same shape, grid and options on all ranks"
-    )]
-    Mismatch {
-        /// The first that differs from rank 0.
-        rank: usize,
-    },
     /// The process grid.
     #[error(transparent)]
     Layout(#[from] LayoutError),

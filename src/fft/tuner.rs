@@ -5,6 +5,7 @@
 //! exchange, the size and number of messages, the shape of kernels. A choice that is much slower at its first run gets no
 //! second one. All ranks see the same times, and so decide alike.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,7 +21,6 @@ use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, Gpu, Profile, Recorder};
 use crate::grid::Grid;
-use crate::hash::{START, fnv1a};
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,50 +62,51 @@ const SKIP: f64 = 1.5;
 const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
-    /// A search for the transform of `spec` over all of `comm`.
+    /// Creates a search for the fastest transform of `spec` over all ranks of `comm`.
     pub fn new(gpu: &'a Gpu, comm: &'a Communicator, spec: &'a Spec) -> Self {
         Tuner { gpu, comm, spec, grid: None, file: None, runs: 3 }
     }
 
-    /// The same on this process grid only.
+    /// Searches on this process grid only.
     #[must_use]
     pub fn on(mut self, grid: Grid) -> Self {
         self.grid = Some(grid);
         self
     }
 
-    /// The same, with the outcome kept in `file` (text, many outcomes by device, driver, ranks and transform) and taken
-    /// from there where it is known. A file that cannot be read counts as empty, one that cannot be written is left.
+    /// Keeps outcomes in the text file `file`, by device, driver, ranks and transform, and reuses them. Read and write
+    /// failures are ignored.
     #[must_use]
     pub fn remembering(mut self, file: impl Into<PathBuf>) -> Self {
         self.file = Some(file.into());
         self
     }
 
-    /// The same with so many timed runs per choice.
+    /// Sets the number of timed runs per choice, at least 1; 3 by default.
     #[must_use]
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs.max(1);
         self
     }
 
-    /// Where the `meshloom` program keeps outcomes, for [`remembering`](Self::remembering): `wisdom.txt` where compiled kernels are
-    /// kept ([`Options::cache`](crate::gpu::Options::cache)), if anywhere.
+    /// Returns the file of the `meshloom` program for [`remembering`](Self::remembering): `wisdom.txt` in the directory
+    /// of compiled kernels ([`Options::cache`](crate::gpu::Options::cache)), if there is one.
     pub fn default_file() -> Option<PathBuf> {
         crate::gpu::cache_directory().map(|directory| directory.join("wisdom.txt"))
     }
 
-    /// Searches, or remembers. All ranks call it and get the same choice. Waits for the device.
+    /// Returns the fastest choice, measured or from the file; the same on all ranks. Collective; blocks.
     ///
     /// # Errors
-    /// [`TransformError`] when the transform cannot be or fails; [`FftError::NoMemory`] when it never fits; [`FftError::Mismatch`] when ranks ask
-    /// for different ones; [`FftError::Elements`] if the specification has other elements than `T`.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different transforms.
+    /// - [`FftError::Elements`] if the specification has other elements than `T`.
+    /// - [`FftError::NoMemory`] if no choice fits in the memory of all ranks.
+    /// - [`TransformError`] if the transform is invalid or fails.
     pub fn tune<T: Value>(&self) -> Result<Tuned, TransformError> {
         let spec = &self.spec;
-        let asked = fnv1a(START, format!("{:?}", (spec, T::ELEMENT, self.grid, self.runs)).as_bytes());
-        if let Some(rank) = self.comm.first_to_differ(asked)? {
-            return Err(FftError::Mismatch { rank }.into());
-        }
+        let arguments: [(&str, &dyn Debug); 4] =
+            [("element", &T::ELEMENT), ("spec", spec), ("grid", &self.grid), ("runs", &self.runs)];
+        self.comm.agree("Tuner::tune", &arguments)?;
         spec.check_elements::<T>()?;
         let key = self.key(spec);
         if let Some(Outcome { choice, seconds }) = self.remembered(&key)? {
@@ -146,7 +147,7 @@ impl<'a> Tuner<'a> {
         Ok(Tuned { choice, seconds, tried: search.tried })
     }
 
-    /// The process grids worth trying, best forecast first.
+    /// Returns the process grids to measure, best forecast first.
     fn grids(&self, spec: &Spec, tuning: &TransformTuning) -> Result<Vec<Grid>, TransformError> {
         if let Some(grid) = self.grid {
             return Ok(vec![grid]);
@@ -161,7 +162,7 @@ impl<'a> Tuner<'a> {
         Ok(grids.into_iter().take(GRIDS).map(|(_, grid)| grid).collect())
     }
 
-    /// What an outcome depends on.
+    /// Returns the text that identifies an outcome in the file.
     fn key(&self, spec: &Spec) -> String {
         let info = self.gpu.info();
         let grid = self.grid.map_or("any grid".to_string(), |grid| grid.to_string());
@@ -176,7 +177,7 @@ impl<'a> Tuner<'a> {
         .replace(char::is_control, " ")
     }
 
-    /// What rank 0 finds in the file, on all ranks.
+    /// Returns the outcome that rank 0 finds in the file, on all ranks.
     fn remembered(&self, key: &str) -> Result<Option<Outcome>, TransformError> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut text = match self.comm.rank() {
@@ -192,7 +193,7 @@ impl<'a> Tuner<'a> {
         Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.is_usable()))
     }
 
-    /// Rank 0 writes the outcome beside those that others wrote meanwhile.
+    /// Adds the outcome to the file on rank 0, which keeps outcomes written meanwhile.
     fn remember(&self, key: &str, outcome: Outcome) {
         let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
         let mut all = wisdom::load(file);
@@ -235,8 +236,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A transform of a choice with its arrays, where all ranks have the memory for them and for what it needs at work: a rank that noticed in the
-    /// middle that it has not would leave the others waiting.
+    /// Returns a transform and its arrays if all ranks have memory for them and for the working arrays. A rank that
+    /// failed in the middle of a transform would leave the others waiting.
     fn prepared<T: Value>(
         &mut self,
         choice: TransformChoice,
@@ -269,7 +270,7 @@ impl Search<'_> {
         })
     }
 
-    /// The least seconds of some runs, forward and inverse; infinitely many where it does not fit.
+    /// Returns the least seconds of the runs, forward and inverse; infinity if the choice does not fit.
     fn measure<T: Value>(&mut self, choice: TransformChoice) -> Result<f64, TransformError> {
         let mut comms = choice.comms(self.tuner.comm)?;
         let Some((transform, field, spectrum)) = self.prepared::<T>(choice, &comms)? else { return Ok(f64::INFINITY) };
@@ -299,7 +300,7 @@ impl Search<'_> {
     }
 }
 
-/// What all ranks have made, or the first of all ranks that lacked the memory to.
+/// Returns the value if all ranks have made it, or the first rank that lacked memory.
 fn fitting<V>(comm: &Communicator, made: Result<V, TransformError>) -> Result<Result<V, usize>, TransformError> {
     let made = match made {
         Err(TransformError::Fft(FftError::Device(DeviceError::OutOfMemory { .. }))) => None,

@@ -1,11 +1,11 @@
 //! Forecasts against what real runs count, and the search for the fastest way.
 
 use meshloom::Rank;
-use meshloom::comm::{Communicator, run_threads};
-use meshloom::exchange::GridComms;
+use meshloom::comm::{CommError, Communicator, run_threads};
+use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning,
-    Tuner, Value, Values,
+    Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning, Tuner,
+    Value, Values,
 };
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
@@ -126,7 +126,10 @@ fn ranks_that_disagree_are_told() {
         let size = if comm.rank() == 2 { 8 } else { 4 };
         let spec = Spec::new(Values::Real, [size; 3]);
         match Tuner::new(&gpu, &comm, &spec).tune::<f32>() {
-            Err(TransformError::Fft(FftError::Mismatch { rank: 2 })) => Ok::<_, meshloom::Error>(()),
+            Err(TransformError::Exchange(ExchangeError::Comm(CommError::Differ { argument, rank: 2, .. }))) => {
+                assert_eq!(argument, "spec");
+                Ok::<_, meshloom::Error>(())
+            }
             other => panic!("{other:?}"),
         }
     });
