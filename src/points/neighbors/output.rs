@@ -110,117 +110,49 @@ impl<'a> From<Option<&'a Particles>> for Targets<'a> {
     }
 }
 
-impl Output<KnnQuery> for Lists {
-    type Result = Fixed;
+/// Implements [`Output`] for pairs of a predicate and an output, each with its search.
+macro_rules! outputs {
+    ($($predicate:ty, $output:ty => $result:ty,
+        |$this:ident, $rank:ident, $search:ident, $targets:ident, $query:ident| $run:expr;)*) => {$(
+        impl Output<$predicate> for $output {
+            type Result = $result;
 
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        knn: KnnQuery,
-    ) -> Result<Fixed, NeighborError> {
-        search.nearest_lists(rank, targets.cloud(), &knn)
-    }
+            fn run(
+                self,
+                $rank: &mut Rank,
+                $search: &Search,
+                $targets: Targets<'_>,
+                $query: $predicate,
+            ) -> Result<$result, NeighborError> {
+                let $this = self;
+                $run
+            }
+        }
+    )*};
 }
 
-impl Output<OverdensityQuery> for Counts {
-    /// For each target as many numbers as densities.
-    type Result = Vec<u64>;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        spheres: OverdensityQuery,
-    ) -> Result<Vec<u64>, NeighborError> {
-        search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &spheres)
-    }
-}
-
-impl Output<RadiusQuery> for WeightedHistogram<'_> {
-    type Result = WeightedPairs;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        within: RadiusQuery,
-    ) -> Result<WeightedPairs, NeighborError> {
-        search.weighted_pairs(rank, targets.cloud(), (self.bins, &within), self.weights)
-    }
-}
-
-impl Output<RadiusQuery> for Lists {
-    type Result = Ragged;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        within: RadiusQuery,
-    ) -> Result<Ragged, NeighborError> {
-        search.within_lists(rank, targets.cloud(), &within)
-    }
-}
-
-impl Output<RadiusQuery> for Counts {
-    type Result = Array<u32>;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        within: RadiusQuery,
-    ) -> Result<Array<u32>, NeighborError> {
-        search.count_rows(rank, targets.cloud(), &within)
-    }
-}
-
-impl Output<RadiusQuery> for Histogram<'_> {
-    type Result = Vec<u64>;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        within: RadiusQuery,
-    ) -> Result<Vec<u64>, NeighborError> {
-        search.histogram(rank, targets.cloud(), self.0, &within)
-    }
-}
-
-impl Output<KnnQuery> for Visit {
-    type Result = Attributes;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        knn: KnnQuery,
-    ) -> Result<Attributes, NeighborError> {
-        search.visit_nearest(rank, targets.particles(), &knn, &self)
-    }
-}
-
-impl Output<RadiusQuery> for Visit {
-    type Result = Attributes;
-
-    fn run(
-        self,
-        rank: &mut Rank,
-        search: &Search,
-        targets: Targets<'_>,
-        within: RadiusQuery,
-    ) -> Result<Attributes, NeighborError> {
-        search.visit_within(rank, targets.particles(), &within, &self)
-    }
+outputs! {
+    KnnQuery, Lists => Fixed,
+        |_this, rank, search, targets, query| search.nearest_lists(rank, targets.cloud(), &query);
+    KnnQuery, Visit => Attributes,
+        |this, rank, search, targets, query| search.visit_nearest(rank, targets.particles(), &query, &this);
+    RadiusQuery, Lists => Ragged,
+        |_this, rank, search, targets, query| search.within_lists(rank, targets.cloud(), &query);
+    RadiusQuery, Counts => Array<u32>,
+        |_this, rank, search, targets, query| search.count_rows(rank, targets.cloud(), &query);
+    RadiusQuery, Histogram<'_> => Vec<u64>,
+        |this, rank, search, targets, query| search.histogram(rank, targets.cloud(), this.0, &query);
+    RadiusQuery, WeightedHistogram<'_> => WeightedPairs,
+        |this, rank, search, targets, query| {
+            search.weighted_pairs(rank, targets.cloud(), (this.bins, &query), this.weights)
+        };
+    RadiusQuery, Visit => Attributes,
+        |this, rank, search, targets, query| search.visit_within(rank, targets.particles(), &query, &this);
+    // As many numbers for each target as there are densities.
+    OverdensityQuery, Counts => Vec<u64>,
+        |_this, rank, search, targets, query| {
+            search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &query)
+        };
 }
 
 impl Rank {
