@@ -70,7 +70,7 @@ fn likelihood(rank: &mut Rank, name: &str, golden: &Value) -> Result<Likelihood,
 }
 
 /// Excitations from lists of numbers: data at the cells that have some, and latent values.
-fn excitations<'w>(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Rank> {
+fn excitations(golden: &Value, list: impl Fn(Excitation) -> Vec<f64> + 'static) -> Excitations<Rank> {
     let golden = golden.clone();
     Excitations::Given(Rc::new(move |rank: &mut Rank, excitation: Excitation, out: &mut Vector| {
         let values = list(excitation);

@@ -105,19 +105,16 @@ fn measure_one(
     let of = if place == Data::Host { "host" } else { "device" };
     let mut result = json!({ "collective": name, "data": of, "bytes": bytes, "seconds": ours });
     let mut row = vec![name.clone(), of.into(), bytes.to_string(), time(ours.median), range(&ours)];
-    match mpi {
-        Some(mpi) => {
-            let mut theirs_came = if operation == Operation::Broadcast { data.clone() } else { vec![0; came.len()] };
-            let theirs = clock.together(&mut context.recorder, |_| {
-                operation.run_by(mpi, &data, &mut theirs_came);
-                Ok(())
-            })?;
-            let [differ] = clock.sum([u64::from(theirs_came != came)])?;
-            result["reference"] = report::reference(&ours, "MPI's own call, which blocks", &theirs);
-            report.compared(&mut result["reference"], format!("{name} of {bytes} bytes ({of})"), differ == 0);
-            row.extend([time(theirs.median), of_reference(&ours, &theirs)]);
-        }
-        None => {}
+    if let Some(mpi) = mpi {
+        let mut theirs_came = if operation == Operation::Broadcast { data.clone() } else { vec![0; came.len()] };
+        let theirs = clock.together(&mut context.recorder, |_| {
+            operation.run_by(mpi, &data, &mut theirs_came);
+            Ok(())
+        })?;
+        let [differ] = clock.sum([u64::from(theirs_came != came)])?;
+        result["reference"] = report::reference(&ours, "MPI's own call, which blocks", &theirs);
+        report.compared(&mut result["reference"], format!("{name} of {bytes} bytes ({of})"), differ == 0);
+        row.extend([time(theirs.median), of_reference(&ours, &theirs)]);
     }
     report.row(row);
     report.result(result);

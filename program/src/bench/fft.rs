@@ -201,14 +201,11 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
         let mut row = vec![name(shape), kind.into(), direction.into(), time(ours.median), format!("{per_cell:.2} ns")];
         let sent = if between > 0 { format!("{} in {messages}", amount(between)) } else { String::new() };
         row.extend([range(&ours), rate(speed), format!("{of_copy:.2}"), sent]);
-        match theirs {
-            Some(theirs) => {
-                let mut reference = report::reference(&ours, reference::fft::NAME, &theirs);
-                reference["threads"] = reference::threads().into();
-                result[direction]["reference"] = reference;
-                row.extend([time(theirs.median), report::ratio(&ours, &theirs)]);
-            }
-            None => {}
+        if let Some(theirs) = theirs {
+            let mut reference = report::reference(&ours, reference::fft::NAME, &theirs);
+            reference["threads"] = reference::threads().into();
+            result[direction]["reference"] = reference;
+            row.extend([time(theirs.median), report::ratio(&ours, &theirs)]);
         }
         session.report.row(row);
     }

@@ -91,13 +91,10 @@ fn measure_one(session: &mut Session, exchange: &mut Exchange, mpi: Option<&Mpi>
         result[name]["reference"] = object;
         row.extend([time(ours.median), rate(bytes as f64 / ours.median)]);
     }
-    match theirs {
-        Some(theirs) => {
-            result["mpi"] = spread(&theirs, bytes);
-            row.extend([time(theirs.median), rate(bytes as f64 / theirs.median)]);
-            row.extend([&arrays, &vectors].map(|ours| of_reference(ours, &theirs)));
-        }
-        None => {}
+    if let Some(theirs) = theirs {
+        result["mpi"] = spread(&theirs, bytes);
+        row.extend([time(theirs.median), rate(bytes as f64 / theirs.median)]);
+        row.extend([&arrays, &vectors].map(|ours| of_reference(ours, &theirs)));
     }
     report.row(row);
     report.result(result);

@@ -179,17 +179,14 @@ impl<'a> SearchBench<'a> {
             result["search"]["memory"] = search.into();
             amount((build + search) / points.max(1))
         }));
-        match theirs {
-            Some(theirs) => {
-                let both = theirs.build.then(&theirs.search);
-                result["reference"] = report::reference(&ours.both, reference::kd::NAME, &both);
-                result["reference"]["build"] = json!(theirs.build);
-                result["reference"]["search"] = json!(theirs.search);
-                result["reference"]["threads"] = reference::threads().into();
-                self.session.report.compared(&mut result["reference"], theirs.what, theirs.same);
-                cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
-            }
-            None => {}
+        if let Some(theirs) = theirs {
+            let both = theirs.build.then(&theirs.search);
+            result["reference"] = report::reference(&ours.both, reference::kd::NAME, &both);
+            result["reference"]["build"] = json!(theirs.build);
+            result["reference"]["search"] = json!(theirs.search);
+            result["reference"]["threads"] = reference::threads().into();
+            self.session.report.compared(&mut result["reference"], theirs.what, theirs.same);
+            cells.extend([time(theirs.build.median), time(theirs.search.median), ratio(&ours.both, &both)]);
         }
         self.session.report.row(cells);
         self.session.report.result(result);
