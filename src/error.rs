@@ -95,6 +95,6 @@ error_from! {
     Error from ParticleFileError { Particles, Io }
     Error from SortError { Device, Comm, Particles; Sort }
     Error from NeighborError { Device, Comm, Particles, Sort; Neighbors }
-    Error from FofError { Device, Comm, Particles, Sort, Neighbors; Fof }
+    Error from FofError { Device, Comm, Particles, Neighbors; Fof }
     Error from SimulationError { Comm, Cosmology, Device, Fft, Io, Layout, Mesh, Points, Sort; Simulation }
 }

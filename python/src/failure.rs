@@ -150,7 +150,7 @@ fn is_about_values(error: &meshloom::Error) -> bool {
         E::Fft(error) => {
             !matches!(error, FftError::NoDouble { .. } | FftError::NoMemory { .. } | FftError::TooLarge { .. })
         }
-        E::Fof(error) => !matches!(error, FofError::Differ { .. } | FofError::TooMany { .. }),
+        E::Fof(error) => !matches!(error, FofError::TooMany { .. }),
         E::Mesh(error) => {
             matches!(
                 error,

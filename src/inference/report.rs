@@ -85,7 +85,7 @@ impl IterationReport {
 
     /// Returns a sentence for each reason not to rely on a fit whose last iteration this is.
     ///
-    /// `expected` is the range that the likelihood expects ([`LogLikelihood::expected_chi_squared`]). Without samples
+    /// `expected` is the range that the likelihood expects (`LogLikelihood::expected_chi_squared`). Without samples
     /// only its upper end counts, because the most probable place follows noise. [`Convergence::doubts`] covers the samples.
     pub fn doubts(&self, expected: Option<[f64; 2]>) -> Vec<String> {
         let mut doubts = Vec::new();

@@ -28,11 +28,10 @@ use std::path::Path;
 use crate::comm::{CommError, Communicator, Op};
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
-use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
+use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, printable_path, token};
 
 pub use fingerprint::fingerprint;
 #[cfg(feature = "hdf5")]
-use opened::agree;
 use opened::opened;
 #[cfg(feature = "hdf5")]
 pub(crate) use opened::opened_with_offsets;
@@ -67,7 +66,7 @@ fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
 /// the file exists. Collective.
 ///
 /// # Errors
-/// On all ranks the error of the first rank whose `write` or file fails, [`IoError::Disagree`] where some have another
+/// On all ranks the error of the first rank whose `write` or file fails, [`CommError::Differ`] where some have another
 /// type or shape, and [`IoError::Cover`] where the parts of all are not the array.
 pub fn write_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
@@ -197,7 +196,7 @@ pub fn seal_arrays<E: Display + From<IoError> + From<CommError>>(
 ) -> Result<Sealed, E> {
     use hdf5::ArraysWriter;
 
-    agree::<E>(comm, path, members)?;
+    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &members)])?;
     let writer = opened_with_offsets::<_, E>(
         comm,
         |token| ArraysWriter::create(path, members, attributes, token),

@@ -336,15 +336,6 @@ pub enum IoError {
         wanted: u64,
     },
 
-    /// Ranks that write another array than rank 0.
-    #[error("{}: rank {rank} writes other types or shapes than rank 0; give the same on all ranks", printable_path(.path))]
-    Disagree {
-        /// The file.
-        path: PathBuf,
-        /// The first such rank.
-        rank: usize,
-    },
-
     /// Memory for the elements asked for could not be allocated.
     #[error("{}: out of host memory: {} needed for its elements; use more ranks, each reads only its part", printable_path(.path), size(*.bytes))]
     Memory {

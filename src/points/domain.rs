@@ -60,10 +60,9 @@ impl Domain {
         self.dims
     }
 
-    /// What tells it from others: its axes, and its sides as they were given.
-    pub(crate) fn bits(&self) -> [u64; 4] {
-        let [a, b, c] = self.periods.map(f64::to_bits);
-        [self.dims as u64, a, b, c]
+    /// Returns the sides as they were given, one for each axis; 0 for open axes.
+    pub(crate) fn periods(&self) -> &[f64] {
+        &self.periods[..self.dims]
     }
 
     /// The side of a periodic axis; `None` for an open axis, and beyond the last one.

@@ -672,6 +672,14 @@ fn sums_beyond_f32_are_kept_in_f64() {
     close("center", light.center[1], found.center[1], 1e-15);
 }
 
+/// Returns the rank that differs from rank 0, and the argument.
+fn differing(error: &FofError) -> (usize, &str) {
+    match error {
+        FofError::Comm(CommError::Differ { rank, argument, .. }) => (*rank, argument),
+        _ => panic!("{error:?}"),
+    }
+}
+
 #[test]
 fn ranks_that_differ_are_told_so() {
     let dealt = Points::random(2, domains()[0], &[9, 9], 1.0).dealt(1, 3, &[]);
@@ -680,14 +688,15 @@ fn ranks_that_differ_are_told_so() {
         change(&mut dealt[1]);
         error(&dealt, &ALL).1
     };
-    assert_eq!(with(&|p| p.mass = None), FofError::Differ { rank: 1 });
-    assert_eq!(with(&|p| p.velocity = None), FofError::Differ { rank: 1 });
-    assert_eq!(with(&|p| p.domain = Domain::open(3).unwrap()), FofError::Differ { rank: 1 });
+    assert_eq!(differing(&with(&|p| p.mass = None)), (1, "masses, velocities and scale factors"));
+    assert_eq!(differing(&with(&|p| p.velocity = None)), (1, "masses, velocities and scale factors"));
+    assert_eq!(differing(&with(&|p| p.domain = Domain::open(3).unwrap())), (1, "domain"));
     let failed = run_threads(3, |comm| {
         let selection = Selection { min_members: 1 + comm.rank() as u64 / 2, ..ALL };
         catalogue(&comm, &dealt[comm.rank()].members(), &selection).map(drop)
     });
-    assert_eq!(failed.unwrap_err().downcast_ref(), Some(&FofError::Differ { rank: 2 }));
+    let failed = failed.unwrap_err();
+    assert_eq!(failed.downcast_ref().map(differing), Some((2, "min_members")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::clouds::{self, Kind, distance, points, uniform};
 use super::searches;
-use meshloom::comm::run_threads;
+use meshloom::comm::{CommError, run_threads};
 use meshloom::gpu::Gpu;
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
@@ -383,6 +383,7 @@ fn ranks_that_look_for_different_things_are_refused() {
         let which = if last { PairFilter::All } else { PairFilter::Others };
         let spheres = OverdensityQuery { densities: vec![either(1.0, 2.0).into()], least: 1 };
         let (one, bins) = (KnnQuery::nearest(1), Bins::new(&[0.0, either(1.0, 0.5).into()])?);
+        let mut differing = Vec::new();
         for refused in [
             searches::nearest(context, &search, None, &KnnQuery::nearest(if last { 3 } else { 2 })).map(drop),
             searches::nearest(context, &search, None, &nearest).map(drop),
@@ -393,8 +394,13 @@ fn ranks_that_look_for_different_things_are_refused() {
             searches::pairs(context, &search, None, &bins).map(drop),
             searches::overdense(context, &search, &cloud, &spheres).map(drop),
         ] {
-            assert_eq!(refused, Err(NeighborError::Differ { rank: 2 }));
+            let Err(NeighborError::Comm(CommError::Differ { rank: 2, argument, .. })) = refused else {
+                panic!("{refused:?}")
+            };
+            differing.push(argument);
         }
+        let queries = "domain of the queries";
+        assert_eq!(differing, ["query", "query", queries, queries, "query", "query", "bins", "query"]);
         // The search is good for others.
         assert_eq!(searches::counts(context, &search, None, &RadiusQuery::radius(0.5))?, [3, 3]);
         Ok::<_, Error>(())

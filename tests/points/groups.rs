@@ -2,7 +2,7 @@
 //! union-find.
 
 use super::clouds::{Kind, distance, points, uniform};
-use meshloom::comm::{RunError, run_threads};
+use meshloom::comm::{CommError, RunError, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection, device_memory};
 use meshloom::points::{Cloud, Domain};
@@ -308,13 +308,14 @@ fn wrong_questions_are_refused() {
     let (box_of, half_open) = (Domain::new(&[1.0; 3]).unwrap(), Domain::new(&[1.0, 0.0, 1.0]).unwrap());
     let fof = |failure: RunError| match failure.downcast() {
         Ok(Error::Fof(error)) => error,
+        Ok(Error::Comm(error)) => FofError::Comm(error),
         other => panic!("{other:?}"),
     };
     assert!(matches!(fof(failure(box_of, |_| Linking::Length(-1.0), None)), FofError::Length { .. }));
     assert!(matches!(fof(failure(box_of, |_| Linking::Separations(f64::NAN), None)), FofError::Length { .. }));
     assert!(matches!(fof(failure(half_open, |_| Linking::Separations(0.2), None)), FofError::Volume));
     let differ = failure(box_of, |rank| Linking::Length(0.1 * (1 + rank) as f64), None);
-    assert!(matches!(fof(differ), FofError::Differ { rank: 1 }));
+    assert!(matches!(fof(differ), FofError::Comm(CommError::Differ { rank: 1, .. })));
     let negative = failure(box_of, |_| Linking::Length(0.1), Some((-1.0, 2)));
     assert!(matches!(fof(negative), FofError::Mass { value, .. } if value == -1.0));
     let wide = failure(box_of, |_| Linking::Length(0.1), Some((1.0, 4)));

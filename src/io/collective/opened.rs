@@ -7,20 +7,7 @@ use std::path::Path;
 
 use super::shared_token;
 use crate::comm::{CommError, Communicator};
-use crate::hash::{START, fnv1a};
-use crate::io::IoError;
-
-/// Fails on all ranks where some write other types or shapes.
-pub(super) fn agree<E: From<IoError> + From<CommError>>(
-    comm: &Communicator,
-    path: &Path,
-    alike: impl Debug,
-) -> Result<(), E> {
-    match comm.first_to_differ(fnv1a(START, format!("{alike:?}").as_bytes()))? {
-        Some(rank) => Err(IoError::Disagree { path: path.to_path_buf(), rank }.into()),
-        None => Ok(()),
-    }
-}
+use crate::io::{IoError, printable_path};
 
 /// Creates a file on rank 0, then opens it on the other ranks, with one token. The value `alike` must be equal
 /// on all ranks.
@@ -31,7 +18,7 @@ pub(super) fn opened<W, E: Display + From<IoError> + From<CommError>>(
     open: impl FnOnce(&str) -> Result<W, IoError>,
 ) -> Result<W, E> {
     let token = shared_token(comm)?;
-    agree::<E>(comm, path, alike)?;
+    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &alike)])?;
     let first = created::<W, E>(comm, || create(&token))?;
     all_open::<W, E>(comm, first, || open(&token))
 }

@@ -87,15 +87,6 @@ pub enum FofError {
         /// The points of the rank.
         count: u64,
     },
-    /// Ranks measure different kinds of points; the same error on all ranks.
-    #[error(
-        "rank {rank} asks for other groups than rank 0: with another box, linking length, least number of members, order or observer, or with \
-         masses, velocities or scale factors where rank 0 has none; give the same on all ranks"
-    )]
-    Differ {
-        /// The first rank that differs from rank 0.
-        rank: usize,
-    },
     /// Invalid linking length.
     #[error("the linking length is {value}; it must be a number from 0 on")]
     Length {
@@ -108,9 +99,6 @@ pub enum FofError {
     /// Linking points.
     #[error(transparent)]
     Neighbors(NeighborError),
-    /// Distributing points.
-    #[error(transparent)]
-    Sort(SortError),
     /// Points.
     #[error(transparent)]
     Particles(#[from] ParticleError),
@@ -137,7 +125,6 @@ impl From<SortError> for FofError {
             SortError::Comm(error) => error.into(),
             SortError::Particles(error) => error.into(),
             SortError::Repeated => FofError::Repeated,
-            error => FofError::Sort(error),
         }
     }
 }

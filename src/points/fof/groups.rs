@@ -95,10 +95,7 @@ impl Groups {
         })?;
         let points = Decomposition::new(context, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
-        // All ranks find it, before any requests ghosts.
-        if let Some(rank) = points.comm.first_to_differ(length)? {
-            return Err(FofError::Differ { rank });
-        }
+        points.comm.agree("friends of friends", &[("linking length", &length)])?;
         let roots = Components::new(&context.gpu).labels(&mut context.recorder, &points.own.tree, length)?;
         // Rows ascend with indices, so the least row of a component has its least index.
         let (Some(region), Some(ids)) = (&points.region, &points.own.ids) else {

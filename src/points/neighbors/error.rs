@@ -86,15 +86,6 @@ pub enum NeighborError {
         /// Points of the rank.
         points: u64,
     },
-    /// Ranks search for different things; the same error on all ranks.
-    #[error(
-        "rank {rank} searches for something else than rank 0; all ranks must give the same number of neighbours, radius, limit, \
-         edges of bins, densities and choice of neighbours, and queries either all or none"
-    )]
-    Differ {
-        /// The first rank that differs from rank 0.
-        rank: usize,
-    },
     /// Points.
     #[error(transparent)]
     Particles(ParticleError),

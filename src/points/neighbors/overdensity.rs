@@ -124,8 +124,7 @@ impl Search {
         spheres: &OverdensityQuery,
         most: u64,
     ) -> Result<Vec<u64>, NeighborError> {
-        let densities = spheres.densities.iter().map(|density| density.to_bits());
-        self.agree(Some(queries), &densities.chain([spheres.least.into()]).collect::<Vec<u64>>())?;
+        self.agree("overdensities", Some(queries), &[("query", spheres)])?;
         spheres.check()?;
         let (dims, width) = (queries.domain().dims(), spheres.densities.len());
         let positions = context.recorder.download(queries.positions(), 0, queries.positions().len())?;

@@ -1,6 +1,7 @@
 //! Neighbours among the points of all ranks.
 
 use std::cell::Cell;
+use std::fmt::Debug;
 
 use super::error::NeighborError;
 use super::nearest::{Nearest, NearestLists};
@@ -15,7 +16,6 @@ use crate::exchange::ExchangeError;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
-use crate::hash::{START, fnv1a};
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::partition::{Decomposition, JointPoints, LocalPoints, WithGhosts};
 use crate::points::rows::upload_u32;
@@ -117,7 +117,7 @@ impl Search {
         queries: Option<&Cloud>,
         knn: &KnnQuery,
     ) -> Result<Fixed, NeighborError> {
-        self.agree(queries, &[knn.k.into(), knn.within.to_bits().into(), knn.without_self.into()])?;
+        self.agree("nearest neighbors", queries, &[("query", knn)])?;
         knn.check()?;
         refuse_self_filter(queries, knn.without_self)?;
         let local = self.arrange_queries(context, queries)?;
@@ -159,7 +159,7 @@ impl Search {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Array<u32>, NeighborError> {
-        self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
+        self.agree("counts of neighbors", queries, &[("query", within)])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
@@ -183,7 +183,7 @@ impl Search {
         queries: Option<&Cloud>,
         within: &RadiusQuery,
     ) -> Result<Ragged, NeighborError> {
-        self.agree(queries, &[within.radius.to_bits().into(), within.which as u64])?;
+        self.agree("neighbors within a radius", queries, &[("query", within)])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
@@ -213,10 +213,10 @@ impl Search {
         context: &mut Rank,
         queries: Option<&Cloud>,
         bins: &Bins,
-        &RadiusQuery { radius, which }: &RadiusQuery,
+        within: &RadiusQuery,
     ) -> Result<Vec<u64>, NeighborError> {
-        let edges = bins.edges().iter().map(|edge| edge.to_bits().into());
-        self.agree(queries, &edges.chain([which as u64, radius.to_bits().into()]).collect::<Vec<u64>>())?;
+        self.agree("pairs by distance", queries, &[("query", within), ("bins", bins)])?;
+        let &RadiusQuery { radius, which } = within;
         check_radius(radius)?;
         refuse_self_filter(queries, which != PairFilter::All)?;
         let within = RadiusQuery { radius: radius.min(bins.edges()[bins.len()]), which };
@@ -242,16 +242,19 @@ impl Search {
         self.ghosts.get()
     }
 
-    /// Fails on all ranks if they search for different things, or some among their own points: each would find something else, or wait for
-    /// a call that others do not make. One all-gather of 8 bytes a rank. All ranks call it.
-    pub(super) fn agree(&self, queries: Option<&Cloud>, what: &[u64]) -> Result<(), NeighborError> {
-        let domain = queries.map_or([0; 4], |cloud| cloud.domain().bits());
-        let common = [u64::from(queries.is_some())].into_iter().chain(domain);
-        let hash = common.chain(what.iter().copied()).fold(START, |hash, word| fnv1a(hash, &word.to_le_bytes()));
-        if let Some(rank) = self.points.comm.first_to_differ(hash)? {
-            return Err(NeighborError::Differ { rank });
-        }
-        // Of all ranks alike, now that they have agreed.
+    /// Checks that all ranks search alike: all among their own points or all among others in one domain,
+    /// with the same arguments. Collective, one all-gather of 8 bytes.
+    pub(super) fn agree(
+        &self,
+        call: &str,
+        queries: Option<&Cloud>,
+        arguments: &[(&str, &dyn Debug)],
+    ) -> Result<(), NeighborError> {
+        let domain = queries.map(|cloud| cloud.domain().periods());
+        let queries_in: (&str, &dyn Debug) = ("domain of the queries", &domain);
+        let arguments: Vec<_> = arguments.iter().copied().chain([queries_in]).collect();
+        self.points.comm.agree(call, &arguments)?;
+        // The same on all ranks, which have agreed.
         queries.map_or(Ok(()), |cloud| in_one_domain(cloud.domain(), self.points.own.tree.domain()))
     }
 

@@ -1,5 +1,7 @@
 //! A visit of the neighbors of all queries by functions in WGSL, over ranks.
 
+use std::fmt::Debug;
+
 use super::callback;
 use super::error::NeighborError;
 use super::fold::{FoldedLists, FoldedPoints};
@@ -7,7 +9,6 @@ use super::query::{KnnQuery, PairFilter, RadiusQuery, check_radius};
 use super::search::{RankQueries, Search, refuse_self_filter};
 use super::targets::{Queries, QueryPoints};
 use crate::gpu::{Array, Callback, Element, KernelParams};
-use crate::hash::{START, fnv1a};
 use crate::points::cloud::{AnyArray, DeviceValue};
 use crate::points::ghosts::Ghosts;
 use crate::points::partition::{JointPoints, WithGhosts};
@@ -111,16 +112,26 @@ impl Visit {
         self
     }
 
-    /// Numbers that must be equal on all ranks.
-    fn words(&self) -> Vec<u64> {
-        let hash = |text: &str| fnv1a(START, text.as_bytes());
-        let mut words = vec![hash(&self.text), self.is_ordered.into(), self.loop_rounds.into()];
-        words.extend(self.read.iter().map(|name| hash(name)));
-        words.push(self.read_target.len() as u64);
-        words.extend(self.read_target.iter().map(|name| hash(name)));
-        words.extend(self.write.iter().flat_map(|(name, element, width)| [hash(name), *element as u64, *width]));
-        words.extend(self.params.iter().map(|params| fnv1a(START, &params.values())));
-        words
+    /// Checks that all ranks visit alike. Collective.
+    fn agree(
+        &self,
+        search: &Search,
+        call: &str,
+        queries: Option<&Cloud>,
+        query: &dyn Debug,
+    ) -> Result<(), NeighborError> {
+        let parameters = self.params.as_ref().map(Callback::values);
+        let arguments: [(&str, &dyn Debug); 8] = [
+            ("query", query),
+            ("text", &self.text),
+            ("ordered", &self.is_ordered),
+            ("rounds of loops", &self.loop_rounds),
+            ("attributes read", &self.read),
+            ("attributes read of targets", &self.read_target),
+            ("attributes written", &self.write),
+            ("parameters", &parameters),
+        ];
+        search.agree(call, queries, &arguments)
     }
 }
 
@@ -182,10 +193,8 @@ impl Search {
         knn: &KnnQuery,
         visit: &Visit,
     ) -> Result<Attributes, NeighborError> {
-        let mut words = vec![knn.k.into(), knn.within.to_bits().into(), knn.without_self.into()];
-        words.extend(visit.words());
         let queries = targets.map(Particles::cloud);
-        self.agree(queries, &words)?;
+        visit.agree(self, "visit of the nearest neighbors", queries, knn)?;
         knn.check()?;
         self.check_visit((queries, knn.without_self), targets, visit)?;
         let local = self.arrange_queries(rank, queries)?;
@@ -235,10 +244,8 @@ impl Search {
         within: &RadiusQuery,
         visit: &Visit,
     ) -> Result<Attributes, NeighborError> {
-        let mut words = vec![within.radius.to_bits().into(), within.which as u64];
-        words.extend(visit.words());
         let queries = targets.map(Particles::cloud);
-        self.agree(queries, &words)?;
+        visit.agree(self, "visit within a radius", queries, within)?;
         check_radius(within.radius)?;
         self.check_visit((queries, within.which != PairFilter::All), targets, visit)?;
         let local = self.arrange_queries(rank, queries)?;

@@ -96,10 +96,8 @@ impl Search {
         (bins, within): (&Bins, &RadiusQuery),
         weights: PairWeights<'_>,
     ) -> Result<WeightedPairs, NeighborError> {
-        let given = [weights.points.is_some(), weights.queries.is_some()].map(u64::from);
-        let given = given.into_iter().chain([within.which as u64, within.radius.to_bits().into()]);
-        let edges = bins.edges().iter().map(|edge| edge.to_bits().into());
-        self.agree(queries, &edges.chain(given).collect::<Vec<u64>>())?;
+        let given = [weights.points.is_some(), weights.queries.is_some()];
+        self.agree("weighted pairs", queries, &[("weights", &given), ("query", within), ("bins", bins)])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };

@@ -10,15 +10,6 @@ use crate::points::ParticleError;
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SortError {
-    /// Ranks do not sort the same kind of points; the same error on all ranks.
-    #[error(
-        "rank {rank} sorts points in another box, of another number of axes or along another curve than rank 0, or with other attributes; give the same on \
-         all ranks"
-    )]
-    Differ {
-        /// The first rank that differs from rank 0.
-        rank: usize,
-    },
     /// Two elements have the same key where keys must be unique.
     #[error("two elements have the same key; number them so that no two of all ranks are alike")]
     Repeated,

@@ -8,7 +8,6 @@ use super::splitters::{Splitters, Ties};
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
-use crate::hash::{START, fnv1a};
 use crate::points::rows::{offsets, upload_u32};
 use crate::points::{Bounds, Cloud, Curve, Domain, Frame, ParticleError};
 use crate::rank::Rank;
@@ -41,18 +40,27 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Exchanges them; fails on all ranks if they differ in what they sort. All ranks call it.
+    /// Exchanges the counts and bounds of all ranks, which must sort alike. Collective.
     pub fn gather(comm: &Communicator, cloud: &Cloud, curve: Curve, is_sorted: bool) -> Result<Self, SortError> {
+        let attributes: Vec<_> = cloud
+            .attributes()
+            .map(|(name, attribute)| (name, attribute.values().element(), attribute.width()))
+            .collect();
+        comm.agree(
+            "sort of points",
+            &[
+                ("domain", &cloud.domain().periods()),
+                ("curve", &curve),
+                ("sorted before", &is_sorted),
+                ("attributes", &attributes),
+            ],
+        )?;
         let none = Bounds { low: [0.0; 3], high: [0.0; 3] };
         let held = [cloud.bounds(), cloud.core()].map(|held| held.unwrap_or(none));
-        let mut mine = vec![cloud.len(), kind(cloud, curve, is_sorted)];
-        mine.push(cloud.smallest_magnitude().to_bits().into());
+        let mut mine = vec![cloud.len(), cloud.smallest_magnitude().to_bits().into()];
         mine.extend(held.iter().flat_map(|held| [held.low, held.high]).flatten().map(|x| u64::from(x.to_bits())));
         let all = comm.all_gather(&mine)?;
         let ranks: Vec<&[u64]> = all.chunks_exact(mine.len()).collect();
-        if let Some(rank) = ranks.iter().position(|rank| rank[1] != ranks[0][1]) {
-            return Err(SortError::Differ { rank });
-        }
         let real = |bits: u64| f32::from_bits(bits as u32);
         let of_all = |at: usize| {
             let corner = |rank: &[u64], at: usize| [0, 1, 2].map(|axis| real(rank[at + axis]));
@@ -61,8 +69,8 @@ impl Summary {
             held.reduce(|a, b| a.union(&b))
         };
         let counts = ranks.iter().map(|rank| rank[0]).collect();
-        let smallest_magnitude = ranks.iter().map(|rank| real(rank[2])).fold(f32::INFINITY, f32::min);
-        Ok(Summary { counts, bounds: of_all(3), core: of_all(9), smallest_magnitude })
+        let smallest_magnitude = ranks.iter().map(|rank| real(rank[1])).fold(f32::INFINITY, f32::min);
+        Ok(Summary { counts, bounds: of_all(2), core: of_all(8), smallest_magnitude })
     }
 
     /// Returns the number of points of all ranks, and those of the ranks before each.
@@ -77,18 +85,6 @@ impl Summary {
             Curve::Hilbert => Ok(Frame::new(domain, self.bounds)),
         }
     }
-}
-
-/// A hash of what must be the same on all ranks.
-fn kind(cloud: &Cloud, curve: Curve, is_sorted: bool) -> u64 {
-    let domain = cloud.domain();
-    let mut hash = fnv1a(START, &[domain.dims() as u8, u8::from(curve == Curve::Hilbert), is_sorted.into()]);
-    hash = domain.sides().iter().fold(hash, |hash, side| fnv1a(hash, &side.to_le_bytes()));
-    for (name, attribute) in cloud.attributes() {
-        let what = format!("{name}\0{:?}\0{}\0", attribute.values().element(), attribute.width());
-        hash = fnv1a(hash, what.as_bytes());
-    }
-    hash
 }
 
 /// The order of one rank's points along a curve.

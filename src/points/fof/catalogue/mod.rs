@@ -17,7 +17,6 @@ use self::rendezvous::Rendezvous;
 use self::row::Row;
 use super::error::FofError;
 use crate::comm::{Communicator, Op};
-use crate::hash::{START, fnv1a};
 use crate::host_memory::{self, HostMemoryError};
 use crate::points::Domain;
 use crate::points::sort::{Balanced, balanced};
@@ -135,16 +134,6 @@ pub struct Catalogue {
 struct Place {
     row: u64,
     number: u64,
-}
-
-/// A hash of what must be the same on all ranks.
-fn kind(members: &Members, selection: &Selection) -> u64 {
-    let Selection { min_members, order, observer } = *selection;
-    let given = [members.mass, members.velocity, members.scale_factor].map(|values| u8::from(values.is_some()));
-    let observer = observer.map(|at| at.map(|x| x.to_bits()));
-    let what =
-        format!("{}{:?}{given:?}{min_members}{order:?}{observer:?}", members.domain.dims(), members.domain.sides());
-    fnv1a(START, what.as_bytes())
 }
 
 /// Returns the global row index of each of the `made` rows that this rank has made, wherever they were sorted to.
@@ -273,15 +262,24 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     })
 }
 
-/// The errors that all ranks find alike.
+/// Checks that all ranks ask for the same catalogue and that the values of all ranks are valid. Collective.
 fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad) -> Result<(), FofError> {
     let Bad([number, which, bits]) = bad;
-    let all = comm.all_gather(&[kind(members, selection), number, which, bits])?;
-    let (all, _) = all.as_chunks::<4>();
-    if let Some(rank) = all.iter().position(|rank| rank[0] != all[0][0]) {
-        return Err(FofError::Differ { rank });
-    }
-    match all.iter().map(|&[_, number, which, bits]| Bad([number, which, bits])).min() {
+    let Selection { min_members, order, observer } = selection;
+    let given = [members.mass, members.velocity, members.scale_factor].map(|values| values.is_some());
+    comm.agree(
+        "catalogue",
+        &[
+            ("domain", &members.domain.periods()),
+            ("masses, velocities and scale factors", &given),
+            ("min_members", min_members),
+            ("order", order),
+            ("observer", observer),
+        ],
+    )?;
+    let all = comm.all_gather(&[number, which, bits])?;
+    let (all, _) = all.as_chunks::<3>();
+    match all.iter().map(|&bad| Bad(bad)).min() {
         Some(bad) if bad != Bad::NONE => Err(bad.error(members)),
         _ => Ok(()),
     }
