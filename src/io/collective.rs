@@ -26,12 +26,11 @@ use std::fmt::Display;
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator, Op};
+use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 #[cfg(feature = "hdf5")]
-use crate::io::hdf5;
-use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, printable_path, token};
+use crate::io::{hdf5, printable_path};
 
 pub use fingerprint::fingerprint;
-#[cfg(feature = "hdf5")]
 use opened::opened;
 #[cfg(feature = "hdf5")]
 pub(crate) use opened::opened_with_offsets;

@@ -251,7 +251,7 @@ impl Rank {
     /// One sort of this rank's keys and one merge of what arrives; each attribute is moved in one exchange.
     ///
     /// # Errors
-    /// - [`SortError::Differ`] if attributes or domains differ between ranks, on all ranks.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if attributes or domains differ between ranks, on all ranks.
     /// - [`SortError::Device`] if device memory is short.
     pub fn distribute(&mut self, particles: &mut Particles) -> Result<(), SortError> {
         let sorted = distribute_rows(self, &particles.cloud, Curve::Hilbert)?;

@@ -206,7 +206,7 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`NeighborError::Differ`] if ranks ask for different things, on all ranks.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different things, on all ranks.
     /// - [`NeighborError::Domain`] if targets lie in another domain.
     /// - [`NeighborError::Density`], [`NeighborError::Weights`] and [`NeighborError::Weight`] if densities or weights are out of range.
     /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out of range.

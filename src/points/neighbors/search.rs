@@ -56,7 +56,7 @@ pub(super) type JointQueries = (JointPoints, QueryPoints);
 /// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
 /// size, and fetches copies of the points of others that its queries reach.
 ///
-/// - Every method is called by all ranks, which look for the same ([`NeighborError::Differ`] otherwise). Rows are those of the input that this rank gave, in its order; indices count the rows
+/// - Every method is called by all ranks, which look for the same ([`CommError::Differ`](crate::comm::CommError::Differ) otherwise). Rows are those of the input that this rank gave, in its order; indices count the rows
 ///   of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
 /// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and results (indices and distances); lists within

@@ -87,7 +87,7 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// ```
 ///
 /// # Errors
-/// [`SortError::Differ`] on all ranks; [`SortError`] of the device, of a rank, or
+/// [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks; [`SortError`] of the device, of a rank, or
 /// [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let Distributed { cloud, keys, frame, route, part, total, traffic, first_row, .. } =

@@ -184,7 +184,7 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// # Errors
 /// On all ranks, of the first rank whose points are wrong: [`FofError::WrongLength`],
 /// [`Observer`](FofError::Observer), [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on all ranks
-/// [`Differ`](FofError::Differ) and, of the first point of all, [`Mass`](FofError::Mass) and
+/// [`CommError::Differ`](crate::comm::CommError::Differ) and, of the first point of all, [`Mass`](FofError::Mass) and
 /// [`NonFinite`](FofError::NonFinite). On some rank [`Label`](FofError::Label) and
 /// [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
 /// [`FofError::Comm`] on the others.
