@@ -103,7 +103,6 @@ def of_models(comm, one):
         "rank {}: `c` has the shape (4, 2); it must be (2, 4)": lambda: op.pointwise(
             "fn f(x: f32, c: f32) -> f32 { return x * c; }", "f", cells, "y", constants={"c": own.T if one else own}, comm=comm
         ),
-        "a grid of three axes and one of fewer": lambda: line.zip(op.pointwise(LINE.replace("x", "z"), "f", op.Space(z=op.cells((n, 4, 4))), "w", comm=comm)),
         "rank {}: place 6 of its 8 is not there, or comes twice": lambda: op.select(cells, [[0, 1], [n - 1, 2], [n - 1, 2]], comm=comm),
         "rank {}: it does not own cell": lambda: op.readout(cells, np.full((int(one), 2), 0.5), comm=comm),
         "edges differs: None on rank 0, [0.0, 1.0, 9.0] on rank {}": lambda: op.amplitudes(modes, [0.0, 1.0, 9.0] if one else None, comm=comm),

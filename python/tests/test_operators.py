@@ -218,3 +218,20 @@ def test_wrong_models():
     ]:
         with pytest.raises(error):
             wrong()
+
+
+def test_models_of_grids_that_are_cut_differently_are_joined():
+    plane, cube = np.arange(16.0).reshape(4, 4), np.arange(64.0).reshape(4, 4, 4)
+
+    def joined(comm):
+        triple = "fn f(x: f32) -> f32 { return 3.0 * x; }"
+        model = op.pointwise(triple, "f", op.Space(x=op.cells((4, 4))), "y", comm=comm)
+        model = model.zip(op.pointwise(triple.replace("x", "z"), "f", op.Space(z=op.cells((4, 4, 4))), "w", comm=comm))
+        own = slice(4 * comm.rank // comm.size, 4 * (comm.rank + 1) // comm.size)
+        found = model({"x": plane[own], "z": cube[own]})
+        return np.asarray(found["y"]), np.asarray(found["w"])
+
+    for count in (1, 2, 3):
+        parts = meshloom.ranks(count, joined)
+        for number, values in enumerate((plane, cube)):
+            assert np.array_equal(np.concatenate([part[number] for part in parts]), 3 * values)

@@ -104,7 +104,7 @@ message_debug!(NeighborError);
 
 error_from! {
     NeighborError from ExchangeError via SortError
-    NeighborError from ParticleError via SortError
+    NeighborError from ParticleError { Device, Comm; Particles }
     NeighborError from HostMemoryError via DeviceError
     NeighborError from SortError { Particles, Device, Comm; Sort }
 }
