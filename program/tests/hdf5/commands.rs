@@ -750,7 +750,7 @@ mod with_hdf5 {
         Call::new(&["power", &scratch.word("one0/snapshot.hdf5"), "-o", &output, "--mesh", "8"]).succeeds();
         assert!(fs::read_to_string(output).unwrap().lines().count() > 3);
         let call = Call::simulate(&scratch.join("x"), &["--hdf5", "two"]);
-        call.run().is_error("two", 2, &["--hdf5 is `two`; it must be one or per-rank"]);
+        call.run().is_error("two", 2, &["invalid value 'two' for '--hdf5 <one|per-rank>'"]);
     }
 
     #[test]
