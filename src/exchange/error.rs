@@ -21,13 +21,3 @@ message_debug!(ExchangeError);
 error_from! {
     ExchangeError from HostMemoryError via DeviceError
 }
-
-impl ExchangeError {
-    /// The same error as a layer above has it.
-    pub(crate) fn flatten<E: From<DeviceError> + From<CommError>>(self) -> E {
-        match self {
-            ExchangeError::Device(error) => error.into(),
-            ExchangeError::Comm(error) => error.into(),
-        }
-    }
-}

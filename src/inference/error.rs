@@ -100,10 +100,10 @@ pub enum InferenceError {
 
 message_debug!(InferenceError);
 
-impl From<HostMemoryError> for InferenceError {
-    fn from(error: HostMemoryError) -> Self {
-        InferenceError::Device(error.into())
-    }
+error_from! {
+    InferenceError from HostMemoryError via DeviceError
+    InferenceError from OperatorError { Device, Comm; Operators }
+    InferenceError from ExchangeError { Comm, Device }
 }
 
 impl InferenceError {
@@ -114,21 +114,5 @@ impl InferenceError {
     /// Returns `value` if it is finite.
     pub(super) fn finite(what: &str, value: f64) -> Result<f64, Self> {
         if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: what.into(), value }) }
-    }
-}
-
-impl From<OperatorError> for InferenceError {
-    fn from(error: OperatorError) -> Self {
-        match error {
-            OperatorError::Device(error) => InferenceError::Device(error),
-            OperatorError::Comm(error) => InferenceError::Comm(error),
-            error => InferenceError::Operators(error),
-        }
-    }
-}
-
-impl From<ExchangeError> for InferenceError {
-    fn from(error: ExchangeError) -> Self {
-        error.flatten()
     }
 }
