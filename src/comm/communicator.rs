@@ -98,6 +98,7 @@ impl Communicator {
     /// The same communicator with another [`max_message`](Communicator::max_message). It must be the same on all ranks; 0
     /// counts as 1, and the `int` counts of MPI limit it to a little below 2^31. Communicators split from this one inherit
     /// it. Not collective.
+    #[must_use]
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }

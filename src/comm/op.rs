@@ -24,6 +24,7 @@ pub trait Reducible: Pod + sealed::Number {
     /// The identity: combining it with a value gives that value.
     fn identity(op: Op) -> Self;
     /// `self` and `other` combined; `self` is from the lower ranks.
+    #[must_use]
     fn combine(self, other: Self, op: Op) -> Self;
 }
 

@@ -108,6 +108,7 @@ impl PowerTable {
     }
 
     /// The table with every P times `factor` > 0.
+    #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         self.y.iter_mut().for_each(|y| *y += factor.ln());
         self

@@ -253,6 +253,7 @@ impl PointwiseMap {
     }
 
     /// The same function between spaces whose leaves have other names, in the same order.
+    #[must_use]
     pub fn renamed(&self, domain: &Space, target: &Space) -> Self {
         PointwiseMap { signature: Signature::new(self.signature.name.clone(), domain, target), ..self.clone() }
     }

@@ -94,6 +94,7 @@ impl Space {
     }
 
     /// Returns the leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
+    #[must_use]
     pub fn under(&self, branch: &str) -> Self {
         let below = |name: &str| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/'));
         Space { leaves: self.leaves.iter().filter(|(name, _)| below(name)).cloned().collect() }

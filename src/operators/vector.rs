@@ -89,6 +89,7 @@ impl Vector {
     }
 
     /// Returns the leaves below `branch`, which share their arrays.
+    #[must_use]
     pub fn under(&self, branch: &str) -> Vector {
         let space = self.space.under(branch);
         let contents = space.names().filter_map(|name| self.space.position(name)).map(|at| self.contents[at].clone());

@@ -222,6 +222,7 @@ impl Pointwise {
 
     /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
     /// tangent of the result.
+    #[must_use]
     pub fn jvp(&self) -> Pointwise {
         self.jvp_by(self.arguments.len())
     }
@@ -244,6 +245,7 @@ impl Pointwise {
 
     /// A vector times the derivative: a function of the arguments and of an adjoint of each result, which gives the adjoints of all
     /// arguments, one behind the other.
+    #[must_use]
     pub fn vjp(&self) -> Pointwise {
         self.vjp_by(self.arguments.len())
     }
