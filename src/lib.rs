@@ -79,6 +79,10 @@
 //! - Results that claim it have the same bits on any number of ranks.
 //! - Errors are typed ([`Error`]) and say what to do; a rank that fails ends all ranks.
 //!
+//! # Tracing
+//! The library emits events of [`tracing`]: opened devices, process grids, plans and compiled kernels at
+//! level `debug`, collectives with their arguments at level `trace`.
+//!
 //! # Interoperating with wgpu and MPI
 //! The library uses a caller's communicator ([`Communicator::from_mpi`](comm::Communicator), feature
 //! `mpi`), a caller's [`wgpu::Device`], whose handlers it leaves alone

@@ -5,6 +5,7 @@ mod plan_cache;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::comm::{Communicator, Op};
 use crate::exchange::{Exchange, ExchangeError, GridComms};
@@ -107,7 +108,10 @@ impl Rank {
     pub fn parts(&mut self, grid: Grid) -> Result<Parts<'_>, ExchangeError> {
         let comms = match self.grids.entry(grid.parts()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(GridComms::new(&self.comm, grid)?),
+            Entry::Vacant(new) => {
+                tracing::debug!(rank = self.comm.rank(), grid = ?grid.parts(), "process grid created");
+                new.insert(GridComms::new(&self.comm, grid)?)
+            }
         };
         Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
     }
@@ -134,7 +138,10 @@ impl Rank {
         if let Some(plan) = self.plans.get(&key) {
             return Ok(plan);
         }
+        let start = Instant::now();
         let plan = make(self)?;
+        let (key_type, seconds) = (std::any::type_name::<K>(), start.elapsed().as_secs_f64());
+        tracing::debug!(rank = self.index(), key = key_type, seconds, "plan created");
         Ok(self.plans.insert(key, plan))
     }
 

@@ -1,5 +1,7 @@
 //! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording, errors.
 
+use meshloom::Rank;
+use meshloom::comm::Communicator;
 use meshloom::gpu::*;
 
 const SCALE: &str = r"
@@ -324,13 +326,22 @@ fn long_uploads_arrive_whole() {
     }
 }
 
-/// Counts the warnings of a thread.
-#[derive(Clone, Default)]
-struct Warnings(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+/// Collects the events of a thread up to a level.
+#[derive(Clone)]
+struct Events(tracing::Level, std::sync::Arc<std::sync::Mutex<Vec<String>>>);
 
-impl tracing::Subscriber for Warnings {
+impl Events {
+    /// Returns the texts of the events of the library while `work` runs.
+    fn of(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
+        let events = Events(level, Default::default());
+        tracing::subscriber::with_default(events.clone(), work);
+        std::mem::take(&mut events.1.lock().unwrap())
+    }
+}
+
+impl tracing::Subscriber for Events {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN && metadata.target().starts_with("meshloom")
+        *metadata.level() <= self.0 && metadata.target().starts_with("meshloom")
     }
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
         tracing::span::Id::from_u64(1)
@@ -341,12 +352,12 @@ impl tracing::Subscriber for Warnings {
         struct Text<'a>(&'a mut String);
         impl tracing::field::Visit for Text<'_> {
             fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                *self.0 += &format!("{value:?}");
+                *self.0 += &format!("{value:?} ");
             }
         }
         let mut text = String::new();
         event.record(&mut Text(&mut text));
-        self.0.lock().unwrap().push(text);
+        self.1.lock().unwrap().push(text);
     }
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
@@ -355,8 +366,7 @@ impl tracing::Subscriber for Warnings {
 #[test]
 fn work_that_was_never_submitted_is_warned_of() {
     let gpu = open(None);
-    let warnings = Warnings::default();
-    tracing::subscriber::with_default(warnings.clone(), || {
+    let warnings = Events::of(tracing::Level::WARN, || {
         let x = gpu.array::<f32>("x", 8).unwrap();
         for submit in [true, false] {
             let mut recorder = Recorder::new(&gpu).unwrap();
@@ -366,9 +376,26 @@ fn work_that_was_never_submitted_is_warned_of() {
             }
         }
     });
-    let warnings = warnings.0.lock().unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("1 commands that were never submitted"), "{warnings:?}");
+}
+
+#[test]
+fn grids_plans_and_collectives_are_traced() {
+    let work = || {
+        let mut rank = Rank::new(Communicator::solo(), open(None)).unwrap();
+        let mesh = rank.mesh([4, 6]).periodic([1.0; 2]).build().unwrap();
+        let field = rank.zeros::<f32>(&mesh).unwrap();
+        // The second transform takes the plan of the first.
+        (0..2).for_each(|_| drop(rank.fft(&field).unwrap()));
+    };
+    let traced = Events::of(tracing::Level::TRACE, work);
+    let count = |text: &str| traced.iter().filter(|event| event.contains(text)).count();
+    assert_eq!(count("process grid created"), 1, "{traced:?}");
+    assert_eq!(count("plan created"), 1, "{traced:?}");
+    assert!(count("all_gather(") > 0, "{traced:?}");
+    // Each collective is an event, at a level of its own.
+    assert!(Events::of(tracing::Level::DEBUG, work).iter().all(|event| !event.contains("all_gather(")));
 }
 
 /// In a process of its own, since the variable is the whole process's.
