@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Runs the commands in the lines of standard input, as many at once as there are cores; JOBS says another number. The output of each is printed when it ends, with the seconds
-# that it took by the clock and of the processor. All are run; those that failed are named at the end, which is a failure then. One that takes longer than LIMIT seconds (1500) is
-# ended: nothing says where a list stands that hangs.
+# Runs the commands on standard input, one per line, with one process per core; JOBS sets another number. Prints the output of each command when it
+# ends, with its elapsed and its processor time in seconds. Runs all commands, lists those that failed at the end, and then fails. Kills a command after LIMIT
+# seconds (1500), so that a hang names the command.
 #
 #   scripts/beside.sh <LINES
 set -euo pipefail
 cores=$(nproc)
-# More at a time would need memory that few machines have.
+# More processes would need memory that few machines have.
 [ "$cores" -le 4 ] || cores=4
 
 logs=$(mktemp -d)
 export logs LIMIT=${LIMIT:-1500}
-# Runs are process groups of their own, which an interrupt from a terminal does not reach.
+# Commands run in process groups of their own, which an interrupt from a terminal does not reach.
 trap 'for run in "$logs"/*.pid; do [ ! -e "$run" ] || kill "$(cat "$run")" || true; done; rm -rf "$logs"' EXIT
 
 run() {
     local command=$1 log took status=0 TIMEFORMAT='%0R %0U'
     log=$(mktemp -p "$logs")
-    # shellcheck disable=SC2016 # Expanded there.
+    # shellcheck disable=SC2016 # The inner shell expands it.
     took=$({ time timeout --kill-after=30 "$LIMIT" bash -c 'echo $PPID >"$1"; eval "$2"' run "$log.pid" "$command" >"$log" 2>&1; } 2>&1) || status=$?
     rm -f "$log.pid"
     [ "$status" != 124 ] && [ "$status" != 137 ] || echo "ended after $LIMIT seconds" >>"$log"

@@ -19,11 +19,11 @@ use crate::points::neighbors::NeighborError;
 use crate::points::sort::SortError;
 use crate::points::{ParticleError, ParticleFileError};
 
-/// An error of any layer. Messages say what happened and what to do about it.
+/// An error of any module. Its message says what happened and what to do.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Communication between ranks.
+    /// Communication between ranks failed.
     #[error(transparent)]
     Comm(#[from] CommError),
     /// Cosmological parameters or schedules.
@@ -53,16 +53,16 @@ pub enum Error {
     /// A map over items.
     #[error(transparent)]
     Map(MapError),
-    /// Painting, fields or spectra.
+    /// Painting, readout or a power spectrum.
     #[error(transparent)]
     Mesh(MeshError),
-    /// Searches of neighbours.
+    /// A neighbor search.
     #[error(transparent)]
     Neighbors(NeighborError),
-    /// Operators and their fields.
+    /// An operator or a vector.
     #[error(transparent)]
     Operators(OperatorError),
-    /// Points and their attributes.
+    /// Particles and their attributes.
     #[error(transparent)]
     Particles(ParticleError),
     /// A rank of [`run`](crate::run) or [`launch`](crate::launch()).

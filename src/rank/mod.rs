@@ -40,9 +40,9 @@ pub struct Rank {
     pub recorder: Recorder,
     /// Exchanges among all ranks.
     pub exchange: Exchange,
-    /// How many ranks use this rank's adapter: each may take that part of its memory.
+    /// Number of ranks that use this rank's adapter; each may use an equal part of its memory.
     pub sharing: usize,
-    /// By the ranks along the two axes of the grid.
+    /// Communicators of process grids, by the number of ranks along the two axes.
     grids: BTreeMap<[usize; 2], GridComms>,
     plans: PlanCache,
 }
@@ -59,22 +59,24 @@ pub struct Parts<'a> {
 }
 
 impl Rank {
-    /// The context of a rank of `comm` on a device that `options` choose; ranks of one host take suitable adapters in turn. All ranks of
-    /// `comm` call it.
+    /// Creates a rank of `comm` on a device chosen by `options`. The ranks of one host take suitable
+    /// adapters in turn. [Collective](Self).
     ///
     /// # Errors
-    /// [`ExchangeError`] as [`Gpu::open`] and [`new`](Self::new).
+    /// - [`ExchangeError::Device`] if no adapter is suitable or it cannot be opened.
+    /// - As [`new`](Self::new).
     pub fn open(comm: Communicator, options: &Options) -> Result<Self, ExchangeError> {
         let hosts = comm.all_gather(&[crate::host::id()])?;
         let gpu = Gpu::open(options, earlier_equals(&hosts, comm.rank()))?;
         Self::new(comm, gpu)
     }
 
-    /// The context of a rank of `comm` that works on `gpu`. All ranks of `comm` call it, and plan their common work for what all devices have
-    /// ([`Gpu::common`]).
+    /// Creates a rank of `comm` that works on `gpu`. [Collective](Self): ranks plan their common work for
+    /// the limits that all devices have ([`Gpu::common`]).
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device has no memory left or another rank fails.
+    /// - [`ExchangeError::Device`] if the device is out of memory.
+    /// - [`ExchangeError::Comm`] if another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
         let devices = comm.all_gather(&[DeviceOfRank::of(&gpu, crate::host::id())])?;
         let sharing = most_sharing(&devices);
@@ -156,8 +158,8 @@ impl Rank {
         self.gpu.trim();
     }
 
-    /// Bytes of the device's memory that this rank may take, of as many as use it; none where the driver does not tell. The same on all ranks where devices
-    /// are alike.
+    /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on the
+    /// adapter. `None` if the driver does not report it. Equal on all ranks if their devices are equal.
     pub fn memory_share(&self) -> Option<u64> {
         self.gpu.capabilities().memory.map(|all| all / self.sharing as u64)
     }
@@ -169,22 +171,22 @@ fn earlier_equals(all: &[u64], at: usize) -> usize {
     all[..at].iter().filter(|&&other| other == all[at]).count()
 }
 
-/// Hashes that tell ranks which of them share a device or a file of compiled kernels.
+/// Hashes by which ranks know whether they share a device or a file of compiled kernels.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct DeviceOfRank {
     /// The adapter and its host.
     adapter: u64,
-    /// The file of compiled kernels and the host; 0 if the device has none.
+    /// The file of compiled kernels and its host; 0 without a file.
     kernels: u64,
-    /// The open device: threads of a process share it.
+    /// The open device, which threads of a process share.
     device: u64,
 }
 
 impl DeviceOfRank {
     fn of(gpu: &Gpu, host: u64) -> Self {
         let info = gpu.info();
-        // A card has one place on the bus and perhaps two backends; software renderers have none.
+        // A card has one PCI address, whatever the backend; software renderers have none.
         let adapter = match info.device_pci_bus_id.as_str() {
             "" => format!("{} {:?}", info.name, info.backend),
             place => place.to_string(),
@@ -199,15 +201,15 @@ impl DeviceOfRank {
     }
 }
 
-/// Returns the number of ranks on the adapter that most ranks use: the same on every rank, so that all
-/// decide alike whether memory suffices.
+/// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so that all
+/// take the same decision about memory.
 fn most_sharing(all: &[DeviceOfRank]) -> usize {
     let mut adapters: Vec<u64> = all.iter().map(|rank| rank.adapter).collect();
     adapters.sort_unstable();
     adapters.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1)
 }
 
-/// Returns `true` for the ranks that save compiled kernels: of each host and driver those of one device.
+/// Returns `true` if `rank` saves compiled kernels: one device of each host and driver does.
 fn saves_kernels(all: &[DeviceOfRank], rank: usize) -> bool {
     let own = all[rank];
     all.iter().find(|other| other.kernels == own.kernels).is_none_or(|first| first.device == own.device)
