@@ -686,7 +686,7 @@ fn what_is_wrong_with_a_file_is_said() {
     coordinates(&[4], &path);
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 4);
     coordinates(&[0, 4, 5], &path);
-    let several = wrong(&path, &["type 1", "types 0, 4 and 5 do", "--particle-type N"]);
+    let several = wrong(&path, &["type 1", "types 0, 4 and 5 do", "choose one of these types"]);
     assert!(matches!(&several, IoError::ParticleType { wanted: None, found, .. } if found == &[0, 4, 5]), "{several}");
     assert!(!several.to_string().contains("not an HDF5 file"), "the file is sound: {several}");
     Foreign::new(&path, &[0, 2], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);

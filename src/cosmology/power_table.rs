@@ -126,7 +126,7 @@ impl PowerTable {
         if far(shapes, 1.25) || amplitude && far(strengths, 1.6) {
             let why = format!(
                 "P(k = 0.02 h/Mpc) is {strengths:.3} and P(0.5)/P(0.02) {shapes:.3} times what is expected of this cosmology; the columns must be \
-                 k in h/Mpc and P in (Mpc/h)^3 at redshift 0, of the cosmology that is given (--sigma8 sets another strength)"
+                 k in h/Mpc and P in (Mpc/h)^3 at redshift 0, of the cosmology that is given; or set sigma8, which sets the strength"
             );
             return Err(CosmologyError::Table { line: 1, why });
         }

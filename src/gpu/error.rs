@@ -24,9 +24,7 @@ pub enum DeviceError {
         available: String,
     },
     /// The adapter is below the floor that every kernel is written for.
-    #[error(
-        "adapter `{adapter}` cannot be used: {why}; choose another with MESHLOOM_DEVICE, or the program's --device"
-    )]
+    #[error("adapter `{adapter}` cannot be used: {why}; choose another with MESHLOOM_DEVICE")]
     Unsuitable {
         /// Name of the adapter.
         adapter: String,

@@ -543,9 +543,9 @@ fn particle_type_text(wanted: Option<usize>, found: &[usize]) -> String {
     let names: Vec<String> = found.iter().map(usize::to_string).collect();
     match &names[..] {
         [] => format!("{none}; is it a snapshot of particles?"),
-        [only] => format!("{none}; those of type {only} do (--particle-type {only})"),
+        [only] => format!("{none}; those of type {only} do; choose this type"),
         [others @ .., last] => {
-            format!("{none}; those of types {} and {last} do: choose with --particle-type N", others.join(", "))
+            format!("{none}; those of types {} and {last} do; choose one of these types", others.join(", "))
         }
     }
 }
@@ -624,11 +624,10 @@ mod tests {
     #[test]
     fn particle_types_are_named_with_the_way_to_choose() {
         assert!(
-            particle_type_text(None, &[0, 4, 5])
-                .ends_with("those of types 0, 4 and 5 do: choose with --particle-type N")
+            particle_type_text(None, &[0, 4, 5]).ends_with("those of types 0, 4 and 5 do; choose one of these types")
         );
         assert!(particle_type_text(Some(5), &[1]).starts_with("no particles of type 5 have coordinates (PartType5/"));
-        assert!(particle_type_text(Some(5), &[1]).ends_with("(--particle-type 1)"));
+        assert!(particle_type_text(Some(5), &[1]).ends_with("those of type 1 do; choose this type"));
         assert!(particle_type_text(None, &[]).ends_with("is it a snapshot of particles?"));
     }
 

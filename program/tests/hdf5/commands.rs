@@ -411,11 +411,11 @@ mod with_hdf5 {
         let fof = |words: &[&str]| Call::new(&[&["fof", "--linking-length", "1"], words].concat());
         let cases = [
             (sort(&[&one]), 1, "types.hdf5: no particles of type 1"),
-            (sort(&[&one]), 1, "types 0 and 4 do: choose with --particle-type N"),
+            (sort(&[&one]), 1, "types 0 and 4 do; choose one of these types"),
             (sort(&[&parts]).on(Ranks::Threads(3)), 1, "types 0 and 4 do"),
             (sort(&[&one, "--particle-type", "5"]), 1, "no particles of type 5"),
             (sort(&[&parts, "--particle-type", "5"]).on(Ranks::Threads(2)), 1, "types 0 and 4 do"),
-            (fof(&[&gas, "-o", &scratch.word("o.npz"), "--masses", &one]), 1, "--particle-type N"),
+            (fof(&[&gas, "-o", &scratch.word("o.npz"), "--masses", &one]), 1, "choose one of these types"),
             (sort(&[&one, "--particle-type", "16"]), 2, "--particle-type"),
             (sort(&[&one, "--particle-type", "gas"]), 2, "--particle-type"),
             (sort(&[&gas, "--particle-type", "0"]), 2, "no input is one"),
