@@ -252,7 +252,7 @@ mod tests {
         for (shapes, whole_numbers) in [([&[4u64, 2][..], &[2, 4]], [false; 2]), (shape, [false, true])] {
             for result in written(shapes, whole_numbers, halves) {
                 let text = result.unwrap_err();
-                assert!(text.contains("rank 1 writes other types or shapes than rank 0"), "{text}");
+                assert!(text.contains("`types and shapes` differs between ranks"), "{text}");
             }
         }
         let cases: [([&[(u64, u64)]; 2], &str); 4] = [
@@ -335,7 +335,7 @@ mod tests {
             let [wrong, right] = [Member::new::<[f32; 2]>("a", &[3]), Member::new::<f32>("a", &[3])];
             write(comm, path, if comm.rank() == 1 { wrong } else { right })
         };
-        fails_alike("rank 1 writes other types or shapes", one);
+        fails_alike("`types and shapes` differs between ranks", one);
         fails_together_and_recovers(
             "convert the values",
             |comm, path| write(comm, path, Member::new::<[f32; 2]>("a", &[3])),

@@ -262,7 +262,12 @@ fn bad_weights_are_the_same_error_on_all_ranks() {
         Ok::<_, Error>(errors)
     })
     .unwrap();
-    let words = ["1 weights for 2 points", "weight 5 is -1", "weight 4 is NaN", "rank 2 searches for something else"];
+    let words = [
+        "1 weights for 2 points",
+        "weight 5 is -1",
+        "weight 4 is NaN",
+        "`weights given for points and queries` differs between ranks",
+    ];
     for errors in found {
         assert!(errors.iter().zip(words).all(|(error, words)| error.contains(words)), "{errors:?}");
     }

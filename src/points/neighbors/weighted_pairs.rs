@@ -97,7 +97,11 @@ impl Search {
         weights: PairWeights<'_>,
     ) -> Result<WeightedPairs, NeighborError> {
         let given = [weights.points.is_some(), weights.queries.is_some()];
-        self.agree("weighted pairs", queries, &[("weights", &given), ("query", within), ("bins", bins)])?;
+        self.agree(
+            "weighted pairs",
+            queries,
+            &[("weights given for points and queries", &given), ("query", within), ("bins", bins)],
+        )?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.which != PairFilter::All)?;
         let within = RadiusQuery { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
