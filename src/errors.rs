@@ -22,6 +22,9 @@ macro_rules! message_debug {
 ///   becomes `A::Z`.
 /// - `A from B { X, Y } or misuse "field"`: any other `B` becomes a misuse of the named thing.
 /// - `A from B via C`: `B` is converted to `C` first.
+///
+/// Conversions must not lead in a circle, which would end in a stack overflow: `A from B via C` needs a
+/// conversion from `C` to `A` that does not use `B`.
 macro_rules! error_from {
     () => {};
     ($to:ident from $from:ident via $via:ident $($more:tt)*) => {

@@ -152,7 +152,7 @@ pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColu
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
-/// What a catalog in HDF5 says beside its arrays.
+/// The attributes of a catalog in HDF5.
 #[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "there are no such catalogues"))]
 pub struct About<'a> {
     pub space: Space,

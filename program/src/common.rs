@@ -111,7 +111,7 @@ impl Common {
     /// the same `files`.
     ///
     /// # Errors
-    /// Those of the checks, of the device and of `body`.
+    /// The errors of the checks, of the device and of `body`.
     pub fn launch<T: Send>(
         &self,
         files: &Files,

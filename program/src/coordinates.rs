@@ -49,7 +49,7 @@ pub trait PointReader {
         false
     }
 
-    /// What the file says of the space that its points are in.
+    /// Returns the space of the points, as the file describes it.
     fn space(&self) -> Result<Space, IoError> {
         Ok(Space::default())
     }
@@ -201,10 +201,10 @@ mod hdf5 {
         }
     }
 
-    /// The files of the input at `path`: it, or all those of the snapshot or catalog that it is part of.
+    /// Returns the files of the input at `path`: the file itself, or all files of its snapshot or catalog.
     ///
     /// # Errors
-    /// Those of the files.
+    /// [`IoError`] if a file cannot be read.
     pub fn files(path: &Path) -> Result<Vec<PathBuf>, IoError> {
         if !is_hdf5(path) {
             return Ok(vec![path.into()]);

@@ -21,7 +21,7 @@ const COMMANDS: [&str; 4] = ["simulate", "reconstruct", "infer", "shallow-water"
 /// Makes the directory, and keeps other runs out of it until rank 0 drops what it gets. Collective, before they look for what an earlier run has left.
 ///
 /// # Errors
-/// Those of [`OutputDir::create`] and [`OutputDir::lock`].
+/// As [`OutputDir::create`] and [`OutputDir::lock`].
 pub fn take(comm: &Communicator, out: &Path) -> Result<Option<OutputDir>, Error> {
     let taken = if comm.rank() == 0 { Some(OutputDir::create(out)?.lock()?) } else { None };
     comm.barrier()?;

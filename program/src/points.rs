@@ -131,7 +131,7 @@ impl PointFile {
     /// What these points and others say differently of their space, in words for warnings.
     ///
     /// # Errors
-    /// Those of the files.
+    /// [`IoError`] if a file cannot be read.
     pub fn differences(&self, others: &PointFile) -> Result<Vec<String>, IoError> {
         Ok(differences((self.file.path(), &self.file.space()?), (others.file.path(), &others.file.space()?)))
     }

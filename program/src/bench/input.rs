@@ -42,7 +42,7 @@ pub fn shape(text: &str) -> Result<[u64; 3], String> {
 pub fn plane(text: &str) -> Result<[u64; 2], String> {
     match shape(&format!("{text}x1")) {
         Ok([columns, rows, 1]) if text.contains('x') => Ok([columns, rows]),
-        _ => Err(format!("`{text}` is no grid; write columns and rows, from 1 to {LONGEST}, as 360x180")),
+        _ => Err(format!("invalid grid `{text}`: expected COLUMNSxROWS, each 1 to {LONGEST}, such as 360x180")),
     }
 }
 
@@ -61,7 +61,7 @@ pub fn values(count: u64, rank: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count as usize).collect()
 }
 
-/// Random keys of so many bits, different for every rank.
+/// Returns random keys of the given number of bits, different on every rank.
 pub fn keys(count: u64, bits: u32, rank: usize) -> Vec<u64> {
     let mut state = rank as u64;
     let next = || {

@@ -16,7 +16,7 @@ pub struct Reference {
     pub seconds: Spread,
     /// Threads of the processor that share the work, if it is done there.
     pub threads: Option<usize>,
-    /// What is compared, and whether it is the same.
+    /// Compared results, each with whether it is the same.
     pub what: String,
     pub same: bool,
 }
