@@ -1,19 +1,18 @@
 //! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the k-th of them.
-//! Computed at every pixel of a picture by a callback, so that no list of neighbours is stored.
+//! Computed at every pixel of a picture by a callback, so that no list of neighbors is stored.
 //!
 //! ```text
 //! cargo run --release --features image --example local_density -- docs   # writes docs/local-density.png
 //!
-//! 262144 places, 30000 points, 24 neighbours: density 2.0e3 least, 5.6e3 median, 1.8e7 most
+//! 262144 places, 30000 points, 24 neighbors: density 2.0e3 least, 5.6e3 median, 1.8e7 most
 //! ```
 
 use std::path::Path;
 
-use meshloom::gpu::{Callback, Gpu, Options, Recorder};
+use meshloom::gpu::Options;
 use meshloom::io::density_png;
-use meshloom::points::neighbors::{KnnQuery, Nearest, Queries, QueryPoints};
-use meshloom::points::tree::Builder;
-use meshloom::points::{Cloud, Domain, Frame};
+use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
+use meshloom::{Launch, Rank, launch};
 
 const POINTS: usize = 30_000;
 const NEIGHBORS: u32 = 24;
@@ -38,39 +37,38 @@ fn galaxy() -> Vec<f32> {
     points
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
-    let gpu = Gpu::open(&Options::from_env()?, 0)?;
-    let mut recorder = Recorder::new(&gpu)?;
-    let (domain, builder) = (Domain::new(&[1.0, 1.0])?, Builder::new(&gpu));
-    let cloud = Cloud::from_host(&mut recorder, &domain, &galaxy())?;
-    let tree = builder.build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
+/// The density at the center of each pixel.
+fn density(rank: &mut Rank) -> meshloom::Result<Vec<f32>> {
+    let domain = Domain::new(&[1.0, 1.0])?;
+    let points = Particles::from_host(rank, &domain, &galaxy())?;
+    let center = |i: usize| (i as f32 + 0.5) / PIXELS as f32;
+    let centers: Vec<f32> = (0..PIXELS * PIXELS).flat_map(|i| [center(i % PIXELS), center(i / PIXELS)]).collect();
+    let centers = Particles::from_host(rank, &domain, &centers)?;
 
-    let middle = |i: usize| (i as f32 + 0.5) / PIXELS as f32;
-    let places: Vec<f32> = (0..PIXELS * PIXELS).flat_map(|i| [middle(i % PIXELS), middle(i / PIXELS)]).collect();
-    let places = Cloud::from_host(&mut recorder, &domain, &places)?;
-    let targets = QueryPoints::new(&mut recorder, &builder, &places, &tree)?;
-
-    // `reach` is the distance of the last neighbour, `query` the number of the pixel.
-    let density = gpu.array::<f32>("density", places.len())?;
-    let text = format!(
+    // `reach` is the distance of the last neighbor, `query` the index of the pixel.
+    let visit = Visit::new(format!(
         "alias State = f32;
         fn begin(query: u32, reach: f32) -> State {{ return {NEIGHBORS}.0 / (3.14159265 * reach * reach); }}
         fn each(state: State, near: Neighbor) -> State {{ return state; }}
-        fn end(query: u32, state: State) {{ store_density(query, state); }}"
-    );
-    let callback = Callback::new(text).write("density", &density);
-    let query = KnnQuery::nearest(NEIGHBORS);
-    Nearest::new(&gpu).visit(&mut recorder, &tree, Queries::At(&targets), &query, &callback)?;
-    let map = recorder.download(&density, 0, density.len())?;
+        fn end(query: u32, state: State) {{ set_density(query, state); }}"
+    ));
+    let search = rank.search(&points)?;
+    let nearest = Predicate::nearest(NEIGHBORS);
+    let found = rank.query(&search, Targets::Of(&centers), nearest, visit.write("density", 1))?;
+    let density = found.get::<f32>("density")?;
+    Ok(rank.recorder.download(&density, 0, density.len())?)
+}
 
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let map = launch(Launch::Solo, &Options::from_env()?, density)?.remove(0);
     let path = Path::new(&directory).join("local-density.png");
     density_png(&map, PIXELS, PIXELS, &path)?;
     let mut sorted = map;
     sorted.sort_by(f32::total_cmp);
     let (count, last) = (sorted.len(), sorted.len() - 1);
     println!(
-        "{count} places, {POINTS} points, {NEIGHBORS} neighbours: density {:.1e} least, {:.1e} median, {:.1e} most",
+        "{count} places, {POINTS} points, {NEIGHBORS} neighbors: density {:.1e} least, {:.1e} median, {:.1e} most",
         sorted[0],
         sorted[count / 2],
         sorted[last]

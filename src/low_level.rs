@@ -11,6 +11,7 @@
 //! | transforms of arrays | [`Transform`], [`Filter`], [`Spec`], [`Plan`], [`Route`], [`TransformTuning`] |
 //! | ghost cells and redistributions of arrays | [`GhostCells`], [`GhostPlan`], [`Reshape`], [`Redistribution`], [`FieldLayout`], [`Grid`] |
 //! | collectives of arrays | [`Collectives`] |
+//! | points on one rank | [`Cloud`], [`Builder`], [`Tree`], [`Ghosts`], [`NearestSearch`], [`RadiusSearch`], [`Components`] |
 //! | parallel primitives | [`Scan`], [`Reduce`], [`Sort`], [`Permute`] |
 
 pub use crate::exchange::collectives::Collectives;
@@ -21,4 +22,8 @@ pub use crate::gpu::primitives::{Permute, Reduce, Scan, Sort};
 pub use crate::gpu::{Access, Array, Callback, Element, Kernel, KernelSource, RawArray, Recorder, Slot, Variant};
 pub use crate::grid::{BoxCopy, FieldLayout, GhostPlan, Grid, Redistribution};
 pub use crate::io::PartCrc;
+pub use crate::points::Cloud;
+pub use crate::points::ghosts::Ghosts;
+pub use crate::points::neighbors::{Components, NearestSearch, RadiusSearch};
+pub use crate::points::tree::{Builder, Tree};
 pub use crate::rank::Parts;

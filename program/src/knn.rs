@@ -6,8 +6,8 @@ use clap::Args;
 use meshloom::Error;
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::Lists;
-use meshloom::points::neighbors::{KnnQuery, MAX_K};
+use meshloom::points::neighbors::MAX_K;
+use meshloom::points::{Lists, Predicate};
 use serde_json::{Value, json};
 
 use crate::checked::limit;
@@ -59,11 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// One rank's work.
 fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
-    let query = KnnQuery {
-        k: arguments.k,
-        within: arguments.max_distance.unwrap_or(f32::INFINITY),
-        without_self: arguments.exclude_self,
-    };
+    let all = Predicate::nearest(arguments.k).within(arguments.max_distance.unwrap_or(f32::INFINITY));
+    let query = if arguments.exclude_self { all.exclude_self() } else { all };
     let found = context.query(search, queries.as_ref().into(), query, Lists)?.download(context)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
     let (k, first) = (u64::from(arguments.k), query_points.rows(comm).start);

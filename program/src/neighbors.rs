@@ -7,8 +7,8 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::io::Member;
 use meshloom::io::collective::write_npz;
-use meshloom::points::neighbors::{PairFilter, RadiusQuery};
-use meshloom::points::{Counts, Lists};
+use meshloom::points::neighbors::Within;
+use meshloom::points::{Counts, Lists, Predicate};
 use serde_json::json;
 
 use crate::checked::distance;
@@ -46,8 +46,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         output: &arguments.output,
         extensions: &["npz"],
     };
-    let which = if arguments.exclude_self { PairFilter::Others } else { PairFilter::All };
-    let within = RadiusQuery { radius: arguments.radius, which };
+    let all = Predicate::within(arguments.radius);
+    let within = if arguments.exclude_self { all.exclude_self() } else { all };
     command.run(
         |_| Ok(()),
         |work, ()| {
@@ -72,7 +72,7 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 }
 
 /// One rank's work with `--count-only`; returns the number of neighbors on all ranks.
-fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
+fn counts(work: &mut RankSearch, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let counts = context.query(search, queries.as_ref().into(), *within, Counts)?;
     let counts = context.recorder.download(&counts, 0, counts.len())?;
@@ -89,7 +89,7 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) ->
 }
 
 /// One rank's work: lists of neighbors; returns their number on all ranks.
-fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> Result<u64, Error> {
+fn lists(work: &mut RankSearch, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
     let RankSearch { context, inputs, search, queries, .. } = work;
     let mut found = context.query(search, queries.as_ref().into(), *within, Lists)?.download(context)?;
     let (comm, query_points) = (&context.comm, inputs.query_points());
@@ -97,8 +97,8 @@ fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> 
     let (begin, all) = place(comm, found.index.len() as u64)?;
     // Offsets of this rank's rows among all; the last rank also writes the end.
     let last = comm.rank() + 1 == comm.size();
-    let own = found.offset.len() - usize::from(!last);
-    found.offset.iter_mut().for_each(|offset| *offset += begin);
+    let own = found.offsets.len() - usize::from(!last);
+    found.offsets.iter_mut().for_each(|offset| *offset += begin);
     work.phases.done("search");
     let members = [
         Member::new::<i64>("offset", &[rows + 1]),
@@ -106,7 +106,7 @@ fn lists(work: &mut RankSearch, arguments: &Arguments, within: &RadiusQuery) -> 
         Member::new::<f32>("distance", &[all]),
     ];
     write_npz(comm, &arguments.output, &members, |to| {
-        to.write(0, first, bytemuck::cast_slice::<u64, i64>(&found.offset[..own]))?;
+        to.write(0, first, bytemuck::cast_slice::<u64, i64>(&found.offsets[..own]))?;
         to.write(1, begin, bytemuck::cast_slice::<u64, i64>(&found.index))?;
         Ok::<_, Error>(to.write(2, begin, &found.distance)?)
     })?;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use meshloom::points::neighbors::{KnnQuery, KnnResult, PairWeights, RadiusQuery, RadiusResult};
-use meshloom::points::{self, Bins, Particles, Predicate, Targets};
+use meshloom::points::neighbors::{PairWeights, Within};
+use meshloom::points::{self, Bins, Fixed, Particles, Predicate, Ragged, Targets};
 use meshloom::points::{BoxUse, Domain};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ impl Search {
 }
 
 /// Selects all pairs of two different points, or of a query and a point.
-fn all_pairs(queries: Targets<'_>) -> RadiusQuery {
+fn all_pairs(queries: Targets<'_>) -> Within {
     let all = Predicate::within(f32::INFINITY);
     if matches!(queries, Targets::Own) { all.exclude_self() } else { all }
 }
@@ -74,8 +74,9 @@ impl Search {
         missing: u64,
         without_self: bool,
     ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>)> {
-        let KnnResult { index, distance, .. } = self.run(py, queries, move |work, search, queries| {
-            let knn = KnnQuery { within, without_self, ..Predicate::nearest(k) };
+        let Fixed { index, distance, .. } = self.run(py, queries, move |work, search, queries| {
+            let all = Predicate::nearest(k).within(within);
+            let knn = if without_self { all.exclude_self() } else { all };
             let mut found = work.context.query(search, queries, knn, points::Lists)?.download(&mut work.context)?;
             found.index.iter_mut().filter(|index| **index == u64::MAX).for_each(|index| *index = missing);
             Ok(found)
@@ -107,11 +108,11 @@ impl Search {
         radius: f32,
         above: bool,
     ) -> PyResult<Lists<'py>> {
-        let RadiusResult { offset, index, distance } = self.run(py, queries, move |work, search, queries| {
+        let Ragged { offsets, index, distance } = self.run(py, queries, move |work, search, queries| {
             let within = if above { Predicate::within(radius).half() } else { Predicate::within(radius) };
             Ok(work.context.query(search, queries, within, points::Lists)?.download(&mut work.context)?)
         })?;
-        Ok((indices(py, offset), indices(py, index), to_numpy(py, distance)))
+        Ok((indices(py, offsets), indices(py, index), to_numpy(py, distance)))
     }
 
     /// Returns a warning if a bin reaches beyond half of the shortest periodic side.

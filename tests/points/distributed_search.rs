@@ -6,8 +6,7 @@ use meshloom::comm::{CommError, run_threads};
 use meshloom::gpu::Gpu;
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
-    Bins, KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairFilter, PairWeights, RadiusQuery, RadiusResult,
-    WeightedPairs,
+    Bins, Fixed, NeighborError, PairFilter, PairWeights, Predicate, Ragged, WeightedPairs,
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
@@ -37,10 +36,10 @@ fn rows(share: Share, n: usize, ranks: usize, rank: usize) -> std::ops::Range<us
 /// The results of all searches, of all ranks one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
-    nearest: KnnResult,
-    limited: KnnResult,
-    elsewhere: KnnResult,
-    within: RadiusResult,
+    nearest: Fixed<Vec<u64>, Vec<f32>>,
+    limited: Fixed<Vec<u64>, Vec<f32>>,
+    elsewhere: Fixed<Vec<u64>, Vec<f32>>,
+    within: Ragged<Vec<u64>, Vec<u64>, Vec<f32>>,
     counts: Vec<u64>,
     pairs: Vec<u64>,
     cross: Vec<u64>,
@@ -57,22 +56,22 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         };
         let (cloud, places) = (part(points)?, part(places)?);
         let search = context.search(&cloud)?;
-        let limited = KnnQuery { k: 6, within: radius, without_self: true };
-        let others = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(radius) };
+        let limited = Predicate::nearest(6).within(radius).exclude_self();
+        let others = Predicate::within(radius).exclude_self();
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
         Ok::<_, Error>(Told {
-            nearest: searches::nearest(&mut context, &search, None, &KnnQuery::nearest(8))?,
+            nearest: searches::nearest(&mut context, &search, None, &Predicate::nearest(8))?,
             limited: searches::nearest(&mut context, &search, None, &limited)?,
-            elsewhere: searches::nearest(&mut context, &search, Some(&places), &KnnQuery::nearest(8))?,
+            elsewhere: searches::nearest(&mut context, &search, Some(&places), &Predicate::nearest(8))?,
             within: searches::within(&mut context, &search, None, &others)?,
-            counts: searches::counts(&mut context, &search, Some(&places), &RadiusQuery::radius(radius))?,
+            counts: searches::counts(&mut context, &search, Some(&places), &Predicate::within(radius))?,
             pairs: searches::pairs(&mut context, &search, None, &bins)?,
             cross: searches::pairs(&mut context, &search, Some(&places), &bins)?,
         })
     })
     .unwrap();
-    let mut all = Told { nearest: KnnResult { k: 8, ..KnnResult::default() }, ..Told::default() };
-    (all.limited.k, all.elsewhere.k, all.within.offset) = (6, 8, vec![0]);
+    let mut all = Told { nearest: Fixed { k: 8, ..Fixed::default() }, ..Told::default() };
+    (all.limited.k, all.elsewhere.k, all.within.offsets) = (6, 8, vec![0]);
     for part in parts {
         for (to, part) in
             [(&mut all.nearest, part.nearest), (&mut all.limited, part.limited), (&mut all.elsewhere, part.elsewhere)]
@@ -81,7 +80,7 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
             to.distance.extend(part.distance);
         }
         let before = all.within.index.len() as u64;
-        all.within.offset.extend(part.within.offset[1..].iter().map(|offset| before + offset));
+        all.within.offsets.extend(part.within.offsets[1..].iter().map(|offset| before + offset));
         all.within.index.extend(part.within.index);
         all.within.distance.extend(part.within.distance);
         all.counts.extend(part.counts);
@@ -287,7 +286,7 @@ fn ghosts_are_few_and_traffic_is_counted() {
         let cloud = Particles::from_host(&mut context, &domain, &points[3 * rows.start..3 * rows.end])?;
         let search = context.search(&cloud)?;
         let before = context.exchange.cost();
-        searches::nearest(&mut context, &search, None, &KnnQuery::nearest(8))?;
+        searches::nearest(&mut context, &search, None, &Predicate::nearest(8))?;
         let (ghosts, moved, cost) = (search.ghosts(), context.exchange.cost(), search.cost());
         // Twelve bytes for the place and four for the number of each ghost, and four for its row on the way; eight for each entry of
         // the rows whose queries were searched for elsewhere.
@@ -366,7 +365,7 @@ fn every_rank_hears_of_an_error() {
         let mut context = Rank::new(comm.clone(), gpu.clone())?;
         let cloud = Particles::from_host(&mut context, &Domain::open(3)?, &[comm.rank() as f32; 3])?;
         let search = context.search(&cloud)?;
-        searches::nearest(&mut context, &search, None, &KnnQuery::nearest(2000))?;
+        searches::nearest(&mut context, &search, None, &Predicate::nearest(2000))?;
         Ok::<_, Error>(())
     });
     assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
@@ -384,18 +383,18 @@ fn ranks_that_look_for_different_things_are_refused() {
         let search = context.search(&cloud)?;
         let context = &mut context;
         let either = |one: f32, other: f32| if last { other } else { one };
-        let nearest = KnnQuery { within: either(1.0, f32::NAN), ..KnnQuery::nearest(2) };
-        let which = if last { PairFilter::All } else { PairFilter::Others };
-        let spheres = OverdensityQuery { densities: vec![either(1.0, 2.0).into()], least: 1 };
-        let (one, bins) = (KnnQuery::nearest(1), Bins::new(&[0.0, either(1.0, 0.5).into()])?);
+        let nearest = Predicate::nearest(2).within(either(1.0, f32::NAN));
+        let which = if last { PairFilter::All } else { PairFilter::ExcludeSelf };
+        let spheres = Predicate::overdensity(&[either(1.0, 2.0).into()], 1);
+        let (one, bins) = (Predicate::nearest(1), Bins::new(&[0.0, either(1.0, 0.5).into()])?);
         let mut differing = Vec::new();
         for refused in [
-            searches::nearest(context, &search, None, &KnnQuery::nearest(if last { 3 } else { 2 })).map(drop),
+            searches::nearest(context, &search, None, &Predicate::nearest(if last { 3 } else { 2 })).map(drop),
             searches::nearest(context, &search, None, &nearest).map(drop),
             searches::nearest(context, &search, Some(&cloud).filter(|_| last), &one).map(drop),
             searches::nearest(context, &search, Some(if last { &elsewhere } else { &cloud }), &one).map(drop),
-            searches::within(context, &search, None, &RadiusQuery::radius(either(0.5, 1.5))).map(drop),
-            searches::counts(context, &search, None, &RadiusQuery { which, ..RadiusQuery::radius(1.0) }).map(drop),
+            searches::within(context, &search, None, &Predicate::within(either(0.5, 1.5))).map(drop),
+            searches::counts(context, &search, None, &Predicate::within(1.0).filter(which)).map(drop),
             searches::pairs(context, &search, None, &bins).map(drop),
             searches::overdense(context, &search, &cloud, &spheres).map(drop),
         ] {
@@ -407,7 +406,7 @@ fn ranks_that_look_for_different_things_are_refused() {
         let queries = "domain of the queries";
         assert_eq!(differing, ["query", "query", queries, queries, "query", "query", "bins", "query"]);
         // The search is good for others.
-        assert_eq!(searches::counts(context, &search, None, &RadiusQuery::radius(0.5))?, [3, 3]);
+        assert_eq!(searches::counts(context, &search, None, &Predicate::within(0.5))?, [3, 3]);
         Ok::<_, Error>(())
     })
     .unwrap();
@@ -421,8 +420,8 @@ fn queries_elsewhere_are_no_points_that_could_be_left_out() {
         let domain = Domain::open(2)?;
         let cloud = Particles::from_host(&mut context, &domain, &[0.0, 0.0, 1.0, 0.0])?;
         let search = context.search(&cloud)?;
-        let nearest = KnnQuery { without_self: true, ..KnnQuery::nearest(1) };
-        let within = RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(1.0) };
+        let nearest = Predicate::nearest(1).exclude_self();
+        let within = Predicate::within(1.0).exclude_self();
         let (context, queries) = (&mut context, Some(&cloud));
         for refused in [
             searches::nearest(context, &search, queries, &nearest).map(drop),
@@ -480,9 +479,9 @@ fn queries_of_another_domain_are_refused_on_all_ranks() {
         let points = cloud(&mut context, Domain::open(3)?, 30)?;
         let queries = cloud(&mut context, Domain::open(2)?, if comm.rank() == 0 { 4 } else { 0 })?;
         let search = context.search(&points)?;
-        let refused = searches::nearest(&mut context, &search, Some(&queries), &KnnQuery::nearest(2)).err();
+        let refused = searches::nearest(&mut context, &search, Some(&queries), &Predicate::nearest(2)).err();
         // And the next search is none the worse.
-        let found = searches::nearest(&mut context, &search, None, &KnnQuery::nearest(2))?;
+        let found = searches::nearest(&mut context, &search, None, &Predicate::nearest(2))?;
         assert_eq!(found.index.len(), 20);
         Ok::<_, Error>(refused)
     });

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::clouds::{self, Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
-    Bins, GroupShape, KnnQuery, Lanes, Nearest, NearestLists, NeighborError, NeighborLists, PairFilter, Queries,
-    QueryPoints, Radius, RadiusQuery, join_u64,
+    Bins, Fixed, GroupShape, Lanes, Nearest, NearestSearch, NeighborError, PairFilter, Predicate, Queries, QueryPoints,
+    RadiusSearch, Ragged, Within, join_u64,
 };
 use meshloom::points::tree::{Builder, Tree};
 use meshloom::points::{Cloud, Domain, Frame};
@@ -16,8 +16,8 @@ use meshloom::points::{Cloud, Domain, Frame};
 struct Bench {
     recorder: Recorder,
     builder: Builder,
-    nearest: Nearest,
-    radius: Radius,
+    nearest: NearestSearch,
+    radius: RadiusSearch,
 }
 
 /// The lists of one search, by rows.
@@ -30,8 +30,8 @@ impl Bench {
         Bench {
             recorder: Recorder::new(&gpu).unwrap(),
             builder: Builder::new(&gpu),
-            nearest: Nearest::with(&gpu, form),
-            radius: Radius::with(&gpu, form),
+            nearest: NearestSearch::with(&gpu, form),
+            radius: RadiusSearch::with(&gpu, form),
         }
     }
 
@@ -46,7 +46,7 @@ impl Bench {
         (cloud, tree)
     }
 
-    fn lists(&mut self, lists: &NearestLists) -> Found {
+    fn lists(&mut self, lists: &Fixed<Array<u32>>) -> Found {
         let index = self.recorder.download(&lists.index, 0, lists.index.len()).unwrap();
         let distance = self.recorder.download(&lists.distance, 0, lists.distance.len()).unwrap();
         if lists.k == 0 {
@@ -57,13 +57,13 @@ impl Bench {
         index.chunks(k).zip(distance.chunks(k)).map(row).collect()
     }
 
-    fn nearest(&mut self, tree: &Tree, queries: Queries<'_>, ask: &KnnQuery) -> Found {
+    fn nearest(&mut self, tree: &Tree, queries: Queries<'_>, ask: &Nearest) -> Found {
         let lists = self.nearest.lists(&mut self.recorder, tree, queries, ask).unwrap();
         self.lists(&lists)
     }
 
-    fn within(&mut self, tree: &Tree, queries: Queries<'_>, within: &RadiusQuery) -> Found {
-        let NeighborLists { offset, index, distance } =
+    fn within(&mut self, tree: &Tree, queries: Queries<'_>, within: &Within) -> Found {
+        let Ragged { offsets: offset, index, distance } =
             self.radius.lists(&mut self.recorder, tree, queries, within).unwrap();
         let offset = self.recorder.download(&offset, 0, offset.len()).unwrap();
         let index = self.recorder.download(&index, 0, index.len()).unwrap();
@@ -115,7 +115,7 @@ fn the_nearest_of_all_kinds_of_clouds() {
                 let (cloud, tree) = bench.tree(&domain, &points);
                 let wrapped = bench.recorder.download(cloud.positions(), 0, points.len() as u64).unwrap();
                 for k in [8, 17] {
-                    let ask = KnnQuery::nearest(k);
+                    let ask = Predicate::nearest(k);
                     let have = bench.nearest(&tree, Queries::Own, &ask);
                     let want = brute_nearest(&domain, &wrapped, &wrapped, k as usize, f32::INFINITY, false);
                     same(&have, &want, &format!("{kind:?} {dims} {:?} {k}", domain.sides()));
@@ -137,7 +137,7 @@ fn any_number_of_neighbours() {
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 1500, 3, 2), &mut bench);
     for k in [1, 7, 32, 33, 200, 1024] {
-        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(k));
+        let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(k));
         let want = brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false);
         same(&have, &want, &format!("k = {k}"));
     }
@@ -150,7 +150,7 @@ fn points_themselves_are_left_out_and_distances_limited() {
     for kind in [Kind::Lattice, Kind::Same, Kind::Uniform] {
         let (tree, points) = own(&domain, &points(kind, 343, 3, 3), &mut bench);
         for (k, within) in [(8, f32::INFINITY), (8, 0.125), (40, 0.25)] {
-            let ask = KnnQuery { within, without_self: true, ..KnnQuery::nearest(k) };
+            let ask = Predicate::nearest(k).within(within).exclude_self();
             let have = bench.nearest(&tree, Queries::Own, &ask);
             same(&have, &brute_nearest(&domain, &points, &points, k as usize, within, true), &format!("{kind:?} {k}"));
         }
@@ -162,13 +162,14 @@ fn rows_along_the_curve_are_those_of_the_input() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &points(Kind::Uniform, 100, 3, 4), &mut bench);
-    let input = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(5));
+    let input = bench.nearest(&tree, Queries::Own, &Predicate::nearest(5));
     let curve =
-        bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(5), 0..100).unwrap();
+        bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &Predicate::nearest(5), 0..100).unwrap();
     let curve = bench.lists(&curve);
     let order = bench.recorder.download(tree.order(), 0, 100).unwrap();
     assert!(order.iter().zip(&curve).all(|(&row, list)| input[row as usize] == *list));
-    let part = bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(5), 32..70).unwrap();
+    let part =
+        bench.nearest.lists_of(&mut bench.recorder, &tree, Queries::Own, &Predicate::nearest(5), 32..70).unwrap();
     assert_eq!(bench.lists(&part), curve[32..70]);
 }
 
@@ -181,10 +182,10 @@ fn queries_elsewhere() {
         let cloud = Cloud::from_host(&mut bench.recorder, &domain, &places).unwrap();
         let places = bench.recorder.download(cloud.positions(), 0, places.len() as u64).unwrap();
         let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &cloud, &tree).unwrap();
-        let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(8));
+        let have = bench.nearest(&tree, Queries::At(&targets), &Predicate::nearest(8));
         let want = brute_nearest(&domain, &sources, &places, 8, f32::INFINITY, false);
         same(&have, &want, &format!("{:?}", domain.sides()));
-        let have = bench.within(&tree, Queries::At(&targets), &RadiusQuery::radius(0.4));
+        let have = bench.within(&tree, Queries::At(&targets), &Predicate::within(0.4));
         same(&have, &brute_within(&domain, &sources, &places, 0.4, |_, _| true), "within");
     }
 }
@@ -196,21 +197,21 @@ fn few_points_none_and_many_in_one_place() {
     let missing = (u32::MAX, f32::INFINITY);
     // F7 and F8 of the facts.
     let (tree, _) = own(&domain, &[0.5; 3], &mut bench);
-    assert_eq!(bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(1)), [[(0, 0.0)]]);
+    assert_eq!(bench.nearest(&tree, Queries::Own, &Predicate::nearest(1)), [[(0, 0.0)]]);
     let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(5));
+    let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(5));
     assert_eq!(have[0], [(0, 0.0), (2, 1.0), (1, 3.0), missing, missing]);
     assert_eq!(have[1], [(1, 0.0), (2, 2.0), (0, 3.0), missing, missing]);
-    assert!(bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(0)).is_empty());
+    assert!(bench.nearest(&tree, Queries::Own, &Predicate::nearest(0)).is_empty());
     let (empty, _) = own(&domain, &[], &mut bench);
-    assert!(bench.nearest(&empty, Queries::Own, &KnnQuery::nearest(3)).is_empty());
-    assert!(bench.within(&empty, Queries::Own, &RadiusQuery::radius(1.0)).is_empty());
+    assert!(bench.nearest(&empty, Queries::Own, &Predicate::nearest(3)).is_empty());
+    assert!(bench.within(&empty, Queries::Own, &Predicate::within(1.0)).is_empty());
     let cloud = Cloud::from_host(&mut bench.recorder, &domain, &[1.0, 2.0, 3.0]).unwrap();
     let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &cloud, &empty).unwrap();
-    assert_eq!(bench.nearest(&empty, Queries::At(&targets), &KnnQuery::nearest(2)), [[missing, missing]]);
-    assert_eq!(bench.within(&empty, Queries::At(&targets), &RadiusQuery::radius(1.0)), [[]]);
+    assert_eq!(bench.nearest(&empty, Queries::At(&targets), &Predicate::nearest(2)), [[missing, missing]]);
+    assert_eq!(bench.within(&empty, Queries::At(&targets), &Predicate::within(1.0)), [[]]);
     let (tree, _) = own(&domain, &vec![0.25; 3000], &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
+    let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(8));
     assert!(have.iter().all(|row| row.iter().enumerate().all(|(i, entry)| *entry == (i as u32, 0.0))));
 }
 
@@ -221,7 +222,7 @@ fn facts_of_lines_lattices_and_images() {
     for n in [33, 129, 4097] {
         let line: Vec<f32> = (0..n).flat_map(|i| [i as f32, 0.0, 0.0]).collect();
         let (tree, _) = own(&Domain::open(3).unwrap(), &line, &mut bench);
-        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(3));
+        let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(3));
         for i in 1..n - 1 {
             assert_eq!(have[i as usize], [(i, 0.0), (i - 1, 1.0), (i + 1, 1.0)]);
         }
@@ -230,19 +231,19 @@ fn facts_of_lines_lattices_and_images() {
     let domain = Domain::new(&[4.0; 3]).unwrap();
     let lattice: Vec<f32> = (0..64).flat_map(|i| [i % 4, i / 4 % 4, i / 16].map(|j| j as f32)).collect();
     let (tree, _) = own(&domain, &lattice, &mut bench);
-    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(7));
+    let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(7));
     assert!(have.iter().enumerate().all(|(i, row)| row[0] == (i as u32, 0.0) && row[1..].iter().all(|e| e.1 == 1.0)));
     for (radius, which, count) in [
         (1.0, PairFilter::All, 7),
         (0.999, PairFilter::All, 1),
-        (1.4143, PairFilter::Others, 18),
+        (1.4143, PairFilter::ExcludeSelf, 18),
         (40.0, PairFilter::All, 64), // F12: each pair once
         (0.0, PairFilter::All, 1),
     ] {
-        let have = bench.within(&tree, Queries::Own, &RadiusQuery { which, ..RadiusQuery::radius(radius) });
+        let have = bench.within(&tree, Queries::Own, &Predicate::within(radius).filter(which));
         assert!(have.iter().all(|row| row.len() == count), "{radius}");
     }
-    let half = bench.within(&tree, Queries::Own, &RadiusQuery { which: PairFilter::Above, ..RadiusQuery::radius(1.0) });
+    let half = bench.within(&tree, Queries::Own, &Predicate::within(1.0).half());
     assert_eq!(half.iter().map(Vec::len).sum::<usize>(), 192, "pairs, each once");
     // F11: images, in boxes of all sizes; F21: places outside of the box.
     for side in [1.0f32, 0.03, 170.0, 1e6, 1e-20, 1e20] {
@@ -250,13 +251,13 @@ fn facts_of_lines_lattices_and_images() {
         for shift in [0.0, side] {
             let domain = Domain::new(&[f64::from(side), 0.0]).unwrap();
             let (tree, at) = own(&domain, &[pair[0], 0.0, pair[1] - shift, 0.0], &mut bench);
-            let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(2))[0][1];
+            let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(2))[0][1];
             let want = f64::from(at[0]) + f64::from(side) - f64::from(at[2]);
             assert_eq!(have.0, 1);
             assert!((f64::from(have.1) - want).abs() <= 4.0 * f64::from(f32::EPSILON) * want, "{side} {have:?} {want}");
         }
         let (tree, _) = own(&Domain::open(2).unwrap(), &[pair[0], 0.0, pair[1], 0.0], &mut bench);
-        let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(2))[0][1];
+        let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(2))[0][1];
         assert!((have.1 / side - 0.98).abs() < 1e-6);
     }
 }
@@ -267,9 +268,9 @@ fn two_dimensions_are_three_with_a_plane() {
     let flat = points(Kind::Uniform, 300, 2, 7);
     let deep: Vec<f32> = flat.chunks(2).flat_map(|p| [p[0], p[1], 0.0]).collect();
     let (tree, _) = own(&Domain::new(&[1.0, 1.0]).unwrap(), &flat, &mut bench);
-    let two = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
+    let two = bench.nearest(&tree, Queries::Own, &Predicate::nearest(8));
     let (tree, _) = own(&Domain::new(&[1.0, 1.0, 0.0]).unwrap(), &deep, &mut bench);
-    assert_eq!(two, bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8)));
+    assert_eq!(two, bench.nearest(&tree, Queries::Own, &Predicate::nearest(8)));
 }
 
 #[test]
@@ -280,10 +281,10 @@ fn all_within_a_radius() {
             let (tree, points) = own(&domain, &points(kind, 400, 3, 8), &mut bench);
             for (which, kept) in [
                 (PairFilter::All, (|_, _| true) as fn(usize, usize) -> bool),
-                (PairFilter::Others, |q, s| q != s),
-                (PairFilter::Above, |q, s| s > q),
+                (PairFilter::ExcludeSelf, |q, s| q != s),
+                (PairFilter::Half, |q, s| s > q),
             ] {
-                let have = bench.within(&tree, Queries::Own, &RadiusQuery { which, ..RadiusQuery::radius(radius) });
+                let have = bench.within(&tree, Queries::Own, &Predicate::within(radius).filter(which));
                 let want = brute_within(&domain, &points, &points, radius, kept);
                 let sorted = have.iter().all(|row| row.windows(2).all(|pair| pair[0].0 < pair[1].0));
                 assert!(sorted, "rows ascend");
@@ -303,9 +304,9 @@ fn pairs_by_distance() {
         for edges in [&[0.0, 1e-4, 3e-4, 1e-3, 0.5][..], &[0.1, 0.3], &few, &more] {
             let bins = Bins::new(edges).unwrap();
             let kinds: [(PairFilter, fn(usize, usize) -> bool); 3] = [
-                (PairFilter::Others, |q, s| q != s),
+                (PairFilter::ExcludeSelf, |q, s| q != s),
                 (PairFilter::All, |_, _| true),
-                (PairFilter::Above, |q, s| s > q),
+                (PairFilter::Half, |q, s| s > q),
             ];
             for (which, kept) in kinds {
                 let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
@@ -328,7 +329,7 @@ fn histograms_of_workgroups_add_up() {
     let count = |bench: &mut Bench, tree: &Tree, bins: &Bins| {
         let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
         bench.recorder.clear(&counts);
-        bench.radius.pairs(&mut bench.recorder, tree, Queries::Own, bins, PairFilter::Others, &counts).unwrap();
+        bench.radius.pairs(&mut bench.recorder, tree, Queries::Own, bins, PairFilter::ExcludeSelf, &counts).unwrap();
         join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap())
     };
     let fine: Vec<f64> = (0..=3000).map(|i| f64::from(i) / 6000.0).collect();
@@ -341,7 +342,7 @@ fn histograms_of_workgroups_add_up() {
         let (tree, points) = own(&domain, &points(kind, number, 3, 19), &mut bench);
         let want = brute_pairs(&domain, &points, &points, coarse.edges(), |q, s| q != s);
         for workgroups in [1, 3] {
-            bench.radius = Radius::with(&gpu, form).with_rounds(None).with_histograms(workgroups);
+            bench.radius = RadiusSearch::with(&gpu, form).with_rounds(None).with_histograms(workgroups);
             assert_eq!(count(&mut bench, &tree, &coarse), want, "{kind:?} in {workgroups}");
         }
         let sums: Vec<u64> = count(&mut bench, &tree, &fine).chunks(300).map(|bins| bins.iter().sum()).collect();
@@ -392,7 +393,7 @@ fn distances_of_a_lattice_are_told_from_edges() {
         let bins = Bins::new(&edges.map(length)).unwrap();
         let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
         bench.recorder.clear(&counts);
-        bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &counts).unwrap();
+        bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::ExcludeSelf, &counts).unwrap();
         let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
         let in_bin = |low: i32, high: i32| all.iter().filter(|&&d| d > 0 && low <= d && d < high).count() as u64;
         let want: Vec<u64> = edges.windows(2).map(|pair| in_bin(pair[0], pair[1])).collect();
@@ -400,10 +401,8 @@ fn distances_of_a_lattice_are_told_from_edges() {
         for square in [1, 2, 3, 5, 6, 10, 11, 13] {
             let radius = length(square) as f32;
             for (radius, most) in [(radius, square), (radius.next_down(), square - 1)] {
-                let counts = bench
-                    .radius
-                    .counts(&mut bench.recorder, &tree, Queries::Own, &RadiusQuery::radius(radius))
-                    .unwrap();
+                let counts =
+                    bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &Predicate::within(radius)).unwrap();
                 let have = bench.recorder.download(&counts, 0, counts.len()).unwrap();
                 let within = all.iter().filter(|&&d| d <= most).count();
                 assert_eq!(have.iter().map(|&count| count as usize).sum::<usize>(), within, "{radius:e}");
@@ -440,7 +439,7 @@ fn callbacks_see_every_neighbour() {
         fn end(query: u32, state: State) { store_mean(query, state.sum / state.count); store_last(query, state.reach); }";
     let callback = Callback::new(text).write("mean", &mean).write("last", &last);
     for k in [6, 50] {
-        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(k), &callback).unwrap();
+        bench.nearest.visit(&mut bench.recorder, &tree, Queries::Own, &Predicate::nearest(k), &callback).unwrap();
         let (have, reach) =
             (bench.recorder.download(&mean, 0, 300).unwrap(), bench.recorder.download(&last, 0, 300).unwrap());
         for (row, list) in brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, false).iter().enumerate()
@@ -462,7 +461,7 @@ fn callbacks_see_every_neighbour() {
         fn end(query: u32, state: State) { store_seen(query, state); }";
     let callback = Callback::new(text).write("seen", &seen);
     bench.recorder.clear(&seen);
-    let within = RadiusQuery::radius(0.15);
+    let within = Predicate::within(0.15);
     bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &callback).unwrap();
     let have = bench.recorder.download(&seen, 0, 300).unwrap();
     let all = brute_within(&domain, &points, &points, 0.15, |_, _| true);
@@ -484,8 +483,8 @@ fn every_query_is_searched_for_once() {
     let tree = builder.build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core())).unwrap();
     let queries = Cloud::from_host(&mut recorder, &domain, &vec![0.5; 2 * QUERIES]).unwrap();
     let targets = QueryPoints::new(&mut recorder, &builder, &queries, &tree).unwrap();
-    let radius = Radius::with(&gpu, form);
-    let counts = radius.counts(&mut recorder, &tree, Queries::At(&targets), &RadiusQuery::radius(0.2)).unwrap();
+    let radius = RadiusSearch::with(&gpu, form);
+    let counts = radius.counts(&mut recorder, &tree, Queries::At(&targets), &Predicate::within(0.2)).unwrap();
     let counts = recorder.download(&counts, 0, QUERIES as u64).unwrap();
     assert_eq!(counts.iter().position(|&count| count != 2), None);
 }
@@ -504,8 +503,8 @@ fn every_form_finds_the_same() {
     let find = |options: &Options, form: Option<GroupShape>| {
         let mut bench = Bench::new(options, form);
         let (_, tree) = bench.tree(&domain, &points);
-        let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
-        (near, bench.within(&tree, Queries::Own, &RadiusQuery::radius(0.03)))
+        let near = bench.nearest(&tree, Queries::Own, &Predicate::nearest(8));
+        (near, bench.within(&tree, Queries::Own, &Predicate::within(0.03)))
     };
     let options = meshloom_sanitizer::options().unwrap();
     let want = find(&options, None);
@@ -530,7 +529,7 @@ fn every_form_finds_the_same() {
     // for a kernel.
     let mut bench = Bench::new(&Options { window_bytes: Some(4096), ..options }, None);
     let (_, tree) = bench.tree(&domain, &points);
-    let near = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(4));
+    let near = bench.nearest(&tree, Queries::Own, &Predicate::nearest(4));
     assert!(near.iter().zip(&want.0).all(|(have, want)| have[..] == want[..4]), "windows");
 }
 
@@ -554,10 +553,10 @@ fn walks_in_portions_end_with_the_same() {
     for (kind, n) in [(Kind::Uniform, 3000), (Kind::Same, 3000), (Kind::Hernquist, 1500)] {
         let (tree, _) = own(&domain, &points(kind, n, 3, 16), &mut bench);
         let gpu = bench.recorder.gpu().clone();
-        let ask = KnnQuery { without_self: true, ..KnnQuery::nearest(40) };
+        let ask = Predicate::nearest(40).exclude_self();
         let whole = bench.nearest(&tree, Queries::Own, &ask);
         let counts = |bench: &mut Bench| {
-            let within = RadiusQuery { which: PairFilter::Above, ..RadiusQuery::radius(0.9) };
+            let within = Predicate::within(0.9).half();
             let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).unwrap();
             bench.recorder.download(&counts, 0, counts.len()).unwrap()
         };
@@ -566,18 +565,21 @@ fn walks_in_portions_end_with_the_same() {
         let pairs = |bench: &mut Bench| {
             let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
             bench.recorder.clear(&counts);
-            bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &counts).unwrap();
+            bench
+                .radius
+                .pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::ExcludeSelf, &counts)
+                .unwrap();
             bench.recorder.download(&counts, 0, counts.len()).unwrap()
         };
         let (all, histogram) = (counts(&mut bench), pairs(&mut bench));
         let form = GroupShape::of(&gpu);
-        let (nearest, radius) = (Nearest::with(&gpu, form), Radius::with(&gpu, form));
+        let (nearest, radius) = (NearestSearch::with(&gpu, form), RadiusSearch::with(&gpu, form));
         bench.nearest = nearest.with_rounds(Some(1024));
         bench.radius = radius.with_rounds(Some(1024));
         assert!(bench.nearest(&tree, Queries::Own, &ask) == whole, "{kind:?}");
         assert_eq!((counts(&mut bench), pairs(&mut bench)), (all, histogram), "{kind:?}");
-        bench.nearest = Nearest::with(&gpu, form);
-        bench.radius = Radius::with(&gpu, form);
+        bench.nearest = NearestSearch::with(&gpu, form);
+        bench.radius = RadiusSearch::with(&gpu, form);
     }
 }
 
@@ -590,13 +592,13 @@ fn a_walk_through_more_than_a_driver_allows_at_once() {
     let (tree, _) = own(&domain, &points(Kind::Uniform, n, 2, 17), &mut bench);
     let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.5, 0.5, -3.0, 2.0]).unwrap();
     let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
-    let within = RadiusQuery::radius(10.0);
+    let within = Predicate::within(10.0);
     let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::At(&targets), &within).unwrap();
     assert_eq!(bench.recorder.download(&counts, 0, 2).unwrap(), [n as u32; 2]);
     // As many points at one distance, of which the first are wanted.
     let (tree, _) = own(&domain, &vec![0.25; 2 * n], &mut bench);
     let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
-    let have = bench.nearest(&tree, Queries::At(&targets), &KnnQuery::nearest(3));
+    let have = bench.nearest(&tree, Queries::At(&targets), &Predicate::nearest(3));
     assert!(have.iter().all(|row| row.iter().map(|entry| entry.0).eq(0..3)), "{have:?}");
 }
 
@@ -605,7 +607,7 @@ fn long_rows_ascend_too() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Two, 400, 3, 18), &mut bench);
-    let have = bench.within(&tree, Queries::Own, &RadiusQuery::radius(0.01));
+    let have = bench.within(&tree, Queries::Own, &Predicate::within(0.01));
     assert!(have.iter().all(|row| row.len() == 200));
     same(&have, &brute_within(&domain, &points, &points, 0.01, |_, _| true), "long rows");
 }
@@ -615,7 +617,7 @@ fn outliers_do_not_drag_their_group_through_the_tree() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &points(Kind::Hernquist, 40_000, 3, 19), &mut bench);
-    let leaves = bench.nearest.leaves(&mut bench.recorder, &tree, Queries::Own, &KnnQuery::nearest(16)).unwrap();
+    let leaves = bench.nearest.leaves(&mut bench.recorder, &tree, Queries::Own, &Predicate::nearest(16)).unwrap();
     let leaves = bench.recorder.download(&leaves, 0, leaves.len()).unwrap();
     let (most, sum) = (leaves.iter().max().unwrap(), leaves.iter().sum::<u32>());
     // The reference: 45 at most and 30 in the mean for groups of a leaf; here by the device's form.
@@ -637,7 +639,8 @@ proptest::proptest! {
         let mut bench = Bench::own();
         let domain = domains(3)[which];
         let (tree, points) = own(&domain, &points(kind, n, 3, seed), &mut bench);
-        let ask = KnnQuery { without_self, ..KnnQuery::nearest(k) };
+        let ask = Predicate::nearest(k);
+        let ask = if without_self { ask.exclude_self() } else { ask };
         let have = bench.nearest(&tree, Queries::Own, &ask);
         same(&have, &brute_nearest(&domain, &points, &points, k as usize, f32::INFINITY, without_self), "any cloud");
     }
@@ -653,7 +656,7 @@ fn a_tree_follows_points_that_move() {
     let cloud = Cloud::from_host(&mut bench.recorder, &domain, &after).unwrap();
     tree.refit(&mut bench.recorder, &cloud).unwrap();
     let after = bench.recorder.download(cloud.positions(), 0, 1500).unwrap();
-    let have = bench.nearest(&tree, Queries::Own, &KnnQuery::nearest(8));
+    let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(8));
     same(&have, &brute_nearest(&domain, &after, &after, 8, f32::INFINITY, false), "refitted");
 }
 
@@ -695,13 +698,13 @@ fn bad_asks_are_refused() {
     let mut bench = Bench::own();
     let domain = Domain::open(3).unwrap();
     let (tree, _) = own(&domain, &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0], &mut bench);
-    let mut refused = |ask: KnnQuery| bench.nearest.lists(&mut bench.recorder, &tree, Queries::Own, &ask).err();
-    assert!(matches!(refused(KnnQuery::nearest(1025)), Some(NeighborError::TooManyNeighbors { k: 1025 })));
+    let mut refused = |ask: Nearest| bench.nearest.lists(&mut bench.recorder, &tree, Queries::Own, &ask).err();
+    assert!(matches!(refused(Predicate::nearest(1025)), Some(NeighborError::TooManyNeighbors { k: 1025 })));
     for within in [-1.0, f32::NAN] {
-        assert!(matches!(refused(KnnQuery { within, ..KnnQuery::nearest(1) }), Some(NeighborError::Radius { .. })));
+        assert!(matches!(refused(Predicate::nearest(1).within(within)), Some(NeighborError::Radius { .. })));
     }
     for radius in [-0.5, f32::NAN] {
-        let within = RadiusQuery::radius(radius);
+        let within = Predicate::within(radius);
         let refused = bench.radius.counts(&mut bench.recorder, &tree, Queries::Own, &within).err();
         assert!(matches!(refused, Some(NeighborError::Radius { .. })));
     }
@@ -714,7 +717,7 @@ fn bad_asks_are_refused() {
         &mut bench.recorder,
         &tree,
         Queries::Own,
-        &KnnQuery::nearest(1),
+        &Predicate::nearest(1),
         &Callback::new("alias State = u32; fn each() {} fn end() {}"),
     );
     assert!(refused.is_err_and(|error| error.to_string().contains("`fn begin`")), "what the callback lacks is named");
@@ -722,18 +725,19 @@ fn bad_asks_are_refused() {
         &mut bench.recorder,
         &tree,
         Queries::Own,
-        &KnnQuery::nearest(1),
+        &Predicate::nearest(1),
         &Callback::new("fn begin() {} fn each() {} fn end() {}"),
     );
     assert!(error.is_err_and(|error| error.to_string().contains("`struct State { ... }`")));
     let stolen = "@group(0) @binding(7) var<storage, read_write> user_stolen: array<u32>;
         alias State = u32; fn begin(query: u32, reach: f32) -> u32 { return 0u; }
         fn each(state: u32, near: Neighbor) -> u32 { return state + 1u; } fn end(query: u32, state: u32) {}";
-    let (stolen, within) = (Callback::new(stolen), RadiusQuery::radius(1.0));
+    let (stolen, within) = (Callback::new(stolen), Predicate::within(1.0));
     let refused = bench.radius.visit(&mut bench.recorder, &tree, Queries::Own, &within, &stolen).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("user_stolen")), "a callback binds what Rust names");
     let (bins, few) = (Bins::new(&[0.0, 1.0, 2.0]).unwrap(), bench.recorder.gpu().array::<u32>("few", 3).unwrap());
-    let refused = bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::Others, &few).err();
+    let refused =
+        bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, PairFilter::ExcludeSelf, &few).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("4 are needed")));
     // Kernels store where the order of a tree says.
     assert!(bench.recorder.upload(tree.order(), 0, &[9]).is_err());

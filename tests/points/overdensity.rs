@@ -2,8 +2,8 @@
 
 use super::searches;
 use meshloom::gpu::Options;
-use meshloom::points::neighbors::OverdensityQuery;
-use meshloom::points::{Domain, Particles};
+use meshloom::points::neighbors::Overdensity;
+use meshloom::points::{Domain, Particles, Predicate};
 use meshloom::{Error, Launch, launch};
 use searches::overdense;
 
@@ -18,7 +18,7 @@ impl Numbers {
 }
 
 /// The counts of all ranks' rows, of which each has an equal part of points and of centres.
-fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &OverdensityQuery) -> Vec<u64> {
+fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &Overdensity) -> Vec<u64> {
     let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
         let mut part = |all: &[f32]| {
@@ -82,7 +82,7 @@ fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
         // Centres in the void too, whose spheres are not filled.
         centers.extend([3.0, 7.0, 7.0]);
         centers.extend((0..3 * 9).map(|_| (10.0 * numbers.next()) as f32));
-        let query = OverdensityQuery { densities: vec![6.0, 100.0, 30.0], least };
+        let query = Predicate::overdensity(&[6.0, 100.0, 30.0], least);
         let alone = found(1, sides, &points, &centers, &query);
         let (mut none, mut some) = (0, 0);
         for (row, center) in centers.chunks(3).enumerate() {
@@ -99,7 +99,7 @@ fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
         for ranks in 2..=4 {
             assert_eq!(found(ranks, sides, &points, &centers, &query), alone, "{ranks} ranks");
         }
-        let nobody = OverdensityQuery { densities: Vec::new(), least };
+        let nobody = Predicate::overdensity(&[], least);
         assert!(found(2, sides, &points, &centers, &nobody).is_empty());
         assert!(found(3, sides, &points, &[], &query).is_empty());
     }
@@ -117,7 +117,7 @@ fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
         let search = context.search(&cloud)?;
         let before = context.gpu.most_used();
         // The clump fills a sphere of radius 1, which holds it whole.
-        let query = OverdensityQuery { densities: vec![1024.0 * 0.75 / std::f64::consts::PI], least: 10 };
+        let query = Predicate::overdensity(&[1024.0 * 0.75 / std::f64::consts::PI], 10);
         assert_eq!(overdense(context, &search, &cloud, &query)?, [1024; 1024]);
         let each = (context.gpu.most_used() - before) as f64 / f64::from(1 << 20);
         assert!(each < 50.0, "{each} bytes an entry");
@@ -143,13 +143,13 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     let radii = [0.05, 0.5, 2.0];
     // Within r lie r / step points.
     let densities = radii.map(|r| 0.75 / std::f64::consts::PI / (step * r * r)).to_vec();
-    let query = OverdensityQuery { densities, least: 10 };
+    let query = Predicate::overdensity(&densities, 10);
     let counts = found(3, [10.0; 3], &points, &center.map(|x| x as f32), &query);
     for (count, radius) in counts.into_iter().zip(radii) {
         // Within half a step of the shell that the radius lies in; N and N + 1 lie on its two sides.
         assert!((count as f64 - radius / step).abs() <= 1.5, "{count} {radius}");
     }
-    let wrong = OverdensityQuery { densities: vec![f64::NAN], least: 10 };
+    let wrong = Predicate::overdensity(&[f64::NAN], 10);
     let context = launch(Launch::Threads(1), &meshloom_sanitizer::options().unwrap(), |context| {
         let cloud = Particles::from_host(context, &Domain::new(&[10.0; 3])?, &points)?;
         let search = context.search(&cloud)?;
@@ -167,7 +167,7 @@ fn spheres_do_not_depend_on_the_unit_of_length() {
     let counts = |unit: f32| {
         let scaled = |all: &[f32]| all.iter().map(|x| x * unit).collect::<Vec<_>>();
         let (side, volume) = (f64::from(unit), f64::from(unit).powi(3));
-        let query = OverdensityQuery { densities: vec![6000.0 / volume, 900.0 / volume], least: 2 };
+        let query = Predicate::overdensity(&[6000.0 / volume, 900.0 / volume], 2);
         found(1, [side; 3], &scaled(&points), &scaled(&centers), &query)
     };
     let want = counts(1.0);

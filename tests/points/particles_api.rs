@@ -265,7 +265,7 @@ fn searches_of_distributed_particles_sort_nothing_and_find_the_same() {
                 assert_eq!(found, rank.query(&plain, Targets::Own, knn, Lists)?.download(rank)?);
                 let found = rank.query(&sorted, Targets::Own, near, Lists)?.download(rank)?;
                 assert_eq!(found, rank.query(&plain, Targets::Own, near, Lists)?.download(rank)?);
-                let lengths: Vec<u64> = found.offset.windows(2).map(|pair| pair[1] - pair[0]).collect();
+                let lengths: Vec<u64> = found.offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
                 let counts = rank.query(&sorted, Targets::Own, near, Counts)?;
                 let counts = rank.recorder.download(&counts, 0, counts.len())?;
                 assert!(counts.iter().map(|&count| u64::from(count)).eq(lengths));

@@ -6,9 +6,7 @@ use super::searches;
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Callback, Gpu, Recorder};
 use meshloom::points::fof::{Groups, Linking};
-use meshloom::points::neighbors::{
-    Bins, GroupShape, KnnQuery, Lanes, Nearest, PairFilter, Queries, Radius, RadiusQuery,
-};
+use meshloom::points::neighbors::{Bins, GroupShape, Lanes, Nearest, NearestSearch, Predicate, Queries, RadiusSearch};
 use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Domain, Frame, ParticleError, Particles};
 use meshloom::{Error, Rank};
@@ -57,24 +55,18 @@ fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
     let (cloud, places) = (part(&case.points)?, part(&case.places)?);
     let search = context.search(&cloud)?;
     let mut told = Told::default();
-    let nearest = |context: &mut Rank, queries: Option<&Particles>, ask: &KnnQuery| {
+    let nearest = |context: &mut Rank, queries: Option<&Particles>, ask: &Nearest| {
         let near = searches::nearest(context, &search, queries, ask)?;
         Ok::<_, Error>(near.index.into_iter().zip(near.distance).collect::<Vec<_>>())
     };
     let k = K as u32;
-    told.nearest = nearest(context, None, &KnnQuery::nearest(k))?;
-    told.limited =
-        nearest(context, None, &KnnQuery { within: case.lengths[0], without_self: true, ..KnnQuery::nearest(k) })?;
+    told.nearest = nearest(context, None, &Predicate::nearest(k))?;
+    told.limited = nearest(context, None, &Predicate::nearest(k).within(case.lengths[0]).exclude_self())?;
     if !case.places.is_empty() {
-        told.elsewhere = nearest(context, Some(&places), &KnnQuery::nearest(k))?;
+        told.elsewhere = nearest(context, Some(&places), &Predicate::nearest(k))?;
     }
     for &length in &case.lengths {
-        told.counts.push(counts(
-            context,
-            &search,
-            None,
-            &RadiusQuery { which: PairFilter::Others, ..RadiusQuery::radius(length) },
-        )?);
+        told.counts.push(counts(context, &search, None, &Predicate::within(length).exclude_self())?);
         if edges(length)[1] as f32 > 0.0 {
             told.pairs.push(pairs(context, &search, None, &Bins::new(&edges(length))?)?);
         }
@@ -286,20 +278,20 @@ fn lists_of_several_units_are_the_same_by_every_way() {
     let frame = Frame::new(&domain, cloud.bounds());
     let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &frame).unwrap();
     let case = Case { what: "units".into(), domain, points, places: Vec::new(), lengths: Vec::new() };
-    let mut found = |nearest: &Nearest, k: u32| {
-        let lists = nearest.lists(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(k)).unwrap();
+    let mut found = |nearest: &NearestSearch, k: u32| {
+        let lists = nearest.lists(&mut recorder, &tree, Queries::Own, &Predicate::nearest(k)).unwrap();
         let index = recorder.download(&lists.index, 0, lists.index.len()).unwrap();
         let distance = recorder.download(&lists.distance, 0, lists.distance.len()).unwrap();
         index.into_iter().map(u64::from).zip(distance).collect::<Vec<_>>()
     };
-    let nearest = Nearest::new(&gpu);
+    let nearest = NearestSearch::new(&gpu);
     let whole = found(&nearest, 7);
     check_nearest(&case, &case.points, &whole, f64::INFINITY, false);
     assert!(whole.iter().any(|near| near.1 > 0.0 && near.1 < 1e-25) && whole.iter().any(|near| near.1 > 1e36));
     check_nearest(&case, &case.points, &found(&nearest, 40), f64::INFINITY, false);
     // Walks that stop all the time, and queries each by itself.
-    assert!(found(&Nearest::new(&gpu).with_rounds(Some(1024)), 7) == whole);
-    assert!(found(&Nearest::with(&gpu, GroupShape { lanes: Lanes::Alone, slots: 4 }), 7) == whole);
+    assert!(found(&NearestSearch::new(&gpu).with_rounds(Some(1024)), 7) == whole);
+    assert!(found(&NearestSearch::with(&gpu, GroupShape { lanes: Lanes::Alone, slots: 4 }), 7) == whole);
     let sum = gpu.array::<f32>("sum", 1200).unwrap();
     let text = "
         alias State = f32;
@@ -307,15 +299,16 @@ fn lists_of_several_units_are_the_same_by_every_way() {
         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }
         fn end(query: u32, state: State) { store_sum(query, state); }";
     let callback = Callback::new(text).write("sum", &sum);
-    nearest.visit(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(7), &callback).unwrap();
+    nearest.visit(&mut recorder, &tree, Queries::Own, &Predicate::nearest(7), &callback).unwrap();
     for (have, row) in recorder.download(&sum, 0, 1200).unwrap().into_iter().zip(whole.chunks(7)) {
         let want: f32 = row.iter().map(|near| near.1).sum();
         assert!((have - want).abs() <= 1e-6 * want, "{have:e} {want:e}");
     }
     // Lists within a radius, and their distances.
     for radius in [0.05f32, 3e-26] {
-        let rows = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &RadiusQuery::radius(radius)).unwrap();
-        let offset = recorder.download(&rows.offset, 0, 1201).unwrap();
+        let rows =
+            RadiusSearch::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Predicate::within(radius)).unwrap();
+        let offset = recorder.download(&rows.offsets, 0, 1201).unwrap();
         let index = recorder.download(&rows.index, 0, rows.index.len()).unwrap();
         let distance = recorder.download(&rows.distance, 0, rows.distance.len()).unwrap();
         for (at, ends) in case.points.chunks(3).zip(offset.windows(2)) {

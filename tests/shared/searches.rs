@@ -1,14 +1,19 @@
 //! Results of searches over ranks, on the host.
 
 use meshloom::Rank;
-use meshloom::points::neighbors::{
-    KnnQuery, KnnResult, NeighborError, OverdensityQuery, PairWeights, RadiusQuery, RadiusResult, WeightedPairs,
+use meshloom::points::neighbors::{Nearest, NeighborError, Overdensity, PairWeights, WeightedPairs, Within};
+use meshloom::points::{
+    Bins, Counts, Fixed, Histogram, Lists, Particles, Predicate, Ragged, Search, Targets, WeightedHistogram,
 };
-use meshloom::points::{Bins, Counts, Histogram, Lists, Particles, Predicate, Search, Targets, WeightedHistogram};
 
 type Result<T> = std::result::Result<T, NeighborError>;
 
-pub fn nearest(rank: &mut Rank, search: &Search, queries: Option<&Particles>, knn: &KnnQuery) -> Result<KnnResult> {
+pub fn nearest(
+    rank: &mut Rank,
+    search: &Search,
+    queries: Option<&Particles>,
+    knn: &Nearest,
+) -> Result<Fixed<Vec<u64>, Vec<f32>>> {
     Ok(rank.query(search, queries.into(), *knn, Lists)?.download(rank)?)
 }
 
@@ -16,19 +21,19 @@ pub fn within(
     rank: &mut Rank,
     search: &Search,
     queries: Option<&Particles>,
-    within: &RadiusQuery,
-) -> Result<RadiusResult> {
+    within: &Within,
+) -> Result<Ragged<Vec<u64>, Vec<u64>, Vec<f32>>> {
     Ok(rank.query(search, queries.into(), *within, Lists)?.download(rank)?)
 }
 
-pub fn counts(rank: &mut Rank, search: &Search, queries: Option<&Particles>, within: &RadiusQuery) -> Result<Vec<u64>> {
+pub fn counts(rank: &mut Rank, search: &Search, queries: Option<&Particles>, within: &Within) -> Result<Vec<u64>> {
     let counts = rank.query(search, queries.into(), *within, Counts)?;
     let counts = rank.recorder.download(&counts, 0, counts.len())?;
     Ok(counts.into_iter().map(u64::from).collect())
 }
 
 /// All pairs of two different points, or of a query and a point.
-fn all(queries: Option<&Particles>) -> RadiusQuery {
+fn all(queries: Option<&Particles>) -> Within {
     let all = Predicate::within(f32::INFINITY);
     if queries.is_none() { all.exclude_self() } else { all }
 }
@@ -47,11 +52,6 @@ pub fn weighted_pairs(
     rank.query(search, queries.into(), all(queries), WeightedHistogram { bins, weights })
 }
 
-pub fn overdense(
-    rank: &mut Rank,
-    search: &Search,
-    queries: &Particles,
-    spheres: &OverdensityQuery,
-) -> Result<Vec<u64>> {
+pub fn overdense(rank: &mut Rank, search: &Search, queries: &Particles, spheres: &Overdensity) -> Result<Vec<u64>> {
     rank.query(search, Targets::Of(queries), spheres.clone(), Counts)
 }

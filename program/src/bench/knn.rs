@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use clap::Args;
 use meshloom::points::Cloud;
-use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
+use meshloom::points::neighbors::{NearestSearch, Predicate, Queries};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
@@ -41,10 +41,10 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 
 /// Measures and reports one number of points and of neighbors. Collective.
 fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
-    let nearest = Nearest::new(&bench.session.context.gpu);
+    let nearest = NearestSearch::new(&bench.session.context.gpu);
     let results = [cloud.len() * u64::from(k); 2];
     let (ours, lists) = bench.measure(cloud, &results, |recorder, tree| {
-        Ok(nearest.lists(recorder, tree, Queries::Own, &KnnQuery::nearest(k))?)
+        Ok(nearest.lists(recorder, tree, Queries::Own, &Predicate::nearest(k))?)
     })?;
     let [all] = bench.session.sum([cloud.len()])?;
     let mut result = json!({ "size": cloud.len(), "k": k });

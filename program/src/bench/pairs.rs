@@ -1,7 +1,7 @@
 //! `meshloom bench pairs`: how many pairs of points have which distance, on one device.
 
 use clap::Args;
-use meshloom::points::neighbors::{Bins, PairFilter, Queries, Radius, join_u64};
+use meshloom::points::neighbors::{Bins, PairFilter, Queries, RadiusSearch, join_u64};
 use meshloom::{Error, Rank};
 use serde_json::json;
 
@@ -53,14 +53,14 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
 
 /// Measures and reports one number of points. Collective.
 fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
-    let (searches, width) = (Radius::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
+    let (searches, width) = (RadiusSearch::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
     let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
     let (cloud, mut reference) = bench.cloud(size)?;
     let words = 2 * bins.len() as u64;
     let (ours, counts) = bench.measure(&cloud, &[words], |recorder, tree| {
         let counts = recorder.gpu().array::<u32>("bench::bins", words)?;
         recorder.clear(&counts);
-        searches.pairs(recorder, tree, Queries::Own, &bins, PairFilter::Others, &counts)?;
+        searches.pairs(recorder, tree, Queries::Own, &bins, PairFilter::ExcludeSelf, &counts)?;
         Ok(counts)
     })?;
     let counts = join_u64(&bench.session.context.recorder.download(&counts, 0, words)?);

@@ -1,6 +1,11 @@
-//! What a search asks of a callback on neighbours; the module above documents it for callers.
+//! Callbacks on neighbors: what their text must define, and their run over finished lists.
 
-use crate::gpu::{Callback, DeviceError};
+use super::error::NeighborError;
+use super::search_kernel::{IMAGE, KernelCache, NEIGHBOR};
+use super::targets::loaded_sides;
+use super::units::Units;
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelSource, RawArray, Recorder};
+use crate::points::Domain;
 
 /// What kernels import the text as.
 pub(super) const MODULE: &str = "neighbors::callback";
@@ -25,4 +30,132 @@ pub(super) fn stops(callback: &Callback) -> bool {
 /// Returns `true` if the text uses the displacement of a neighbor.
 pub(super) fn takes_offset(callback: &Callback) -> bool {
     callback.defines("offset")
+}
+
+/// Invocations of a workgroup.
+const GROUP: u32 = 64;
+
+crate::gpu::kernel_params! {
+    struct FoldParams {
+        side: [f32; 4],
+        /// The first of the queries that the rows are of.
+        base: u32,
+        rows: u32,
+        k: u32,
+        radius: f32,
+        load_scale: f32,
+        offset_unit: f32,
+        nothing: u32,
+        pad: u32,
+    }
+}
+
+/// What kernels of folds differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FoldVariant {
+    /// Rows have lengths of their own.
+    is_ragged: bool,
+    /// Positions are bound; `Some(true)` if queries are sources.
+    own: Option<bool>,
+    dims: usize,
+}
+
+/// Finished lists, and whose they are.
+#[derive(Clone, Copy)]
+pub(super) struct FoldedLists<'a> {
+    /// Where rows begin and end; `None`: `k` entries each, of which missing ones come last.
+    pub offset: Option<&'a Array<u32>>,
+    pub k: u32,
+    pub index: &'a Array<u32>,
+    pub distance: &'a Array<f32>,
+    /// The index of each query, of which row `i` is query `base + i`.
+    pub numbers: &'a Array<u32>,
+    pub base: u64,
+    pub rows: u64,
+    /// The radius that a ragged search had.
+    pub radius: f32,
+}
+
+/// Positions of the points of a search, for displacements.
+#[derive(Clone, Copy)]
+pub(super) struct FoldedPoints<'a> {
+    pub domain: &'a Domain,
+    pub units: &'a Units,
+    /// By the index of sources; needed where the callback uses displacements.
+    pub sources: Option<&'a Array<f32>>,
+    /// As the numbers of queries are; `None`: queries are sources.
+    pub queries: Option<&'a Array<f32>>,
+}
+
+/// Runs callbacks over lists; keeps the compiled kernels.
+pub(super) struct Folder(KernelCache<(FoldVariant, CallbackKey)>);
+
+impl Folder {
+    pub fn new() -> Self {
+        Folder(KernelCache::new())
+    }
+
+    /// Records one dispatch over the rows of `lists`.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        lists: FoldedLists<'_>,
+        points: FoldedPoints<'_>,
+        callback: &Callback,
+    ) -> Result<(), NeighborError> {
+        let FoldedLists { offset, k, index, distance, numbers, base, rows, radius } = lists;
+        let FoldedPoints { domain, units, sources, queries } = points;
+        let sources = sources.filter(|_| takes_offset(callback));
+        let own = sources.map(|_| queries.is_none());
+        let variant = FoldVariant { is_ragged: offset.is_some(), own, dims: domain.dims() };
+        let kernel = self.0.get((variant, callback.key()), callback.trust(), || fold(variant, callback));
+        let params = FoldParams {
+            side: loaded_sides(domain, units),
+            base: base as u32,
+            rows: rows as u32,
+            k,
+            radius,
+            load_scale: units.load_scale(),
+            offset_unit: units.offset_unit(),
+            nothing: 0,
+            pad: 0,
+        };
+        let mut arrays: Vec<&RawArray> = offset.into_iter().map(Array::raw).collect();
+        arrays.extend([index.raw(), distance.raw(), numbers.raw()]);
+        arrays.extend(sources.map(Array::raw));
+        arrays.extend(queries.filter(|_| sources.is_some()).map(Array::raw));
+        arrays.extend(callback.arrays());
+        let bytes = [bytemuck::bytes_of(&params), &callback.values()].concat();
+        Ok(recorder.dispatch_bytes(&kernel, &arrays, &bytes, rows.div_ceil(u64::from(GROUP)))?)
+    }
+}
+
+/// The kernel that runs `callback` over lists.
+fn fold(variant: FoldVariant, callback: &Callback) -> KernelSource {
+    let source = KernelSource::new("neighbors::fold", include_str!("../../../shaders/points/neighbors/fold.wgsl"))
+        .params::<FoldParams>()
+        .module("neighbors::image", IMAGE)
+        .module("neighbors::neighbor", NEIGHBOR)
+        .flag("rows", variant.is_ragged)
+        .flag("offsets", variant.own.is_some())
+        .flag("own", variant.own == Some(true))
+        .flag("planar", variant.dims == 2)
+        .flag("stopping", variant.is_ragged && stops(callback))
+        .group(GROUP);
+    callback.bind(source, MODULE)
+}
+
+/// The kernels of all variants, with a callback that adds up displacements.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let callback = Callback::trusted(
+        "var<storage, read_write> sums: array<f32>;\nalias State = vec3<f32>;\n\
+         fn begin(query: u32, reach: f32) -> State { return State(reach); }\n\
+         fn each(state: State, near: Neighbor) -> State { return state + near.distance * near.offset; }\n\
+         fn end(query: u32, state: State) { store_sums(query, state.x + state.y + state.z); }",
+    );
+    let variants = [false, true].into_iter().flat_map(|is_ragged| {
+        [(None, 3), (Some(true), 2), (Some(true), 3), (Some(false), 2), (Some(false), 3)]
+            .map(|(own, dims)| FoldVariant { is_ragged, own, dims })
+    });
+    variants.map(|variant| fold(variant, &callback)).collect()
 }

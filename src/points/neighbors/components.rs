@@ -2,10 +2,10 @@
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::kernel_cache::KernelCache;
+
 use super::loop_budget::{self, LoopBudget, any_unfinished};
-use super::query::{KnnQuery, RowOrder, check_radius};
-use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
+use super::query::{Predicate, RowOrder, check_radius};
+use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, measured, search};
 use super::targets::Queries;
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder, Trust};
@@ -44,7 +44,7 @@ crate::gpu::kernel_params! {
 ///
 /// - A point's label is the least index of a point in its component: it does not depend on the tree, the device or the order
 ///   of anything.
-/// - A link is what [`Radius`](super::Radius) counts as a neighbour: inclusive, the nearest image on periodic axes.
+/// - A link is what [`RadiusSearch`](super::RadiusSearch) counts as a neighbour: inclusive, the nearest image on periodic axes.
 /// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are in one
 ///   component with a whole group of points are skipped: points that coincide cost O(N).
 /// - Memory: 8 bytes per point beside the tree and the labels.
@@ -108,7 +108,7 @@ impl Components {
     pub fn labels(&self, recorder: &mut Recorder, tree: &Tree, radius: f32) -> Result<Array<u32>, NeighborError> {
         check_radius(radius)?;
         let (gpu, count) = (recorder.gpu().clone(), tree.len());
-        let knn = KnnQuery { within: radius, ..KnnQuery::nearest(0) };
+        let knn = Predicate::nearest(0).within(radius);
         let units = Queries::Own.units(tree, radius, f32::INFINITY);
         let stop = self.budget.linking(self.form);
         let params = SearchParams {

@@ -3,34 +3,33 @@
 use std::ops::Range;
 
 use super::callback::{self, MODULE};
+use super::callback::{FoldedLists, FoldedPoints, Folder};
 use super::error::NeighborError;
-use super::fold::{FoldedLists, FoldedPoints, Folder};
 use super::group_shape::GroupShape;
-use super::kernel_cache::KernelCache;
-use super::list::{self, LONGEST};
+
+use super::lists::Fixed;
 use super::loop_budget::{LoopBudget, any_unfinished};
-use super::query::{KnnQuery, RowOrder};
-use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, search};
+use super::query::{Nearest, RowOrder};
+use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 
+/// Entries that a list can have; longer ones take several passes.
+const LENGTHS: [u32; 7] = [1, 2, 4, 8, 16, 24, 32];
+
+/// The longest list.
+const LONGEST: u32 = LENGTHS[LENGTHS.len() - 1];
+
+/// The shortest list that holds `k` entries, at most the longest there is.
+fn list_length(k: u32) -> u32 {
+    LENGTHS.into_iter().find(|&length| length >= k).unwrap_or(LONGEST)
+}
+
 /// Bytes of scratch memory that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;
-
-/// Lists of neighbours, `k` entries per row: nearest first, equal squares of distances by index. Where there are fewer, index
-/// `u32::MAX` and distance infinity.
-#[derive(Clone)]
-pub struct NearestLists {
-    /// Entries per row.
-    pub k: u32,
-    /// Indices of sources in their cloud.
-    pub index: Array<u32>,
-    /// Their distances.
-    pub distance: Array<f32>,
-}
 
 /// What distinguishes the kernels of this file.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -53,12 +52,12 @@ crate::gpu::kernel_params! {
 }
 
 /// A search whose results are stored: the lists of `part` of the queries along the curve.
-struct ListSearch<'a> {
+struct ListPass<'a> {
     tree: &'a Tree,
     queries: Queries<'a>,
-    knn: KnnQuery,
+    knn: Nearest,
     rows: RowOrder,
-    lists: NearestLists,
+    lists: Fixed<Array<u32>>,
     part: Range<u64>,
 }
 
@@ -72,7 +71,7 @@ struct ListSearch<'a> {
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::points::neighbors::{KnnQuery, Nearest, Queries};
+/// use meshloom::points::neighbors::{NearestSearch, Predicate, Queries};
 /// use meshloom::points::{Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
 ///
@@ -81,12 +80,12 @@ struct ListSearch<'a> {
 /// let domain = Domain::new(&[10.0, 0.0])?; // periodic along x
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
 /// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
-/// let lists = Nearest::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &KnnQuery::nearest(2))?;
+/// let lists = NearestSearch::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Predicate::nearest(2))?;
 /// assert_eq!(recorder.download(&lists.index, 0, 6)?, [0, 1, 1, 0, 2, 0]);
 /// assert_eq!(recorder.download(&lists.distance, 0, 6)?, [0.0, 1.0, 0.0, 1.0, 0.0, 2.5]);
 /// # Ok::<(), meshloom::Error>(())
 /// ```
-pub struct Nearest {
+pub struct NearestSearch {
     form: GroupShape,
     budget: LoopBudget,
     kernels: KernelCache<Key>,
@@ -96,7 +95,7 @@ pub struct Nearest {
     pub(super) folder: Folder,
 }
 
-impl Nearest {
+impl NearestSearch {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
@@ -105,7 +104,7 @@ impl Nearest {
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
-        Nearest {
+        NearestSearch {
             form,
             budget: LoopBudget::of(gpu),
             kernels: KernelCache::new(),
@@ -133,11 +132,11 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        knn: &KnnQuery,
-    ) -> Result<NearestLists, NeighborError> {
+        knn: &Nearest,
+    ) -> Result<Fixed<Array<u32>>, NeighborError> {
         knn.check()?;
         let lists = empty_lists(&recorder.gpu().clone(), queries.len(tree), knn.k)?;
-        let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..queries.len(tree) };
+        let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..queries.len(tree) };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
@@ -152,17 +151,17 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        knn: &KnnQuery,
+        knn: &Nearest,
         part: Range<u64>,
-    ) -> Result<NearestLists, NeighborError> {
+    ) -> Result<Fixed<Array<u32>>, NeighborError> {
         knn.check()?;
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
             let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
-            return Err(DeviceError::Misuse { what: "Nearest::lists_of".into(), why }.into());
+            return Err(DeviceError::Misuse { what: "NearestSearch::lists_of".into(), why }.into());
         }
         let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?;
-        let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
+        let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
         self.fill(recorder, &search)?;
         Ok(search.lists)
     }
@@ -178,11 +177,11 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        knn: &KnnQuery,
+        knn: &Nearest,
     ) -> Result<Array<u32>, NeighborError> {
         knn.check()?;
-        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list::length(knn.k));
-        let knn = KnnQuery { k: knn.k.min(length), ..*knn };
+        let (gpu, rows, length) = (recorder.gpu().clone(), queries.len(tree), list_length(knn.k));
+        let knn = Nearest { k: knn.k.min(length), ..*knn };
         let units = queries.units(tree, knn.within, f32::INFINITY);
         let variant = queries.variant(self.form, tree, Traversal::NEAREST.with(Cursor::Count), &units);
         let key = Key::Lists { variant, length, later_pass: false };
@@ -210,7 +209,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        knn: &KnnQuery,
+        knn: &Nearest,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         knn.check()?;
@@ -222,7 +221,7 @@ impl Nearest {
         if !one_dispatch || !one_unit || knn.k > LONGEST || callback::takes_offset(callback) {
             return self.visit_stored(recorder, tree, queries, knn, callback);
         }
-        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list::length(knn.k));
+        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list_length(knn.k));
         let key = Key::Callback { variant, length, callback: callback.key() };
         let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
         let params = SearchParams { write: knn.k, ..queries.params(tree, knn, &units)? };
@@ -237,7 +236,7 @@ impl Nearest {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        knn: &KnnQuery,
+        knn: &Nearest,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         let rows = queries.len(tree);
@@ -254,7 +253,7 @@ impl Nearest {
         for start in (0..rows).step_by(per as usize) {
             let part = start..(start + per).min(rows);
             let count = part.end - part.start;
-            let search = ListSearch { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part };
+            let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part };
             self.fill(recorder, &search)?;
             let lists = FoldedLists {
                 offset: None,
@@ -272,13 +271,13 @@ impl Nearest {
     }
 
     /// Stores lists, in as many units as the coordinates knn for.
-    fn fill(&self, recorder: &mut Recorder, search: &ListSearch<'_>) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, knn, lists, part, .. } = search;
+    fn fill(&self, recorder: &mut Recorder, search: &ListPass<'_>) -> Result<(), NeighborError> {
+        let ListPass { tree, queries, knn, lists, part, .. } = search;
         let extent = queries.extent(tree);
         let coarsest = queries.units(tree, knn.within, f32::INFINITY);
         let mut all: Vec<Units> = std::iter::successors(Some(coarsest), |units| units.finer(&extent)).collect();
         // The finest first: each takes from the one before it what is too near for its own unit.
-        let mut finer: Option<NearestLists> = None;
+        let mut finer: Option<Fixed<Array<u32>>> = None;
         while let Some(units) = all.pop() {
             let last = all.is_empty();
             if last && finer.is_none() {
@@ -288,7 +287,7 @@ impl Nearest {
                 true => lists.clone(),
                 false => empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?,
             };
-            let search = ListSearch { lists: into.clone(), part: part.clone(), ..*search };
+            let search = ListPass { lists: into.clone(), part: part.clone(), ..*search };
             self.fill_in_unit(recorder, &search, &units, finer.is_some())?;
             if let Some(finer) = &finer {
                 let arrays = [into.index.raw(), into.distance.raw(), finer.index.raw(), finer.distance.raw()];
@@ -303,11 +302,11 @@ impl Nearest {
     fn fill_in_unit(
         &self,
         recorder: &mut Recorder,
-        search: &ListSearch<'_>,
+        search: &ListPass<'_>,
         units: &Units,
         keep_squares: bool,
     ) -> Result<(), NeighborError> {
-        let ListSearch { tree, queries, knn, rows, lists, part } = search;
+        let ListPass { tree, queries, knn, rows, lists, part } = search;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
         let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
         // Later passes and portions go on from squares.
@@ -323,7 +322,7 @@ impl Nearest {
             let params = SearchParams { done, write, unit, ..params };
             let traverse = |recorder: &mut Recorder, traversal: Traversal, params: SearchParams| {
                 let variant = queries.variant(self.form, tree, traversal, units);
-                let (length, later_pass) = (list::length(write), done > 0);
+                let (length, later_pass) = (list_length(write), done > 0);
                 let key = Key::Lists { variant, length, later_pass };
                 let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
                 let mut arrays = queries.arrays(tree);
@@ -349,7 +348,7 @@ impl Nearest {
     }
 }
 
-impl ListSearch<'_> {
+impl ListPass<'_> {
     /// Entries of all lists.
     fn entries(&self) -> u64 {
         (self.part.end - self.part.start) * u64::from(self.knn.k)
@@ -361,12 +360,12 @@ impl ListSearch<'_> {
 }
 
 /// Lists of `k` entries for so many rows.
-pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<NearestLists, NeighborError> {
+pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Fixed<Array<u32>>, NeighborError> {
     let entries = rows * u64::from(k);
     if entries > u64::from(u32::MAX) {
         return Err(NeighborError::TooLong { rows, each: k.into() });
     }
-    Ok(NearestLists {
+    Ok(Fixed {
         k,
         index: gpu.array("neighbors::index", entries)?,
         distance: gpu.array("neighbors::distance", entries)?,

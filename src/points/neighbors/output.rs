@@ -1,9 +1,9 @@
 //! One verb for all searches: what is looked for, and what comes of it.
 
 use super::error::NeighborError;
+use super::lists::{Fixed, Ragged};
 use super::pairs::Bins;
-use super::query::{KnnQuery, OverdensityQuery, RadiusQuery};
-use super::result_routing::{Fixed, Ragged};
+use super::query::{Nearest, Overdensity, Within};
 use super::search::Search;
 use super::visitor::Visit;
 use super::weighted_pairs::{PairWeights, WeightedPairs};
@@ -132,24 +132,24 @@ macro_rules! outputs {
 }
 
 outputs! {
-    KnnQuery, Lists => Fixed,
+    Nearest, Lists => Fixed,
         |_this, rank, search, targets, query| search.nearest_lists(rank, targets.cloud(), &query);
-    KnnQuery, Visit => Attributes,
+    Nearest, Visit => Attributes,
         |this, rank, search, targets, query| search.visit_nearest(rank, targets.particles(), &query, &this);
-    RadiusQuery, Lists => Ragged,
+    Within, Lists => Ragged,
         |_this, rank, search, targets, query| search.within_lists(rank, targets.cloud(), &query);
-    RadiusQuery, Counts => Array<u32>,
+    Within, Counts => Array<u32>,
         |_this, rank, search, targets, query| search.count_rows(rank, targets.cloud(), &query);
-    RadiusQuery, Histogram<'_> => Vec<u64>,
+    Within, Histogram<'_> => Vec<u64>,
         |this, rank, search, targets, query| search.histogram(rank, targets.cloud(), this.0, &query);
-    RadiusQuery, WeightedHistogram<'_> => WeightedPairs,
+    Within, WeightedHistogram<'_> => WeightedPairs,
         |this, rank, search, targets, query| {
             search.weighted_pairs(rank, targets.cloud(), (this.bins, &query), this.weights)
         };
-    RadiusQuery, Visit => Attributes,
+    Within, Visit => Attributes,
         |this, rank, search, targets, query| search.visit_within(rank, targets.particles(), &query, &this);
     // As many numbers for each target as there are densities.
-    OverdensityQuery, Counts => Vec<u64>,
+    Overdensity, Counts => Vec<u64>,
         |_this, rank, search, targets, query| {
             search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &query)
         };

@@ -1,12 +1,12 @@
 //! Histograms of the distances of pairs.
 
 use super::action::{Action, within_kernel};
+use super::action::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::query::{PairFilter, RadiusQuery, RowOrder};
-use super::radius::{Radius, RadiusSearch};
+use super::query::{PairFilter, Predicate, RowOrder, Within};
+use super::radius::{RadiusPass, RadiusSearch};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
-use super::tally::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::targets::Queries;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::points::domain::Domain;
@@ -79,9 +79,9 @@ impl Bins {
     }
 }
 
-impl Radius {
+impl RadiusSearch {
     /// Adds to `counts` (two words per bin, low first; cleared by the caller) how many pairs of a query and a source have a
-    /// distance in each of `bins`. With [`PairFilter::Others`] and a tree's own points, every pair counts twice. Exact for any
+    /// distance in each of `bins`. With [`PairFilter::ExcludeSelf`] and a tree's own points, every pair counts twice. Exact for any
     /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
     ///
     /// # Errors
@@ -92,10 +92,10 @@ impl Radius {
         tree: &Tree,
         queries: Queries<'_>,
         bins: &Bins,
-        which: PairFilter,
+        filter: PairFilter,
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
-        let within = RadiusQuery { radius: bins.edges()[bins.len()], which };
+        let within = Predicate::within(bins.edges()[bins.len()]).filter(filter);
         self.pairs_within(recorder, tree, queries, (bins, within), counts)
     }
 
@@ -105,14 +105,13 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        (bins, within): (&Bins, RadiusQuery),
+        (bins, within): (&Bins, Within),
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
-        let which = within.which;
         let needed = 2 * bins.len() as u64;
         if counts.len() < needed {
             let why = format!("{} words for counts, {needed} are needed", counts.len());
-            return Err(DeviceError::Misuse { what: "Radius::pairs".into(), why }.into());
+            return Err(DeviceError::Misuse { what: "RadiusSearch::pairs".into(), why }.into());
         }
         let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
         let last = bins.edges()[bins.len()];
@@ -120,18 +119,18 @@ impl Radius {
         let units = queries.units(tree, last, least);
         recorder.upload(&edges, 0, &bins.edges().iter().map(|&edge| units.below(edge)).collect::<Vec<f32>>())?;
         // Between points of one tree each pair is found once.
-        let (traversal, which, weight) = match (queries, which) {
-            (Queries::Own, PairFilter::Others) => (Traversal::CURVE.half(), PairFilter::All, 2),
-            (Queries::Own, PairFilter::Above) => (Traversal::CURVE.half(), PairFilter::All, 1),
-            (_, which) => (Traversal::CURVE, which, 1),
+        let (traversal, filter, weight) = match (queries, within.filter) {
+            (Queries::Own, PairFilter::ExcludeSelf) => (Traversal::CURVE.half(), PairFilter::All, 2),
+            (Queries::Own, PairFilter::Half) => (Traversal::CURVE.half(), PairFilter::All, 1),
+            (_, filter) => (Traversal::CURVE, filter, 1),
         };
         let (within, visit) = (
-            RadiusQuery { which, ..within },
+            Within { filter, ..within },
             Action::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
         );
         let arrays = vec![edges.raw(), counts.raw()];
         let rows = RowOrder::Input;
-        self.run(recorder, &RadiusSearch { tree, queries, within, rows, units, visit, arrays, traversal })
+        self.run(recorder, &RadiusPass { tree, queries, within, rows, units, visit, arrays, traversal })
     }
 }
 
@@ -151,7 +150,7 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     ]
 }
 
-/// The 64-bit counts that [`Radius::pairs`] left in two words each.
+/// The 64-bit counts that [`RadiusSearch::pairs`] left in two words each.
 pub fn join_u64(words: &[u32]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
 }

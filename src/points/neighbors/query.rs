@@ -2,103 +2,109 @@
 
 use super::error::NeighborError;
 
-/// The largest number of neighbours per query.
+/// The largest number of neighbors per query.
 pub const MAX_K: u32 = 1024;
 
 /// The order of the rows of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowOrder {
-    /// Row `i` is of query `i` of the input.
+    /// Row `i` belongs to query `i` of the input.
     Input,
-    /// Row `i` is of the query that is number `i` along the curve: of `Tree::order()[i]`.
+    /// Row `i` belongs to query `i` along the curve: `Tree::order()[i]`.
     Curve,
 }
 
 impl RowOrder {
-    /// What kernels are told: whether a row is that of the query's number.
+    /// Returns 1 if rows follow input order, else 0, for kernels.
     pub fn by_number(self) -> u32 {
         u32::from(self == RowOrder::Input)
     }
 }
 
-/// A search of the nearest neighbours.
+/// Selects the nearest points; made by [`Predicate::nearest`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KnnQuery {
-    /// Neighbours per query, from 0 to 1024.
+#[non_exhaustive]
+pub struct Nearest {
+    /// Neighbors per query, 0 to 1024.
     pub k: u32,
-    /// Largest distance, inclusive; infinity for no limit. The [distance](super) rounded to `f32` is compared.
+    /// Largest distance, inclusive; infinity for no limit. Compared with the distance rounded to `f32`.
     pub within: f32,
-    /// Leaves out the source that is the query itself (not others at its place): the one with its index.
-    pub without_self: bool,
+    /// Leaves out the point that is the query itself, by its index; other points at its place stay.
+    pub excludes_self: bool,
 }
 
-impl KnnQuery {
-    /// The `k` nearest of all sources at any distance, a point itself among its own.
-    pub fn nearest(k: u32) -> Self {
-        KnnQuery { k, within: f32::INFINITY, without_self: false }
-    }
-
+impl Nearest {
     /// Sets the largest distance, inclusive.
     #[must_use]
     pub fn within(self, radius: f32) -> Self {
-        KnnQuery { within: radius, ..self }
+        Nearest { within: radius, ..self }
     }
 
     /// Leaves each query out of its own neighbors.
     #[must_use]
     pub fn exclude_self(self) -> Self {
-        KnnQuery { without_self: true, ..self }
+        Nearest { excludes_self: true, ..self }
+    }
+
+    /// Checks `k` and the distance.
+    pub(super) fn check(&self) -> Result<(), NeighborError> {
+        if self.k > MAX_K {
+            return Err(NeighborError::TooManyNeighbors { k: self.k.into() });
+        }
+        check_radius(self.within)
     }
 }
 
-/// Which sources count as neighbours of a query.
+/// Selects which points count as neighbors of a query that is one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PairFilter {
-    /// All, the query itself too where it is one.
+    /// All points, the query itself among them.
     #[default]
     All,
-    /// All but the one with the query's index: the query itself.
-    Others,
-    /// Those with a higher index than the query: each pair once (half lists).
-    Above,
+    /// All points but the query itself, by its index.
+    ExcludeSelf,
+    /// Points with a higher index than the query: each pair once.
+    Half,
 }
 
-/// A search within a radius.
+/// Selects all points within a radius; made by [`Predicate::within`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RadiusQuery {
-    /// Largest distance, inclusive. The [distance](super) rounded to `f32` is compared.
-    /// Along a periodic axis a pair counts once, by its nearest images, however large the radius.
+#[non_exhaustive]
+pub struct Within {
+    /// Largest distance, inclusive. Compared with the distance rounded to `f32`. Along a periodic axis a pair counts once, by its nearest
+    /// images, however large the radius.
     pub radius: f32,
-    /// Which sources.
-    pub which: PairFilter,
+    /// Which points count.
+    pub filter: PairFilter,
 }
 
-impl RadiusQuery {
-    /// All sources within `radius`, the query itself among them.
-    pub fn radius(radius: f32) -> Self {
-        RadiusQuery { radius, which: PairFilter::All }
-    }
-
+impl Within {
     /// Leaves each query out of its own neighbors.
     #[must_use]
     pub fn exclude_self(self) -> Self {
-        RadiusQuery { which: PairFilter::Others, ..self }
+        self.filter(PairFilter::ExcludeSelf)
     }
 
     /// Takes each pair once: the neighbors with a higher index than the query.
     #[must_use]
     pub fn half(self) -> Self {
-        RadiusQuery { which: PairFilter::Above, ..self }
+        self.filter(PairFilter::Half)
+    }
+
+    /// Sets which points count.
+    #[must_use]
+    pub fn filter(self, filter: PairFilter) -> Self {
+        Within { filter, ..self }
     }
 }
 
-/// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`](crate::points::Predicate::overdensity), which says
-/// what is found.
+/// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct OverdensityQuery {
+#[non_exhaustive]
+pub struct Overdensity {
     /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
     pub densities: Vec<f64>,
-    /// Smaller spheres than those that hold so many points are not looked at; 1 or more.
+    /// Smallest number of points of a sphere, at least 1.
     pub least: u32,
 }
 
@@ -108,7 +114,7 @@ pub struct OverdensityQuery {
 /// use meshloom::points::Predicate;
 ///
 /// let nearest = Predicate::nearest(32).within(0.5).exclude_self();
-/// assert_eq!((nearest.k, nearest.within, nearest.without_self), (32, 0.5, true));
+/// assert_eq!((nearest.k, nearest.within, nearest.excludes_self), (32, 0.5, true));
 /// let pairs = Predicate::within(0.5).half();
 /// assert_eq!(pairs.radius, 0.5);
 /// ```
@@ -116,25 +122,25 @@ pub struct Predicate(());
 
 impl Predicate {
     /// Selects the `k` nearest points, 0 to 1024; the query itself is among them unless left out.
-    pub fn nearest(k: u32) -> KnnQuery {
-        KnnQuery::nearest(k)
+    pub fn nearest(k: u32) -> Nearest {
+        Nearest { k, within: f32::INFINITY, excludes_self: false }
     }
 
     /// Selects all points within `radius`, inclusive; the query itself is among them unless left out.
-    pub fn within(radius: f32) -> RadiusQuery {
-        RadiusQuery::radius(radius)
+    pub fn within(radius: f32) -> Within {
+        Within { radius, filter: PairFilter::All }
     }
 
     /// Selects spheres about targets by their mean density: for each of `densities`, in points per unit of volume (of area, in a plane),
-    /// the first one from inside out that is no denser.
+    /// the innermost sphere that is not denser.
     ///
-    /// For a density n the output [`Counts`](crate::points::Counts) is the least `N >= least` such that N points are within the radius `r`
-    /// at which `N = n V(r)`, and point N + 1 is not; 0 if the sphere that just holds `least` points is less dense already. The radius
-    /// follows: `V(r) = N / n`. Pairs count once, by their nearest images, so that spheres longer than a periodic side mean nothing.
+    /// For a density n the output [`Counts`](crate::points::Counts) is the smallest `N >= least` such that N points lie within the radius
+    /// `r` with `N = n V(r)` and point N + 1 does not; 0 if the sphere that just holds `least` points is less dense already. The radius
+    /// follows from `V(r) = N / n`. Pairs count once, by their nearest images, so that spheres longer than a periodic side are meaningless.
     ///
-    /// All targets are searched within a small radius; those whose spheres reach farther again, within one and a half times as much, until
-    /// none is left. Each search lists and sorts the points about each target that is left: 37 bytes of device memory per entry. Targets
-    /// with 2^26 entries take turns, so that lists take 2.5 GB at most, unless a single one is longer.
+    /// All targets are searched within a small radius; those whose spheres reach farther are searched again within 1.5 times the radius,
+    /// until none is left. Each search lists and sorts the points about each remaining target: 37 bytes of device memory per entry. At
+    /// most 2^26 entries are sorted at a time (2.5 GB) unless a single target has more.
     ///
     /// ```
     /// use meshloom::points::{Counts, Domain, Particles, Predicate, Targets};
@@ -154,22 +160,12 @@ impl Predicate {
     /// })?;
     /// # Ok::<(), meshloom::Error>(())
     /// ```
-    pub fn overdensity(densities: &[f64], least: u32) -> OverdensityQuery {
-        OverdensityQuery { densities: densities.to_vec(), least }
+    pub fn overdensity(densities: &[f64], least: u32) -> Overdensity {
+        Overdensity { densities: densities.to_vec(), least }
     }
 }
 
-impl KnnQuery {
-    /// Refuses more neighbours than lists hold, and invalid distances.
-    pub(super) fn check(&self) -> Result<(), NeighborError> {
-        if self.k > MAX_K {
-            return Err(NeighborError::TooManyNeighbors { k: self.k.into() });
-        }
-        check_radius(self.within)
-    }
-}
-
-/// Refuses an invalid radius.
+/// Checks a radius.
 pub(super) fn check_radius(radius: f32) -> Result<(), NeighborError> {
     if radius >= 0.0 { Ok(()) } else { Err(NeighborError::Radius { radius: radius.into() }) }
 }

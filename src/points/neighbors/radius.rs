@@ -2,14 +2,14 @@
 
 use super::action::{Action, Key, within_kernel};
 use super::callback;
+use super::callback::{FoldedLists, FoldedPoints, Folder};
 use super::error::NeighborError;
-use super::fold::{FoldedLists, FoldedPoints, Folder};
 use super::group_shape::GroupShape;
-use super::kernel_cache::KernelCache;
+
+use super::lists::{ListOrder, LocalLists};
 use super::loop_budget::{LoopBudget, any_unfinished};
-use super::neighbor_lists::{self, ListOrder, NeighborLists};
-use super::query::{KnnQuery, RadiusQuery, RowOrder, check_radius};
-use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
+use super::query::{Predicate, RowOrder, Within, check_radius};
+use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
 use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
 use crate::gpu::primitives::Reduce;
@@ -17,10 +17,10 @@ use crate::gpu::{Array, Callback, Gpu, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
 
 /// One search, with all that it takes beside the queries' radius.
-pub(super) struct RadiusSearch<'a> {
+pub(super) struct RadiusPass<'a> {
     pub tree: &'a Tree,
     pub queries: Queries<'a>,
-    pub within: RadiusQuery,
+    pub within: Within,
     pub rows: RowOrder,
     pub units: Units,
     pub visit: Action<'a>,
@@ -45,7 +45,7 @@ pub(super) struct RadiusSearch<'a> {
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::points::neighbors::{Queries, RadiusQuery, Radius};
+/// use meshloom::points::neighbors::{Queries, Within, Radius};
 /// use meshloom::points::{Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
 ///
@@ -54,12 +54,12 @@ pub(super) struct RadiusSearch<'a> {
 /// let domain = Domain::new(&[10.0, 0.0])?;
 /// let cloud = Cloud::from_host(&mut recorder, &domain, &[0.5, 0.0, 9.5, 0.0, 3.0, 0.0])?;
 /// let tree = Builder::new(&gpu).build(&mut recorder, &cloud, &Frame::over(&domain, cloud.core()))?;
-/// let lists = Radius::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &RadiusQuery::radius(2.5))?;
-/// assert_eq!(recorder.download(&lists.offset, 0, 4)?, [0, 3, 5, 7]);
+/// let lists = RadiusSearch::new(&gpu).lists(&mut recorder, &tree, Queries::Own, &Predicate::within(2.5))?;
+/// assert_eq!(recorder.download(&lists.offsets, 0, 4)?, [0, 3, 5, 7]);
 /// assert_eq!(recorder.download(&lists.index, 0, 7)?, [0, 1, 2, 0, 1, 0, 2]);
 /// # Ok::<(), meshloom::Error>(())
 /// ```
-pub struct Radius {
+pub struct RadiusSearch {
     pub(super) form: GroupShape,
     budget: LoopBudget,
     histograms: u32,
@@ -69,7 +69,7 @@ pub struct Radius {
     pub(super) order: ListOrder,
 }
 
-impl Radius {
+impl RadiusSearch {
     /// In the form that suits a device.
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
@@ -93,7 +93,7 @@ impl Radius {
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
-        Radius {
+        RadiusSearch {
             form,
             budget: LoopBudget::of(gpu),
             histograms: HISTOGRAMS,
@@ -113,7 +113,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &RadiusQuery,
+        within: &Within,
     ) -> Result<Array<u32>, NeighborError> {
         self.counts_in(recorder, tree, queries, (within, RowOrder::Input))
     }
@@ -124,7 +124,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: (&RadiusQuery, RowOrder),
+        within: (&Within, RowOrder),
     ) -> Result<Array<u32>, NeighborError> {
         let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
         recorder.clear(&counts);
@@ -141,8 +141,8 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &RadiusQuery,
-    ) -> Result<NeighborLists, NeighborError> {
+        within: &Within,
+    ) -> Result<LocalLists, NeighborError> {
         self.lists_in(recorder, tree, queries, (within, RowOrder::Input))
     }
 
@@ -152,8 +152,8 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: (&RadiusQuery, RowOrder),
-    ) -> Result<NeighborLists, NeighborError> {
+        within: (&Within, RowOrder),
+    ) -> Result<LocalLists, NeighborError> {
         let counts = self.counts_in(recorder, tree, queries, within)?;
         let (lists, longest) = self.unordered(recorder, tree, queries, within, counts)?;
         self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
@@ -168,13 +168,13 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: (&RadiusQuery, RowOrder),
+        within: (&Within, RowOrder),
         counts: Array<u32>,
-    ) -> Result<(NeighborLists, u32), NeighborError> {
+    ) -> Result<(LocalLists, u32), NeighborError> {
         let (lists, longest) = self.order.allocate(recorder, &counts)?;
         // The place of the next entry of each row; the counts are no longer needed.
         let next = counts;
-        recorder.copy(&lists.offset, 0, &next, 0, next.len())?;
+        recorder.copy(&lists.offsets, 0, &next, 0, next.len())?;
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
         self.enumerate(recorder, tree, queries, within, Action::Fill, arrays)?;
         Ok((lists, longest))
@@ -191,7 +191,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &RadiusQuery,
+        within: &Within,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
@@ -209,7 +209,7 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &Tree,
         queries: Queries<'_>,
-        within: &RadiusQuery,
+        within: &Within,
         (callback, is_ordered): (&Callback, bool),
     ) -> Result<(), NeighborError> {
         let leaves = tree.len().div_ceil(LEAF);
@@ -231,7 +231,7 @@ impl Radius {
         let units = queries.units(tree, within.radius, f32::INFINITY);
         let (domain, targets) = (tree.domain(), queries.positions());
         let folded = FoldedLists {
-            offset: Some(&lists.offset),
+            offset: Some(&lists.offsets),
             k: 0,
             index: &lists.index,
             distance: &lists.distance,
@@ -250,25 +250,25 @@ impl Radius {
         recorder: &mut Recorder,
         tree: &'a Tree,
         queries: Queries<'a>,
-        (within, rows): (&RadiusQuery, RowOrder),
+        (within, rows): (&Within, RowOrder),
         visit: Action<'a>,
         arrays: Vec<&'a RawArray>,
     ) -> Result<(), NeighborError> {
         let units = queries.units(tree, within.radius, f32::INFINITY);
         let (within, traversal) = (*within, Traversal::CURVE);
-        self.run(recorder, &RadiusSearch { tree, queries, within, rows, units, visit, arrays, traversal })
+        self.run(recorder, &RadiusPass { tree, queries, within, rows, units, visit, arrays, traversal })
     }
 
     /// Runs a search: in one dispatch, or in portions where a driver limits loops.
-    pub(super) fn run(&self, recorder: &mut Recorder, search: &RadiusSearch<'_>) -> Result<(), NeighborError> {
-        let RadiusSearch { tree, queries, within, rows: order, units, visit, .. } = search;
+    pub(super) fn run(&self, recorder: &mut Recorder, search: &RadiusPass<'_>) -> Result<(), NeighborError> {
+        let RadiusPass { tree, queries, within, rows: order, units, visit, .. } = search;
         check_radius(within.radius)?;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), visit.rounds())?;
         let cursor = if portions.is_some() { Cursor::Resume } else { Cursor::None };
         let variant = queries.variant(self.form, tree, search.traversal.with(cursor), units);
         let kernel = self.kernels.get(visit.key(variant), visit.trust(), || within_kernel(variant, visit));
-        let knn = KnnQuery { within: within.radius, ..KnnQuery::nearest(0) };
-        let (skip, by_number) = (within.which as u32, order.by_number());
+        let knn = Predicate::nearest(0).within(within.radius);
+        let (skip, by_number) = (within.filter as u32, order.by_number());
         let params = SearchParams { skip, by_number, ..queries.params(tree, &knn, units)? };
         let (mut arrays, rows, values) = (queries.arrays(tree), queries.len(tree), visit.values());
         if rows == 0 {
@@ -294,7 +294,7 @@ impl Radius {
     }
 }
 
-impl Radius {
+impl RadiusSearch {
     /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
     /// the loops of an invocation after a number of rounds.
     fn blocks(&self, visit: &Action<'_>, rows: u64) -> u32 {
@@ -313,7 +313,7 @@ const MOST_QUERIES: u64 = 1 << 15;
 
 /// The kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let mut kernels = neighbor_lists::kernels().to_vec();
+    let mut kernels = Vec::new();
     let resumed = Traversal::CURVE.with(Cursor::Resume);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
         let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };

@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::fmt::Debug;
 
 use super::error::NeighborError;
-use super::nearest::{Nearest, NearestLists};
-use super::neighbor_lists::NeighborLists;
+use super::lists::{Fixed, Ragged};
+use super::nearest::NearestSearch;
 use super::pairs::{Bins, join_u64};
-use super::query::{KnnQuery, PairFilter, RadiusQuery, RowOrder, check_radius};
-use super::radius::Radius;
-use super::result_routing::{Fixed, Ragged};
+use super::query::{Nearest, PairFilter, RowOrder, Within, check_radius};
+use super::radius::RadiusSearch;
 use super::targets::{Queries, QueryPoints, in_one_domain};
 use crate::comm::Op;
 use crate::exchange::ExchangeError;
@@ -82,8 +81,8 @@ pub struct Search {
     pub(super) points: Decomposition,
     /// The particles that were given.
     pub(super) input: Particles,
-    pub(super) nearest: Nearest,
-    pub(super) radius: Radius,
+    pub(super) nearest: NearestSearch,
+    pub(super) radius: RadiusSearch,
     cost: Cell<Cost>,
     ghosts: Cell<u64>,
 }
@@ -103,8 +102,8 @@ impl Search {
         Ok(Search {
             points,
             input: particles.clone(),
-            nearest: Nearest::new(&context.gpu),
-            radius: Radius::new(&context.gpu),
+            nearest: NearestSearch::new(&context.gpu),
+            radius: RadiusSearch::new(&context.gpu),
             cost: Cell::default(),
             ghosts: Cell::new(0),
         })
@@ -115,11 +114,11 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: Option<&Cloud>,
-        knn: &KnnQuery,
+        knn: &Nearest,
     ) -> Result<Fixed, NeighborError> {
         self.agree("nearest neighbors", queries, &[("query", knn)])?;
         knn.check()?;
-        refuse_self_filter(queries, knn.without_self)?;
+        refuse_self_filter(queries, knn.excludes_self)?;
         let local = self.arrange_queries(context, queries)?;
         let (lists, ghosts) = self.nearest_rows(context, &local, knn)?;
         let points =
@@ -157,11 +156,11 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: Option<&Cloud>,
-        within: &RadiusQuery,
+        within: &Within,
     ) -> Result<Array<u32>, NeighborError> {
         self.agree("counts of neighbors", queries, &[("query", within)])?;
         check_radius(within.radius)?;
-        refuse_self_filter(queries, within.which != PairFilter::All)?;
+        refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
@@ -181,11 +180,11 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: Option<&Cloud>,
-        within: &RadiusQuery,
+        within: &Within,
     ) -> Result<Ragged, NeighborError> {
         self.agree("neighbors within a radius", queries, &[("query", within)])?;
         check_radius(within.radius)?;
-        refuse_self_filter(queries, within.which != PairFilter::All)?;
+        refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
@@ -194,9 +193,8 @@ impl Search {
         let recorder = &mut context.recorder;
         let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows));
         let lists = self.no_longer_than_any(lists)?;
-        let NeighborLists { offset, index, distance } = lists;
-        let index = points.ids_of(recorder, &index)?;
-        let lists = Ragged { offsets: offset, index, distance };
+        let index = points.ids_of(recorder, &lists.index)?;
+        let lists = Ragged { offsets: lists.offsets, index, distance: lists.distance };
         if !self.is_shared() || (self.points.is_sorted() && local.targets.is_none()) {
             return Ok(lists);
         }
@@ -213,13 +211,12 @@ impl Search {
         context: &mut Rank,
         queries: Option<&Cloud>,
         bins: &Bins,
-        within: &RadiusQuery,
+        within: &Within,
     ) -> Result<Vec<u64>, NeighborError> {
         self.agree("pairs by distance", queries, &[("query", within), ("bins", bins)])?;
-        let &RadiusQuery { radius, which } = within;
-        check_radius(radius)?;
-        refuse_self_filter(queries, which != PairFilter::All)?;
-        let within = RadiusQuery { radius: radius.min(bins.edges()[bins.len()]), which };
+        check_radius(within.radius)?;
+        refuse_self_filter(queries, within.filter != PairFilter::All)?;
+        let within = Within { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
         let local = self.arrange_queries(context, queries)?;
         let joint = self.points_within(context, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
@@ -314,7 +311,7 @@ impl Search {
         &self,
         recorder: &mut Recorder,
         local: &RankQueries,
-        knn: &KnnQuery,
+        knn: &Nearest,
         distance: &Array<f32>,
     ) -> Result<Array<f32>, NeighborError> {
         let numbers = self.numbers(local);
@@ -331,8 +328,8 @@ impl Search {
         &self,
         context: &mut Rank,
         local: &RankQueries,
-        knn: &KnnQuery,
-    ) -> Result<(NearestLists, Option<WithGhosts>), NeighborError> {
+        knn: &Nearest,
+    ) -> Result<(Fixed<Array<u32>>, Option<WithGhosts>), NeighborError> {
         let queries = queries_at(local.targets.as_ref());
         let lists = self.nearest.lists(&mut context.recorder, &self.points.own.tree, queries, knn);
         let mut lists = self.no_longer_than_any(lists)?;
@@ -446,8 +443,8 @@ fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
 }
 
 /// Refuses to leave a query out of its own neighbours where queries are not the points: their indices are not those of points.
-pub(super) fn refuse_self_filter(queries: Option<&Cloud>, without_self: bool) -> Result<(), NeighborError> {
-    if queries.is_some() && without_self {
+pub(super) fn refuse_self_filter(queries: Option<&Cloud>, excludes_self: bool) -> Result<(), NeighborError> {
+    if queries.is_some() && excludes_self {
         let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
         return Err(DeviceError::Misuse { what: "Search".into(), why }.into());
     }

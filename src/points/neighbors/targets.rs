@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::query::KnnQuery;
+use super::query::Nearest;
 use super::search_kernel::{SearchParams, SearchVariant, Traversal};
 use super::units::Units;
 use crate::gpu::{Array, Kernel, Profile, RawArray, Recorder};
@@ -184,7 +184,7 @@ impl<'a> Queries<'a> {
     }
 
     /// The parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
-    pub(super) fn params(&self, tree: &Tree, knn: &KnnQuery, units: &Units) -> Result<SearchParams, NeighborError> {
+    pub(super) fn params(&self, tree: &Tree, knn: &Nearest, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self {
             in_one_domain(&targets.domain, tree.domain())?;
         }
@@ -203,7 +203,7 @@ impl<'a> Queries<'a> {
             done: 0,
             write: 0,
             by_number: 1,
-            skip: u32::from(knn.without_self),
+            skip: u32::from(knn.excludes_self),
             base: 0,
             radius: knn.within,
             rounds: u32::MAX,

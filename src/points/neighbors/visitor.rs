@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use super::callback;
+use super::callback::{FoldedLists, FoldedPoints};
 use super::error::NeighborError;
-use super::fold::{FoldedLists, FoldedPoints};
-use super::query::{KnnQuery, PairFilter, RadiusQuery, check_radius};
+use super::query::{Nearest, PairFilter, Within, check_radius};
 use super::search::{RankQueries, Search, refuse_self_filter};
 use super::targets::{Queries, QueryPoints};
 use crate::gpu::{Array, Callback, Element, KernelParams};
@@ -190,13 +190,13 @@ impl Search {
         &self,
         rank: &mut Rank,
         targets: Option<&Particles>,
-        knn: &KnnQuery,
+        knn: &Nearest,
         visit: &Visit,
     ) -> Result<Attributes, NeighborError> {
         let queries = targets.map(Particles::cloud);
         visit.agree(self, "visit of the nearest neighbors", queries, knn)?;
         knn.check()?;
-        self.check_visit((queries, knn.without_self), targets, visit)?;
+        self.check_visit((queries, knn.excludes_self), targets, visit)?;
         let local = self.arrange_queries(rank, queries)?;
         if rank.comm.size() == 1 {
             let bound = self.bind(rank, (&local, targets), (None, None), visit)?;
@@ -241,13 +241,13 @@ impl Search {
         &self,
         rank: &mut Rank,
         targets: Option<&Particles>,
-        within: &RadiusQuery,
+        within: &Within,
         visit: &Visit,
     ) -> Result<Attributes, NeighborError> {
         let queries = targets.map(Particles::cloud);
         visit.agree(self, "visit within a radius", queries, within)?;
         check_radius(within.radius)?;
-        self.check_visit((queries, within.which != PairFilter::All), targets, visit)?;
+        self.check_visit((queries, within.filter != PairFilter::All), targets, visit)?;
         let local = self.arrange_queries(rank, queries)?;
         let (found, ghosts) = self.points_and_ghosts_within(rank, &local, within.radius)?;
         let joint = found.as_ref().map(|(joint, _)| joint);

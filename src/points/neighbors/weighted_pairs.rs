@@ -1,14 +1,14 @@
 //! Histograms of the distances of pairs with weights.
 
+use super::action::Tally;
 use super::action::{Action, within_kernel};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::pairs::Bins;
-use super::query::{PairFilter, RadiusQuery, RowOrder, check_radius};
-use super::radius::RadiusSearch;
+use super::query::{PairFilter, RowOrder, Within, check_radius};
+use super::radius::RadiusPass;
 use super::search::{JointQueries, RankQueries, Search, refuse_self_filter};
 use super::search_kernel::{SearchVariant, Traversal};
-use super::tally::Tally;
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, KernelSource};
 use crate::host_memory;
@@ -93,7 +93,7 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: Option<&Cloud>,
-        (bins, within): (&Bins, &RadiusQuery),
+        (bins, within): (&Bins, &Within),
         weights: PairWeights<'_>,
     ) -> Result<WeightedPairs, NeighborError> {
         let given = [weights.points.is_some(), weights.queries.is_some()];
@@ -103,8 +103,8 @@ impl Search {
             &[("weights given for points and queries", &given), ("query", within), ("bins", bins)],
         )?;
         check_radius(within.radius)?;
-        refuse_self_filter(queries, within.which != PairFilter::All)?;
-        let within = RadiusQuery { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
+        refuse_self_filter(queries, within.filter != PairFilter::All)?;
+        let within = Within { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
         let comm = self.points.comm.clone();
         let of_points = IntegerWeights::new(&comm, weights.points, self.points.input_rows())?;
         let of_queries = match queries {
@@ -148,7 +148,7 @@ impl Search {
         &self,
         context: &mut Rank,
         (local, joint): (&RankQueries, Option<&JointQueries>),
-        (bins, within): (&Bins, RadiusQuery),
+        (bins, within): (&Bins, Within),
         table: &Array<u32>,
         has_queries: bool,
     ) -> Result<Vec<u64>, NeighborError> {
@@ -165,7 +165,7 @@ impl Search {
         let count = bins.len() as u32;
         self.radius.run(
             recorder,
-            &RadiusSearch {
+            &RadiusPass {
                 tree,
                 queries,
                 within,

@@ -1,0 +1,309 @@
+//! Lists of neighbors: their memory, the order of their rows, and their way back to the ranks that asked.
+
+use super::error::NeighborError;
+use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
+use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Kernel, KernelSource, Recorder};
+use crate::points::rows::{exchange_rows, offsets, upload_u32};
+use crate::points::sort::Route;
+use crate::points::u64_array::U64Array;
+use crate::rank::Rank;
+
+/// Lists of `k` neighbors per row, nearest first, equal distances by index: on the device, or after [`download`](Self::download) on the host
+/// as `Fixed<Vec<u64>, Vec<f32>>`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fixed<I = U64Array, D = Array<f32>> {
+    /// Entries per row.
+    pub k: u32,
+    /// Indices of neighbors, among the points of all ranks; all bits are 1 where a row has fewer than `k`.
+    pub index: I,
+    /// Distances of neighbors; infinity where a row has fewer than `k`.
+    pub distance: D,
+}
+
+/// Lists of neighbors of any length: row `i` is entries `offsets[i]..offsets[i + 1]`, by ascending index. On the device, or after
+/// [`download`](Self::download) on the host as `Ragged<Vec<u64>, Vec<u64>, Vec<f32>>`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ragged<O = Array<u32>, I = U64Array, D = Array<f32>> {
+    /// Where each row begins; after the last one the number of all entries.
+    pub offsets: O,
+    /// Indices of neighbors, among the points of all ranks.
+    pub index: I,
+    /// Distances of neighbors.
+    pub distance: D,
+}
+
+impl Fixed {
+    /// Downloads the lists. Blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn download(&self, rank: &mut Rank) -> Result<Fixed<Vec<u64>, Vec<f32>>, DeviceError> {
+        let recorder = &mut rank.recorder;
+        let distance = recorder.download(&self.distance, 0, self.distance.len())?;
+        Ok(Fixed { k: self.k, index: self.index.download(recorder)?, distance })
+    }
+}
+
+/// Lists of indices in the cloud of one device.
+pub(super) type LocalLists = Ragged<Array<u32>, Array<u32>>;
+
+crate::gpu::kernel_params! {
+    struct RowsParams {
+        count: u32,
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct EntryPlacesParams {
+        entries: u32,
+        rows: u32,
+    }
+}
+
+fn lengths() -> KernelSource {
+    KernelSource::new("neighbors::row_lengths", include_str!("../../../shaders/points/neighbors/row_lengths.wgsl"))
+        .params::<RowsParams>()
+}
+
+fn places() -> KernelSource {
+    KernelSource::new("neighbors::entry_places", include_str!("../../../shaders/points/neighbors/entry_places.wgsl"))
+        .params::<EntryPlacesParams>()
+}
+
+crate::gpu::kernel_params! {
+    struct EntriesParams {
+        entries: u32,
+        rows: u32,
+        /// Bits of an index.
+        index_bits: u32,
+    }
+}
+
+/// The longest row that is sorted in workgroup memory.
+const SHORT: u32 = 64;
+
+/// Invocations of a workgroup that sorts rows, and its rows.
+const SORT_GROUP: u32 = 64;
+const SORT_ROWS: u32 = 4;
+
+/// The kernels of this file.
+pub(super) fn kernels() -> [KernelSource; 5] {
+    [lengths(), places(), total(), sort_rows(), entry_keys()]
+}
+
+fn total() -> KernelSource {
+    KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
+        .params::<RowsParams>()
+}
+
+fn sort_rows() -> KernelSource {
+    KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
+        .params::<RowsParams>()
+        .constant("SHORT", SHORT)
+        .constant("ROWS", SORT_ROWS)
+        .group(SORT_GROUP)
+}
+
+/// Bits of a number below `count`.
+fn bits(count: u64) -> u32 {
+    u64::BITS - count.saturating_sub(1).leading_zeros()
+}
+
+fn entry_keys() -> KernelSource {
+    KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
+        .params::<EntriesParams>()
+}
+
+impl Ragged {
+    /// The length of each row. Recorded only.
+    fn lengths(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
+        let count = self.offsets.len() - 1;
+        let lengths = recorder.gpu().array("neighbors::lengths", count)?;
+        let params = RowsParams { count: count as u32 };
+        recorder.each(&Kernel::trusted(self::lengths()), &[self.offsets.raw(), lengths.raw()], &params, count)?;
+        Ok(lengths)
+    }
+
+    /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each entry once.
+    pub(super) fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
+        let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
+        let old = self.lengths(recorder)?;
+        let lengths = gpu.array::<u32>("neighbors::lengths", rows.len())?;
+        permute.scatter(recorder, &old, rows, &lengths, 1, Count::All)?;
+        let offset = offsets_of(recorder, &lengths)?;
+        let places = gpu.array::<u32>("neighbors::places", entries)?;
+        let params = EntryPlacesParams { entries: entries as u32, rows: rows.len() as u32 };
+        let arrays = [&self.offsets, rows, &offset, &places].map(Array::raw);
+        recorder.each(&Kernel::trusted(self::places()), &arrays, &params, entries)?;
+        let index = self.index.map(|words| scattered(recorder, &permute, words, &places))?;
+        let distance = scattered(recorder, &permute, &self.distance, &places)?;
+        Ok(Ragged { offsets: offset, index, distance })
+    }
+
+    /// Sends the rows, which are those behind `route`, back to where they were before. Submits and waits for the ranks, and for a word per
+    /// rank. All ranks call it.
+    pub(super) fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
+        let lengths = self.lengths(&mut context.recorder)?;
+        let sent = route.back_as_sent(context, &lengths, 1)?;
+        // The rows of each rank lie together, and so do their entries.
+        let [_, rows] = route.counts();
+        let bounds: Vec<u32> = offsets(rows).into_iter().chain([lengths.len()]).map(|row| row as u32).collect();
+        let recorder = &mut context.recorder;
+        let bounds = upload_u32(recorder, &bounds)?;
+        let ends = recorder.gpu().array::<u32>("neighbors::ends", bounds.len())?;
+        Permute::new().gather(recorder, &self.offsets, &bounds, &ends, 1, Count::All)?;
+        let ends = recorder.download(&ends, 0, ends.len())?;
+        let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
+        let receives = context.comm.all_to_all(&sends)?;
+        let index =
+            self.index.map(|words| exchange_rows(context, "indices of neighbours", words, 1, [&sends, &receives]))?;
+        let distance = exchange_rows(context, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
+        let offset = offsets_of(&mut context.recorder, &sent)?;
+        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut context.recorder, route.order())?)
+    }
+
+    /// Downloads the lists. Blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device fails.
+    pub fn download(&self, rank: &mut Rank) -> Result<Ragged<Vec<u64>, Vec<u64>, Vec<f32>>, DeviceError> {
+        let recorder = &mut rank.recorder;
+        Ok(Ragged {
+            offsets: U64Array::of_words(&self.offsets).download(recorder)?,
+            index: self.index.download(recorder)?,
+            distance: recorder.download(&self.distance, 0, self.distance.len())?,
+        })
+    }
+}
+
+/// Where each of several rows of these lengths begins, and where the last one ends. Recorded only.
+fn offsets_of(recorder: &mut Recorder, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
+    let offset = recorder.gpu().array("neighbors::offset", lengths.len() + 1)?;
+    Scan::new().exclusive(recorder, lengths, &offset, Count::All)?;
+    Ok(offset)
+}
+
+/// The elements of `source`, each at its place.
+fn scattered<T: DeviceElement>(
+    recorder: &mut Recorder,
+    permute: &Permute,
+    source: &Array<T>,
+    places: &Array<u32>,
+) -> Result<Array<T>, DeviceError> {
+    let target = recorder.gpu().array("neighbors::entries", source.len())?;
+    permute.scatter(recorder, source, places, &target, 1, Count::All)?;
+    Ok(target)
+}
+
+/// What makes lists of neighbours that have been counted, and puts their rows in order.
+pub(super) struct ListOrder {
+    scan: Scan,
+    reduce: Reduce,
+    sort: Sort,
+    permute: Permute,
+    total: Kernel,
+    sort_rows: Kernel,
+    entry_keys: Kernel,
+}
+
+impl ListOrder {
+    /// For a device.
+    pub fn new(gpu: &Gpu) -> Self {
+        ListOrder {
+            scan: Scan::new(),
+            reduce: Reduce::new(),
+            sort: Sort::new(gpu),
+            permute: Permute::new(),
+            total: Kernel::trusted(total()),
+            sort_rows: Kernel::trusted(sort_rows()),
+            entry_keys: Kernel::trusted(entry_keys()),
+        }
+    }
+
+    /// Lists with room for so many entries a row, which are not filled yet, and the length of the longest. Waits once.
+    ///
+    /// # Errors
+    /// [`NeighborError::TooLong`] for 2^32 entries and more; those of the device.
+    pub fn allocate(&self, recorder: &mut Recorder, counts: &Array<u32>) -> Result<(LocalLists, u32), NeighborError> {
+        let (gpu, rows) = (recorder.gpu().clone(), counts.len());
+        let total = gpu.array::<u32>("neighbors::total", 2)?;
+        recorder.clear(&total);
+        recorder.each(&self.total, &[counts.raw(), total.raw()], &RowsParams { count: rows as u32 }, rows)?;
+        let offset = gpu.array("neighbors::offset", rows + 1)?;
+        self.scan.exclusive(recorder, counts, &offset, Count::All)?;
+        let longest = gpu.array::<u32>("neighbors::longest", 1)?;
+        self.reduce.max(recorder, counts, &longest, Count::All)?;
+        let longest = recorder.download(&longest, 0, 1)?[0];
+        let words = recorder.download(&total, 0, 2)?;
+        if words[1] > 0 {
+            let entries = u64::from(words[0]) | u64::from(words[1]) << 32;
+            return Err(NeighborError::TooLong { rows, each: entries / rows.max(1) });
+        }
+        let entries = u64::from(words[0]);
+        let index = gpu.array("neighbors::index", entries)?;
+        let distance = gpu.array("neighbors::distance", entries)?;
+        Ok((Ragged { offsets: offset, index, distance }, longest))
+    }
+
+    /// Lists with their `rows`, of which the longest has so many entries, in ascending order of the index, which is below `sources`: within workgroups
+    /// where all are short, otherwise by one sort of all entries by (row, index). Recorded only.
+    pub fn by_index(
+        &self,
+        recorder: &mut Recorder,
+        lists: LocalLists,
+        (rows, longest): (u64, u32),
+        sources: u64,
+    ) -> Result<LocalLists, NeighborError> {
+        if longest > SHORT {
+            let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
+            let order = self.order_by(recorder, &lists.offsets, rows, (&lists.index, bits(sources)))?;
+            let index = gpu.array("neighbors::index", entries)?;
+            let distance = gpu.array("neighbors::distance", entries)?;
+            self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
+            self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
+            return Ok(Ragged { offsets: lists.offsets, index, distance });
+        }
+        let arrays = [lists.offsets.raw(), lists.index.raw(), lists.distance.raw()];
+        let groups = rows.div_ceil(u64::from(SORT_ROWS));
+        recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
+        Ok(lists)
+    }
+
+    /// The distances alone of lists with so many `rows`, ascending in each row. Submits, so that memory of the sort is free after it: 37 bytes an
+    /// entry while it lasts, the distances given and those returned among them.
+    pub fn distances(
+        &self,
+        recorder: &mut Recorder,
+        lists: LocalLists,
+        rows: u64,
+    ) -> Result<(Array<u32>, Array<f32>), NeighborError> {
+        let Ragged { offsets: offset, index, distance } = lists;
+        drop(index);
+        recorder.submit()?;
+        // The bits of reals from 0 on ascend as they do.
+        let order = self.order_by(recorder, &offset, rows, (&distance.cast()?, u32::BITS))?;
+        let sorted = recorder.gpu().array("neighbors::distance", distance.len())?;
+        self.permute.gather(recorder, &distance, &order, &sorted, 1, Count::All)?;
+        recorder.submit()?;
+        Ok((offset, sorted))
+    }
+
+    /// The order of all entries by (row, word), for a word of so many bits an entry: one sort. Recorded only.
+    fn order_by(
+        &self,
+        recorder: &mut Recorder,
+        offset: &Array<u32>,
+        rows: u64,
+        (word, word_bits): (&Array<u32>, u32),
+    ) -> Result<Array<u32>, NeighborError> {
+        let (gpu, entries) = (recorder.gpu().clone(), word.len());
+        let array = |label: &str| gpu.array::<u32>(label, entries);
+        let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
+        let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: word_bits };
+        let arrays = [offset.raw(), word.raw(), high.raw(), low.raw()];
+        recorder.each(&self.entry_keys, &arrays, &params, entries)?;
+        let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + word_bits);
+        self.sort.order(recorder, keys, &order, Count::All)?;
+        Ok(order)
+    }
+}
