@@ -6,6 +6,7 @@ use crate::field::FieldError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
+use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
 /// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
@@ -93,6 +94,9 @@ pub enum MeshError {
         /// As many as there can be.
         most: u64,
     },
+    /// Particles, such as an attribute that is missing.
+    #[error(transparent)]
+    Particles(ParticleError),
     /// A process grid, or ghost cells.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -108,7 +112,8 @@ message_debug!(MeshError);
 
 error_from! {
     MeshError from FieldError { Comm, Device, Layout } or misuse "field"
-    MeshError from SortError { Comm, Device } or misuse "points"
+    MeshError from ParticleError { Comm, Device; Particles }
+    MeshError from SortError { Comm, Device, Particles } or misuse "points"
     MeshError from HostMemoryError via DeviceError
     MeshError from ExchangeError { Comm, Device }
 }

@@ -14,7 +14,7 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{GhostPlan, Grid, owner};
 use crate::host_memory;
 use crate::points::Cloud;
-use crate::points::sort::route_to;
+use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
@@ -50,6 +50,8 @@ pub struct PointsInCells {
     /// Whether points have been moved, and need more ghost cells.
     is_shifted: bool,
     weights: Option<Weights>,
+    /// From the rows of a cloud to the points here; `None` on one rank, and for points from the host.
+    route: Option<Route>,
 }
 
 /// The weights of points.
@@ -251,7 +253,7 @@ impl PointsInCells {
             Ok(offset)
         };
         let offset = [along(0)?, along(1)?, along(2)?];
-        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights })
+        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights, route: None })
     }
 
     /// Sends the points of a cloud in a periodic box of three axes to the ranks of `grid` that own their cells of `mesh`, without passing the
@@ -275,7 +277,7 @@ impl PointsInCells {
         comm.all_reduce(&mut total, Op::Sum)?;
         let per_length = [0, 1, 2].map(|axis| mesh.shape[axis] as f64 / period(axis).unwrap_or(1.0));
         let mut params = LocateParams::new(&mesh, per_length, grid.parts()[1] as u32);
-        let (mut positions, mut sent) = (cloud.positions().clone(), 0);
+        let (mut positions, mut sent, mut way) = (cloud.positions().clone(), 0, None);
         if comm.size() > 1 {
             let parts = grid.parts();
             let owner_of = |axis: usize| {
@@ -295,6 +297,7 @@ impl PointsInCells {
             let [sends, _] = route.counts();
             sent = 12 * (cloud.len() - sends[comm.rank()]);
             positions = route.forward(rank, &positions, 3)?;
+            way = Some(route);
         }
         let (gpu, count) = (rank.gpu.clone(), positions.len() / 3);
         let cell = gpu.array("mesh::points", count)?;
@@ -304,7 +307,33 @@ impl PointsInCells {
         let [x, y, z] = &offset;
         let arrays = [positions.raw(), cell.raw(), x.raw(), y.raw(), z.raw()];
         rank.recorder.each(&Kernel::trusted(locate_kernel(false)), &arrays, &params, count)?;
-        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights: None })
+        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights: None, route: way })
+    }
+
+    /// Sends the rows of `values`, of `width` elements each, from the rows of the cloud to the points here.
+    pub(super) fn values_of_rows(
+        &self,
+        rank: &mut Rank,
+        values: &Array<f32>,
+        width: u64,
+    ) -> Result<Array<f32>, MeshError> {
+        match &self.route {
+            Some(route) => Ok(route.forward(rank, values, width)?),
+            None => Ok(values.clone()),
+        }
+    }
+
+    /// Sends values of the points here back to the rows of the cloud: the inverse of [`values_of_rows`](Self::values_of_rows).
+    pub(super) fn rows_of_values(
+        &self,
+        rank: &mut Rank,
+        values: &Array<f32>,
+        width: u64,
+    ) -> Result<Array<f32>, MeshError> {
+        match &self.route {
+            Some(route) => Ok(route.back(rank, values, width)?),
+            None => Ok(values.clone()),
+        }
     }
 
     /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in: the rank that owns it has the point.

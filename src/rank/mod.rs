@@ -24,6 +24,8 @@ pub(crate) use plan_cache::PlanKey;
 /// |---|---|
 /// | [`mesh`](Self::mesh), [`zeros`](Self::zeros), [`fill`](Self::fill), [`gather`](Self::gather), [`write_npy`](Self::write_npy), [`sum`](Self::sum), [`stencil`](Self::stencil), .. | [`field`](crate::field) |
 /// | [`fft`](Self::fft), [`inverse`](Self::inverse), [`filter`](Self::filter), .. | [`fft`](crate::fft) |
+/// | [`search`](Self::search), [`query`](Self::query), [`each`](Self::each), [`distribute`](Self::distribute), .. | [`points`](crate::points) |
+/// | [`paint`](Self::paint), [`paint_attribute`](Self::paint_attribute), [`readout`](Self::readout) | [`mesh`](crate::mesh) |
 ///
 /// A method that is *collective* must be called by every rank, in the same order and with agreeing
 /// arguments; otherwise it fails on all ranks.

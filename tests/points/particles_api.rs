@@ -583,3 +583,116 @@ fn particles_are_painted_without_passing_the_host() {
     });
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
 }
+
+/// The weight of a node at distance `d` in cells, by the definitions of the windows (Hockney & Eastwood 1981, section 5-3).
+fn weight(window: Window, d: f64) -> f64 {
+    let d = d.abs();
+    match window {
+        Window::Cic => (1.0 - d).max(0.0),
+        Window::Tsc if d < 0.5 => 0.75 - d * d,
+        Window::Tsc => 0.5 * (1.5 - d).max(0.0).powi(2),
+        Window::Pcs if d < 1.0 => (4.0 - 6.0 * d * d + 3.0 * d * d * d) / 6.0,
+        _ => (2.0 - d).max(0.0).powi(3) / 6.0,
+    }
+}
+
+/// The nodes around a point in a box with these cells, with their weights.
+fn nodes(window: Window, shape: [u64; 3], size: [f64; 3], point: &[f32]) -> Vec<(usize, f64)> {
+    let along = |axis: usize| {
+        let (cells, at) = (shape[axis] as f64, f64::from(point[axis]) / size[axis] * shape[axis] as f64);
+        (0..shape[axis]).filter_map(move |node| {
+            let d = at - node as f64;
+            let weight = weight(window, d - cells * (d / cells).round());
+            (weight > 0.0).then_some((node as usize, weight))
+        })
+    };
+    let mut found = Vec::new();
+    for (i, a) in along(0) {
+        for (j, b) in along(1) {
+            found.extend(along(2).map(|(k, c)| ((i * shape[1] as usize + j) * shape[2] as usize + k, a * b * c)));
+        }
+    }
+    found
+}
+
+#[test]
+fn attributes_are_painted_and_fields_read_at_particles() {
+    let (shape, size, count) = ([12u64, 9, 10], [4.0, 3.0, 7.0], 600);
+    let (domain, cells) = (Domain::new(&size).unwrap(), 12 * 9 * 10);
+    let mut x = points(Kind::Uniform, count, 3, 17);
+    x.chunks_mut(3).for_each(|x| (0..3).for_each(|axis| x[axis] *= size[axis] as f32));
+    let value = |seed: u64, i: usize| (2.0 * clouds::uniform(seed, i as u64) - 1.0) as f32;
+    let flow: Vec<f32> = (0..3 * count).map(|i| value(18, i)).collect();
+    let field: Vec<f32> = (0..2 * cells).map(|i| value(19, i)).collect();
+    for window in Window::ALL {
+        let mut painted = vec![[0.0f64; 3]; cells];
+        let mut touching = vec![0u32; cells];
+        let mut read = vec![[0.0f64; 2]; count];
+        for (row, point) in x.chunks(3).enumerate() {
+            for (cell, weight) in nodes(window, shape, size, point) {
+                touching[cell] += 1;
+                (0..3).for_each(|c| painted[cell][c] += weight * f64::from(flow[3 * row + c]));
+                (0..2).for_each(|c| read[row][c] += weight * f64::from(field[c * cells + cell]));
+            }
+        }
+        let runs = |ranks: usize, ghosts: u64| {
+            on(ranks, |rank| {
+                let mesh = rank.mesh(shape).periodic(size).ghosts(ghosts).build()?;
+                let mut p = Particles::from_host(rank, &domain, part(rank, &x, 3))?;
+                p = p.with(rank, "flow", part(rank, &flow, 3), 3)?;
+                let painted = rank.paint_attribute(&p, "flow", &mesh, window)?;
+                let at = |[i, j, k]: [u64; 3]| ((i * shape[1] + j) * shape[2] + k) as usize;
+                let values: Vec<f32> = [0, cells]
+                    .into_iter()
+                    .flat_map(|c| mesh.cells().map(move |cell| c + at(cell)).map(|i| field[i]))
+                    .collect();
+                let mut both = rank.zeros_of(&mesh, 2)?;
+                rank.upload(&mut both, &values)?;
+                let read = rank.readout(&both, &p, window)?;
+                let read = rank.recorder.download(&read, 0, read.len())?;
+                Ok(vec![(rank.gather(&painted, 0)?.unwrap_or_default(), read)])
+            })
+            .into_iter()
+            .reduce(|mut all, part| {
+                all.0.extend(part.0);
+                all.1.extend(part.1);
+                all
+            })
+            .unwrap()
+        };
+        let one = runs(1, 0);
+        for (cell, wanted) in painted.iter().enumerate() {
+            for c in 0..3 {
+                // Offsets and the products of three weights are rounded: at most 6 half ulps of 1 for each particle.
+                let most = f64::from(touching[cell]) * 3.0 * f64::from(f32::EPSILON) + 1e-9;
+                let error = (f64::from(one.0[c * cells + cell]) - wanted[c]).abs();
+                assert!(error <= most, "{window} cell {cell}: {error:e} > {most:e}");
+            }
+        }
+        for (row, wanted) in read.iter().enumerate() {
+            for c in 0..2 {
+                // Weights add up to 1, with an error of 3 axes; a sum of at most 64 terms is rounded at each.
+                let error = (f64::from(one.1[2 * row + c]) - wanted[c]).abs();
+                assert!(error <= 64.0 * f64::from(f32::EPSILON), "{window} row {row}: {error:e}");
+            }
+        }
+        for (ranks, ghosts) in [(2, 1), (3, 0)] {
+            let found = runs(ranks, ghosts);
+            assert!(bits(&found.0) == bits(&one.0) && bits(&found.1) == bits(&one.1), "{window} on {ranks} ranks");
+        }
+    }
+    // An attribute that a rank lacks, or of another type, is an error on all ranks.
+    for is_integer in [false, true] {
+        let refused = on(2, |rank| {
+            let mesh = rank.mesh([8, 8, 8]).periodic([4.0, 3.0, 7.0]).build()?;
+            let mut p = Particles::from_host(rank, &domain, &[0.5; 3])?;
+            p = match (rank.index(), is_integer) {
+                (0, _) => p.with(rank, "mass", &[1.0f32], 1)?,
+                (_, true) => p.with(rank, "mass", &[1u32], 1)?,
+                _ => p,
+            };
+            Ok(vec![rank.paint_attribute(&p, "mass", &mesh, Window::Cic).err().map(|error| error.to_string())])
+        });
+        assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.contains("mass"))), "{refused:?}");
+    }
+}
