@@ -42,7 +42,7 @@ pub use error::{ParticleError, ParticleFileError};
 pub(crate) use extent::Extent;
 pub use neighbors::output::{Counts, Histogram, Lists, Output, Targets, WeightedHistogram};
 pub use neighbors::visitor::Visit;
-pub use neighbors::{Bins, Fixed, Nearest, Overdensity, Predicate, Ragged, Search, Within};
+pub use neighbors::{Bins, Fixed, Nearest, Overdense, Predicate, Ragged, Search, Within};
 pub use particles::{Attributes, Particles};
 
 use crate::gpu::KernelSource;

@@ -2,7 +2,7 @@
 
 use super::searches;
 use meshloom::gpu::Options;
-use meshloom::points::neighbors::Overdensity;
+use meshloom::points::neighbors::Overdense;
 use meshloom::points::{Domain, Particles, Predicate};
 use meshloom::{Error, Launch, launch};
 use searches::overdense;
@@ -18,7 +18,7 @@ impl Numbers {
 }
 
 /// The counts of all ranks' rows, of which each has an equal part of points and of centres.
-fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &Overdensity) -> Vec<u64> {
+fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &Overdense) -> Vec<u64> {
     let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
         let mut part = |all: &[f32]| {

@@ -1,7 +1,7 @@
 //! Results of searches over ranks, on the host.
 
 use meshloom::Rank;
-use meshloom::points::neighbors::{Nearest, NeighborError, Overdensity, PairWeights, WeightedPairs, Within};
+use meshloom::points::neighbors::{Nearest, NeighborError, Overdense, PairWeights, WeightedPairs, Within};
 use meshloom::points::{
     Bins, Counts, Fixed, Histogram, Lists, Particles, Predicate, Ragged, Search, Targets, WeightedHistogram,
 };
@@ -52,6 +52,6 @@ pub fn weighted_pairs(
     rank.query(search, queries.into(), all(queries), WeightedHistogram { bins, weights })
 }
 
-pub fn overdense(rank: &mut Rank, search: &Search, queries: &Particles, spheres: &Overdensity) -> Result<Vec<u64>> {
+pub fn overdense(rank: &mut Rank, search: &Search, queries: &Particles, spheres: &Overdense) -> Result<Vec<u64>> {
     rank.query(search, Targets::Of(queries), spheres.clone(), Counts)
 }

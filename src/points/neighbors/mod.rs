@@ -3,7 +3,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Search`], [`Rank::query`](crate::Rank::query) | neighbors among the points of all ranks |
-//! | [`Predicate`] | which neighbors: [`Nearest`], [`Within`], [`Overdensity`] |
+//! | [`Predicate`] | which neighbors: [`Nearest`], [`Within`], [`Overdense`] |
 //! | [`Fixed`], [`Ragged`] | lists of neighbors |
 //! | [`NearestSearch`], [`RadiusSearch`] | searches on one device, recorded: lists, counts, histograms, [`Callback`]s |
 //! | [`Components`] | connected components of the points, by links within a radius |
@@ -73,7 +73,7 @@ pub use group_shape::{GroupShape, Lanes};
 pub use lists::{Fixed, Ragged};
 pub use nearest::NearestSearch;
 pub use pairs::{Bins, join_u64};
-pub use query::{MAX_K, Nearest, Overdensity, PairFilter, Predicate, Within};
+pub use query::{MAX_K, Nearest, Overdense, PairFilter, Predicate, Within};
 pub use radius::RadiusSearch;
 pub use search::Search;
 pub use targets::{Queries, QueryPoints};

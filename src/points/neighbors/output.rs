@@ -3,7 +3,7 @@
 use super::error::NeighborError;
 use super::lists::{Fixed, Ragged};
 use super::pairs::Bins;
-use super::query::{Nearest, Overdensity, Within};
+use super::query::{Nearest, Overdense, Within};
 use super::search::Search;
 use super::visitor::Visit;
 use super::weighted_pairs::{PairWeights, WeightedPairs};
@@ -149,7 +149,7 @@ outputs! {
     Within, Visit => Attributes,
         |this, rank, search, targets, query| search.visit_within(rank, targets.particles(), &query, &this);
     // As many numbers for each target as there are densities.
-    Overdensity, Counts => Vec<u64>,
+    Overdense, Counts => Vec<u64>,
         |_this, rank, search, targets, query| {
             search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &query)
         };

@@ -1,7 +1,7 @@
 //! Spheres about queries in which points are as dense as asked for: spherical overdensities.
 
 use super::error::NeighborError;
-use super::query::{Overdensity, Predicate, RowOrder};
+use super::query::{Overdense, Predicate, RowOrder};
 use super::search::Search;
 use super::targets::Queries;
 use crate::comm::Op;
@@ -83,7 +83,7 @@ fn turns(lengths: &[u32], most: u64) -> Vec<Range<u64>> {
 /// No sphere was found within the radius.
 const UNKNOWN: u32 = u32::MAX;
 
-impl Overdensity {
+impl Overdense {
     fn check(&self) -> Result<(), NeighborError> {
         match self.densities.iter().find(|density| !(**density > 0.0 && density.is_finite())) {
             Some(&density) => Err(NeighborError::Density { density }),
@@ -111,7 +111,7 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: &Cloud,
-        spheres: &Overdensity,
+        spheres: &Overdense,
     ) -> Result<Vec<u64>, NeighborError> {
         self.overdense_by(context, queries, spheres, ENTRIES)
     }
@@ -121,7 +121,7 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: &Cloud,
-        spheres: &Overdensity,
+        spheres: &Overdense,
         most: u64,
     ) -> Result<Vec<u64>, NeighborError> {
         self.agree("overdensities", Some(queries), &[("query", spheres)])?;
@@ -131,7 +131,7 @@ impl Search {
         let mut found = host_memory::zeros("members of spheres", queries.len() as usize * width)?;
         let Some(sparsest) = spheres.densities.iter().copied().reduce(f64::min) else { return Ok(found) };
         let mut left = host_memory::collect("spheres", 0..queries.len() as usize)?;
-        let mut radius = Overdensity::radius(dims, 64f64.max(2.0 * f64::from(spheres.least)), sparsest);
+        let mut radius = Overdense::radius(dims, 64f64.max(2.0 * f64::from(spheres.least)), sparsest);
         loop {
             let mut remaining = [left.len() as u64];
             self.points.comm.all_reduce(&mut remaining, Op::Sum)?;
@@ -160,7 +160,7 @@ impl Search {
         &self,
         context: &mut Rank,
         queries: &Cloud,
-        spheres: &Overdensity,
+        spheres: &Overdense,
         (radius, most): (f32, u64),
     ) -> Result<Vec<Vec<u32>>, NeighborError> {
         let local = self.arrange_queries(context, Some(queries))?;
@@ -256,7 +256,7 @@ mod tests {
                 (0..150).flat_map(|i| [0.1 * (i * i % 97) as f32, 0.1 * (i * 7 % 83) as f32]).collect();
             let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
             let search = context.search(&cloud.clone().into())?;
-            let spheres = Overdensity { densities: vec![3.0, 1.0], least: 2 };
+            let spheres = Overdense { densities: vec![3.0, 1.0], least: 2 };
             let at_once = search.overdense(context, &cloud, &spheres)?;
             assert!(at_once.iter().any(|&count| count > 0));
             for most in [1, 1000] {

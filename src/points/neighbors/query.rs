@@ -101,7 +101,7 @@ impl Within {
 /// Selects spheres about targets by their mean density; made by [`Predicate::overdensity`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Overdensity {
+pub struct Overdense {
     /// Mean number densities, in points per unit of volume (of area, in a plane); each above 0.
     pub densities: Vec<f64>,
     /// Smallest number of points of a sphere, at least 1.
@@ -160,8 +160,8 @@ impl Predicate {
     /// })?;
     /// # Ok::<(), meshloom::Error>(())
     /// ```
-    pub fn overdensity(densities: &[f64], least: u32) -> Overdensity {
-        Overdensity { densities: densities.to_vec(), least }
+    pub fn overdensity(densities: &[f64], least: u32) -> Overdense {
+        Overdense { densities: densities.to_vec(), least }
     }
 }
 
