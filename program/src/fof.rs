@@ -265,7 +265,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     phases.done("write");
     let mut cost = context.exchange.cost();
     cost += groups.cost();
-    let mut sums = [cost.sent, cost.messages, groups.ghosts()];
+    let mut sums = [cost.sent_bytes, cost.messages, groups.ghosts()];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(json!({
         "command": "fof",

@@ -162,7 +162,7 @@ impl<'a> RankSearch<'a> {
         self.phases.done("write");
         let mut cost = self.context.exchange.cost();
         cost += self.search.cost();
-        let mut sums = [cost.sent, cost.messages];
+        let mut sums = [cost.sent_bytes, cost.messages];
         self.context.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
             "command": command.name,

@@ -64,7 +64,7 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, 
     write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;
     phases.done("write");
     let cost = context.exchange.cost();
-    let mut sums = [sorted.traffic, cost.sent, cost.messages];
+    let mut sums = [sorted.traffic, cost.sent_bytes, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(serde_json::json!({
         "command": "sort",

@@ -277,15 +277,15 @@ fn a_step_costs_what_was_planned() {
             water.advance(context, 20)?;
             context.recorder.wait()?;
             let (sent, after) = (water.cost(), context.recorder.counts());
-            assert_eq!(sent.sent - cost.sent, 20 * planned.sent);
-            assert_eq!(sent.messages - cost.messages, 20 * planned.messages);
-            assert_eq!(planned.device_bytes, 48 * planned.cells);
+            assert_eq!(sent.sent_bytes - cost.sent_bytes, 20 * planned.cost.sent_bytes);
+            assert_eq!(sent.messages - cost.messages, 20 * planned.cost.messages);
+            assert_eq!(planned.cost.device_bytes, 48 * planned.cells);
             if context.comm.size() == 1 {
                 assert_eq!([after.submits - counts.submits, after.dispatches - counts.dispatches], [1, 20]);
                 assert_eq!(planned.exchanges, 0);
             } else {
                 // In a grid of 2x2 the same rank is in the east and the west.
-                assert_eq!((planned.exchanges, planned.messages), (1, 2));
+                assert_eq!((planned.exchanges, planned.cost.messages), (1, 2));
             }
             Ok::<_, ShallowWaterError>(())
         })

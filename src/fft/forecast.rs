@@ -42,9 +42,7 @@ impl MemoryForecast {
 pub struct Phase {
     /// What it is: `z pass`, `exchange y-z`.
     pub name: String,
-    /// Bytes that it reads and writes in device memory.
-    pub device: u64,
-    /// What it sends and receives.
+    /// What it moves in device memory, sends and receives.
     pub cost: Cost,
     /// Its seconds alone.
     pub seconds: f64,
@@ -61,16 +59,9 @@ pub struct DirectionForecast {
 }
 
 impl DirectionForecast {
-    /// What it sends and receives in all.
+    /// Returns the cost of all phases.
     pub fn cost(&self) -> Cost {
-        let mut cost = Cost::default();
-        self.phases.iter().for_each(|phase| cost += phase.cost);
-        cost
-    }
-
-    /// Bytes through device memory in all.
-    pub fn device(&self) -> u64 {
-        self.phases.iter().map(|phase| phase.device).sum()
+        self.phases.iter().map(|phase| phase.cost).sum()
     }
 }
 
@@ -86,7 +77,7 @@ impl DirectionForecast {
 /// let forecast = Forecast::new(&spec, grid, 0, &tuning, &Speeds::default(), 2 << 20)?;
 /// assert_eq!(grid.parts(), [512, 1]);
 /// assert_eq!(forecast.memory.field, 4096 * 4096 * 4096 / 512 * 8);
-/// assert_eq!(forecast.forward.cost().sent, forecast.memory.field / 512 * 511);
+/// assert_eq!(forecast.forward.cost().sent_bytes, forecast.memory.field / 512 * 511);
 /// # Ok::<(), meshloom::fft::FftError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -141,24 +132,19 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
     for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
         if !stage.passes.is_empty() {
-            let device = stage.traffic();
-            let time = device as f64 / speeds.memory;
+            let cost = Cost::kernels(stage.passes.len() as u64, stage.traffic());
+            let time = cost.device_bytes as f64 / speeds.memory;
             let count =
                 if stage.passes.len() > 1 { format!(" ({} passes)", stage.passes.len()) } else { String::new() };
-            phases.push(Phase {
-                name: format!("{} pass{count}", NAMES[stage.axis]),
-                device,
-                cost: Cost::default(),
-                seconds: time,
-            });
+            phases.push(Phase { name: format!("{} pass{count}", NAMES[stage.axis]), cost, seconds: time });
             chain.stage(time);
         }
         match transpose {
             Some(transpose) => {
-                let cost = transpose.cost(element, chunk);
-                let times = stages(&cost, speeds);
+                let cost = Cost { device_bytes: kept_bytes(transpose, element), ..transpose.cost(element, chunk) };
+                let times = speeds.exchange_seconds(&cost);
                 let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
-                phases.push(Phase { name, device: kept_bytes(transpose, element), cost, seconds: times.iter().sum() });
+                phases.push(Phase { name, cost, seconds: times.iter().sum() });
                 times.into_iter().for_each(|time| chain.stage(time));
                 chain.pieces = chain.pieces.max(transpose.pieces.len());
             }
@@ -166,12 +152,6 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
         }
     }
     DirectionForecast { phases, seconds: seconds + chain.seconds() }
-}
-
-/// Copying out, sending, copying in.
-fn stages(cost: &Cost, speeds: &Speeds) -> [f64; 3] {
-    let wire = cost.messages as f64 * speeds.latency + cost.sent.max(cost.received) as f64 / speeds.link;
-    [cost.sent as f64 / speeds.copy, wire, cost.received as f64 / speeds.copy]
 }
 
 /// Bytes that copying a rank's own blocks reads and writes on the device.

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::error::TransformError;
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Gpu, Recorder};
+use crate::grid::Cost;
 
 /// Speeds of a machine, in bytes per second and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,17 @@ const PROBE: u64 = 16 << 20;
 const RUNS: usize = 4;
 
 impl Speeds {
+    /// Returns the seconds of work, without overlap: device memory, and the three stages of its exchanges.
+    pub fn seconds(&self, cost: &Cost) -> f64 {
+        cost.device_bytes as f64 / self.memory + self.exchange_seconds(cost).iter().sum::<f64>()
+    }
+
+    /// Returns the seconds of copying to the host, sending, and copying to the device.
+    pub(super) fn exchange_seconds(&self, cost: &Cost) -> [f64; 3] {
+        let wire = cost.messages as f64 * self.latency + cost.sent_bytes.max(cost.received_bytes) as f64 / self.link;
+        [cost.sent_bytes as f64 / self.copy, wire, cost.received_bytes as f64 / self.copy]
+    }
+
     /// Measures them with all ranks at work at once: copies inside device memory, to the host and back, messages around the
     /// ring. Takes a fraction of a second. All ranks call it and get the slowest rank's; a single rank has no link and gets
     /// that of the default.

@@ -2,6 +2,7 @@
 //! peers. No device, no communication, no files.
 
 mod boxes;
+mod cost;
 mod error;
 mod field;
 mod ghost_plan;
@@ -15,6 +16,7 @@ mod tiling;
 mod transfers;
 
 pub use boxes::{Box3, extent, volume};
+pub use cost::Cost;
 pub use error::LayoutError;
 pub use field::FieldLayout;
 pub use ghost_plan::{Block, GhostPlan, Link, Sweep};
@@ -25,4 +27,4 @@ pub use peers::peers;
 pub use process_grid::Grid;
 pub use redistribution::{BoxCopy, Kept, Redistribution, bricks};
 pub use split::{owner, split};
-pub use transfers::{Cost, Transfer, Transfers};
+pub use transfers::{Transfer, Transfers};

@@ -1,5 +1,7 @@
 //! The messages that one rank sends and receives in an exchange.
 
+use super::cost::Cost;
+
 /// A contiguous part of an array that is sent to a peer, or received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
@@ -22,25 +24,6 @@ pub struct Transfers {
     pub receive: Vec<Transfer>,
 }
 
-/// What an exchange costs one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Bytes sent to other ranks.
-    pub sent: u64,
-    /// Bytes received from other ranks.
-    pub received: u64,
-    /// Messages sent to other ranks.
-    pub messages: u64,
-}
-
-impl std::ops::AddAssign for Cost {
-    fn add_assign(&mut self, other: Cost) {
-        self.sent += other.sent;
-        self.received += other.received;
-        self.messages += other.messages;
-    }
-}
-
 impl Transfers {
     /// The cost for rank `me`, with elements of `element` bytes in messages of at most `chunk` bytes.
     pub fn cost(&self, me: usize, element: u64, chunk: u64) -> Cost {
@@ -49,9 +32,10 @@ impl Transfers {
         };
         let sent = others(&self.send);
         Cost {
-            sent: sent.iter().sum(),
-            received: others(&self.receive).iter().sum(),
+            sent_bytes: sent.iter().sum(),
+            received_bytes: others(&self.receive).iter().sum(),
             messages: sent.iter().map(|bytes| bytes.div_ceil(chunk)).sum(),
+            ..Cost::default()
         }
     }
 }

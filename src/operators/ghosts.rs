@@ -118,7 +118,7 @@ impl Ghosted {
             for link in &sweep.owned {
                 cells += link.block.len();
                 cost.messages += 1;
-                cost.sent += 4 * self.fields * link.block.len();
+                cost.sent_bytes += 4 * self.fields * link.block.len();
             }
         }
         let links: usize = plan.sweeps.iter().map(|sweep| sweep.owned.len() + sweep.ghosts.len()).sum();

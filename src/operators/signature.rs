@@ -65,7 +65,7 @@ impl CallCost {
     #[must_use]
     pub fn with(mut self, exchanges: Cost) -> Self {
         self.messages += exchanges.messages;
-        self.sent += exchanges.sent;
+        self.sent += exchanges.sent_bytes;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! What a run will take, before there is a device: memory, bytes and time. Pure.
 
 use crate::cosmology::{LptOrder, StepOp};
-use crate::fft::{DirectionForecast, Forecast, Route, Spec, Speeds, Values};
+use crate::fft::{Forecast, Route, Spec, Speeds, Values};
 use crate::grid::{Cost, Grid, extent, volume};
 
 use super::footprint::PlannedFor;
@@ -11,7 +11,7 @@ use super::{Config, NoiseBy, SimulationError};
 /// What a run will take of the rank that has most to do.
 ///
 /// Bytes of device memory that are moved are counted from the schedule and the plans of transforms; those between ranks from the plans and
-/// from ghost cells that reach 10 Mpc/h. Seconds follow from the given speeds, without overlap, reading or writing files, or groups.
+/// from ghost cells that reach 10 Mpc/h. Dispatches are not counted. [`seconds`](Self::seconds) have no overlap, and no files and groups.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunForecast {
@@ -21,93 +21,73 @@ pub struct RunForecast {
     pub steps: usize,
     /// Bytes of device memory for displacements and momenta.
     pub particle_memory: u64,
-    /// Bytes of device memory for the initial conditions beside them, while these are made.
-    pub start_memory: u64,
-    /// Bytes of device memory for the force mesh beside them, while there are steps.
-    pub mesh_memory: u64,
-    /// Bytes of device memory that are read and written by the start and by all steps.
-    pub device: [u64; 2],
-    /// What the start and all steps send and receive.
-    pub exchange: [Cost; 2],
-    /// Seconds of the start and of all steps.
-    pub seconds: [f64; 2],
+    /// Cost of the start; its memory is that of the initial conditions, beside the particles.
+    pub start: Cost,
+    /// Cost of all steps; its memory is that of the force mesh, beside the particles.
+    pub stepping: Cost,
 }
 
 impl RunForecast {
     /// The most bytes of device memory at one time; on several ranks with ghost cells that reach 10 Mpc/h, and more where displacements are larger.
     pub fn memory(&self) -> u64 {
-        self.particle_memory + self.start_memory.max(self.mesh_memory)
+        self.particle_memory + (self.start + self.stepping).memory_bytes
+    }
+
+    /// Returns the seconds of the start and all steps on a machine with these speeds.
+    pub fn seconds(&self, speeds: &Speeds) -> f64 {
+        speeds.seconds(&self.start) + speeds.seconds(&self.stepping)
     }
 }
 
 /// Bytes of a message at most.
 const CHUNK: u64 = 2 << 20;
 
-/// Work of several transforms or exchanges.
-#[derive(Default)]
-struct Work {
-    device: u64,
-    cost: Cost,
-}
-
-impl Work {
-    fn add(&mut self, times: u64, direction: &DirectionForecast) {
-        self.device += times * direction.device();
-        (0..times).for_each(|_| self.cost += direction.cost());
-    }
-
-    fn seconds(&self, speeds: &Speeds) -> f64 {
-        let Cost { sent, received, messages, .. } = self.cost;
-        let wire = messages as f64 * speeds.latency + sent.max(received) as f64 / speeds.link;
-        self.device as f64 / speeds.memory + (sent + received) as f64 / speeds.copy + wire
-    }
-}
-
 impl Config {
-    /// What this run will take on `ranks` ranks of a machine with these `speeds`.
+    /// Returns what this run will take on `ranks` ranks.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
-    pub fn forecast(&self, ranks: usize, speeds: &Speeds) -> Result<RunForecast, SimulationError> {
+    pub fn forecast(&self, ranks: usize) -> Result<RunForecast, SimulationError> {
         self.validate()?;
-        self.forecast_over(self.grid(ranks)?, &self.schedule()?, speeds)
+        self.forecast_over(self.grid(ranks)?, &self.schedule()?)
     }
 
     /// What the run will take over `grid`, of parameters that are in their ranges and this schedule.
-    fn forecast_over(&self, grid: Grid, ops: &[StepOp], speeds: &Speeds) -> Result<RunForecast, SimulationError> {
+    fn forecast_over(&self, grid: Grid, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
         let ghosts = self.typical_ghosts();
         let planned = PlannedFor::any_gpu();
         let (memory, tuning) = (self.memory(grid, &planned)?, planned.tuning);
-        let transform = |side: u64| Forecast::new(&Spec::new(Values::Real, [side; 3]), grid, 0, &tuning, speeds, CHUNK);
+        let usual = Speeds::default();
+        let transform = |side: u64| Forecast::new(&Spec::new(Values::Real, [side; 3]), grid, 0, &tuning, &usual, CHUNK);
         let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
-        let mut start = Work::default();
         let (forward, inverse) = match self.lpt {
             LptOrder::First => (1, 3),
             LptOrder::Second => (2, 12),
         };
         // The seed's noise by modes is a spectrum first.
         let noise = u64::from(self.noise_by == NoiseBy::Mode);
-        start.add(forward, &lattice.forward);
-        start.add(inverse + noise, &lattice.inverse);
+        let start = lattice.forward.cost().times(forward) + lattice.inverse.cost().times(inverse + noise);
 
-        let apart = mesh.forward.device() + 3 * mesh.inverse.device();
-        let filter = mesh.plan.filter(3, planned.limits, tuning.pieces)?.as_ref().map_or(apart, Route::traffic);
+        let transforms = mesh.forward.cost() + mesh.inverse.cost().times(3);
+        let filter = mesh
+            .plan
+            .filter(3, planned.limits, tuning.pieces)?
+            .as_ref()
+            .map_or(transforms.device_bytes, Route::traffic);
         let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, 0)));
-        let mut steps = Work { device: Traffic { particles, cells, filter }.schedule(ops), cost: Cost::default() };
-        for _ in ops.iter().filter(|op| matches!(op, StepOp::Force)) {
-            steps.cost += mesh.forward.cost();
-            (0..3).for_each(|_| steps.cost += mesh.inverse.cost());
-            steps.cost += self.ghost_cost(grid, ghosts);
-        }
+        let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as u64;
+        let stepping = Cost {
+            device_bytes: Traffic { particles, cells, filter }.schedule(ops),
+            memory_bytes: memory.mesh,
+            dispatches: 0,
+            ..(transforms + self.ghost_cost(grid, ghosts)).times(forces)
+        };
         Ok(RunForecast {
             grid,
             steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
             particle_memory: memory.particles,
-            start_memory: memory.start,
-            mesh_memory: memory.mesh,
-            device: [start.device, steps.device],
-            exchange: [start.cost, steps.cost],
-            seconds: [start.seconds(speeds), steps.seconds(speeds)],
+            start: Cost { memory_bytes: memory.start, dispatches: 0, ..start },
+            stepping,
         })
     }
 
@@ -117,8 +97,8 @@ impl Config {
         let usual = Grid::auto(self.cells(), ranks);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
         let seconds = |grid: Grid| {
-            let forecast = self.forecast_over(grid, &ops, &Speeds::default()).ok()?;
-            Some((forecast.seconds.iter().sum::<f64>(), grid))
+            let forecast = self.forecast_over(grid, &ops).ok()?;
+            Some((forecast.seconds(&Speeds::default()), grid))
         };
         // Of equal ones the first, which has more of a slab.
         let fastest = Grid::all(ranks).filter_map(seconds).min_by(|one, other| one.0.total_cmp(&other.0));
@@ -135,7 +115,7 @@ impl Config {
             let bytes = 2 * ghosts * across * part[2] * (8 + 12);
             // They may reach beyond the next rank.
             let reached = ghosts.div_ceil(part[axis].max(1)).clamp(1, grid.parts()[axis] as u64 - 1);
-            cost += Cost { sent: bytes, received: bytes, messages: 4 * reached };
+            cost += Cost { sent_bytes: bytes, received_bytes: bytes, messages: 4 * reached, ..Cost::default() };
         }
         cost
     }
@@ -149,20 +129,19 @@ mod tests {
     #[test]
     fn more_ranks_take_less_each_and_steps_cost_alike() {
         let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..Config::default() };
-        let of = |ranks: usize, steps: usize| {
-            Config { steps, ..config.clone() }.forecast(ranks, &Speeds::default()).unwrap()
-        };
+        let of = |ranks: usize, steps: usize| Config { steps, ..config.clone() }.forecast(ranks).unwrap();
         let (one, eight) = (of(1, 10), of(8, 10));
         assert_eq!(one.particle_memory, 6 * 4 * 256u64.pow(3));
-        assert_eq!(one.exchange, [Cost::default(); 2]);
+        assert_eq!([one.start, one.stepping].map(|cost| cost.sent_bytes + cost.messages), [0; 2]);
         // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes and messages are beside.
         assert_eq!(eight.particle_memory, one.particle_memory / 8);
-        assert!(eight.memory() < one.memory() / 3 && eight.exchange[1].sent > 0);
-        assert!((eight.device[1] as f64 / one.device[1] as f64 - 0.125).abs() < 0.01);
-        assert_eq!(of(1, 11).device[1] - one.device[1], of(1, 12).device[1] - of(1, 11).device[1]);
+        assert!(eight.memory() < one.memory() / 3 && eight.stepping.sent_bytes > 0);
+        assert!((eight.stepping.device_bytes as f64 / one.stepping.device_bytes as f64 - 0.125).abs() < 0.01);
+        let moved = |steps: usize| of(1, steps).stepping.device_bytes;
+        assert_eq!(moved(11) - moved(10), moved(12) - moved(11));
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
-        assert_eq!(split.forecast(1, &Speeds::default()).unwrap().steps, 11);
-        assert!(Config { grid: Some([2, 2]), ..split }.forecast(3, &Speeds::default()).is_err());
+        assert_eq!(split.forecast(1).unwrap().steps, 11);
+        assert!(Config { grid: Some([2, 2]), ..split }.forecast(3).is_err());
     }
 
     #[test]
@@ -172,7 +151,7 @@ mod tests {
             let (chosen, speeds) = (config.grid(ranks).unwrap(), Speeds::default());
             let seconds = |grid: [usize; 2]| {
                 let config = Config { grid: Some(grid), ..config.clone() };
-                config.forecast(ranks, &speeds).unwrap().seconds.iter().sum::<f64>()
+                config.forecast(ranks).unwrap().seconds(&speeds)
             };
             let least = seconds(chosen.parts());
             assert!(Grid::all(ranks).all(|other| least <= seconds(other.parts())), "{chosen} in {box_size}");
@@ -193,6 +172,6 @@ mod tests {
     #[test]
     fn small_boxes_have_no_more_ghost_cells_than_cells() {
         let config = Config { particles: 1 << 12, mesh: 1 << 12, box_size: 1e-6, ..Config::default() };
-        assert!(config.forecast(64, &Speeds::default()).unwrap().exchange[1].sent > 0);
+        assert!(config.forecast(64).unwrap().stepping.sent_bytes > 0);
     }
 }

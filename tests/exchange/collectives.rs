@@ -148,7 +148,7 @@ fn what_is_in_flight_belongs_to_the_collective() {
         assert!(text.contains("on its way"), "{text}");
         let sum = pending.finish(&mut context.recorder)?;
         assert_eq!(context.recorder.download(&sum, 8999, 1)?, [2.0]);
-        assert!(collectives.cost().sent >= 36_000, "half there, half back: {:?}", collectives.cost());
+        assert!(collectives.cost().sent_bytes >= 36_000, "half there, half back: {:?}", collectives.cost());
         Ok(())
     });
 }

@@ -63,8 +63,8 @@ fn parts_of_many_large_chunks_arrive() {
             exchange.run(recorder, &side.transfers, &side.outgoing, &side.incoming)?;
             side.check(recorder, "large")?;
             let other = 1 - comm.rank();
-            assert_eq!(exchange.cost().sent, plan.len(comm.rank(), other) * 4);
-            assert_eq!(exchange.cost().received, plan.len(other, comm.rank()) * 4);
+            assert_eq!(exchange.cost().sent_bytes, plan.len(comm.rank(), other) * 4);
+            assert_eq!(exchange.cost().received_bytes, plan.len(other, comm.rank()) * 4);
             Ok(())
         });
     }
@@ -366,7 +366,7 @@ fn move_samples<T: DeviceElement>(options: &Options, lens: &[u64], words: usize,
             }
         }
         let sent: u64 = transfers.send.iter().filter(|part| part.peer != me).map(|part| part.len * words as u64).sum();
-        let (cost, exact) = (exchange.cost().sent, 4 * sent);
+        let (cost, exact) = (exchange.cost().sent_bytes, 4 * sent);
         if sent > 1000 {
             assert!(cost * 64 <= exact * 34, "{cost} bytes for {exact}");
         }

@@ -567,7 +567,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
             assert!((got - want).abs() < 1e-5, "{got} {want}");
         }
     }
-    assert_eq!(comms.cost().sent, 0, "one rank sends nothing");
+    assert_eq!(comms.cost().sent_bytes, 0, "one rank sends nothing");
 }
 
 #[test]
@@ -1059,7 +1059,7 @@ proptest! {
             for plan in &plans {
                 for exchange in way(plan).exchanges() {
                     let cost = exchange.cost(8, 64);
-                    total = [total[0] + cost.sent, total[1] + cost.received];
+                    total = [total[0] + cost.sent_bytes, total[1] + cost.received_bytes];
                 }
             }
             total

@@ -65,7 +65,7 @@ fn large_runs_are_forecast_without_a_device() {
     };
     let slabs = forecast([512, 1], &Speeds::default());
     // 8 planes of 4096 x 2049 modes a rank, of which 511 parts of 512 go away.
-    assert_eq!(slabs.forward.cost().sent, 8 * 4096 * 2049 * 8 / 512 * 511);
+    assert_eq!(slabs.forward.cost().sent_bytes, 8 * 4096 * 2049 * 8 / 512 * 511);
     // A part of 8 x 8 x 2049 modes in four pieces is below a chunk each.
     assert_eq!(slabs.forward.cost().messages, 511 * 4);
     let pencils = forecast([32, 16], &Speeds::default());
@@ -76,7 +76,7 @@ fn large_runs_are_forecast_without_a_device() {
     // A slower link takes longer, as much as it must.
     let slow = forecast([512, 1], &Speeds { link: 1e9, ..Speeds::default() });
     assert!(slow.forward.seconds > slabs.forward.seconds);
-    assert!(slow.forward.seconds >= slow.forward.cost().sent as f64 / 1e9);
+    assert!(slow.forward.seconds >= slow.forward.cost().sent_bytes as f64 / 1e9);
     assert!(slabs.memory.total() > slabs.memory.field + slabs.memory.spectrum);
 }
 

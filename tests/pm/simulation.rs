@@ -3,7 +3,6 @@
 use super::reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
-use meshloom::fft::Speeds;
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::volume;
 use meshloom::mesh::{Bin, Window};
@@ -26,11 +25,11 @@ fn the_start_sends_what_was_forecast() {
         [(NoiseBy::Mode, LptOrder::Second), (NoiseBy::Mode, LptOrder::First), (NoiseBy::Site, LptOrder::First)]
     {
         let config = Config { noise_by, lpt, ..golden() };
-        let forecast = config.forecast(2, &Speeds::default()).unwrap();
+        let forecast = config.forecast(2).unwrap();
         let sent = launch(Launch::Threads(2), &Options::default(), |context| {
-            Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent)
+            Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent_bytes)
         });
-        assert_eq!(sent.unwrap(), [forecast.exchange[0].sent; 2], "{noise_by:?} {lpt:?}");
+        assert_eq!(sent.unwrap(), [forecast.start.sent_bytes; 2], "{noise_by:?} {lpt:?}");
     }
 }
 
@@ -350,7 +349,7 @@ fn a_warmed_step_submits_twice_and_allocates_nothing() {
         assert_eq!(after.downloads, before.downloads, "downloads in step {step}");
         assert_eq!(after.uploads, before.uploads, "uploads in step {step}");
         assert_eq!(now, held, "allocations in step {step}");
-        assert_eq!((cost.sent, cost.messages), (0, 0));
+        assert_eq!((cost.sent_bytes, cost.messages), (0, 0));
     }
 }
 
@@ -369,7 +368,7 @@ fn a_run_takes_the_memory_that_was_said() {
     for (number, (ranks, config)) in cases.into_iter().enumerate() {
         // A device of its own, whose memory nobody else uses.
         let options = Options { kernels: 300 + number, ..meshloom_sanitizer::options().unwrap() };
-        let forecast = config.forecast(ranks, &Speeds::default()).unwrap();
+        let forecast = config.forecast(ranks).unwrap();
         let found = launch(Launch::Threads(ranks), &options, |context| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
             context.recorder.submit()?;
@@ -383,7 +382,7 @@ fn a_run_takes_the_memory_that_was_said() {
             Ok::<_, Error>(([start, context.gpu.most_used()], staging))
         })
         .unwrap();
-        let said = [forecast.particle_memory + forecast.start_memory, forecast.memory()];
+        let said = [forecast.particle_memory + forecast.start.memory_bytes, forecast.memory()];
         // The start of few particles is little beside tables and the like.
         for which in if config.particles == config.mesh { 0..2 } else { 1..2 } {
             // Where arrays cannot be mapped, exchanges may hold staging buffers besides.
@@ -642,7 +641,7 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
             }
             let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
             let density = simulation.density(context)?.1;
-            Ok::<_, Error>((density, simulation.cost().sent))
+            Ok::<_, Error>((density, simulation.cost().sent_bytes))
         });
         let (density, sent): (Vec<_>, Vec<u64>) = parts.unwrap().into_iter().unzip();
         (density.concat(), sent)

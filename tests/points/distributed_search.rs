@@ -290,9 +290,9 @@ fn ghosts_are_few_and_traffic_is_counted() {
         let (ghosts, moved, cost) = (search.ghosts(), context.exchange.cost(), search.cost());
         // Twelve bytes for the place and four for the number of each ghost, and four for its row on the way; eight for each entry of
         // the rows whose queries were searched for elsewhere.
-        let results = moved.received - before.received - 16 * ghosts;
+        let results = moved.received_bytes - before.received_bytes - 16 * ghosts;
         assert!(results % 64 == 0 && results > 0 && results <= 64 * (rows.end - rows.start) as u64, "{results}");
-        assert!(cost.sent > 0 && cost.received >= 4 * ghosts);
+        assert!(cost.sent_bytes > 0 && cost.received_bytes >= 4 * ghosts);
         Ok::<_, Error>(ghosts)
     })
     .unwrap();

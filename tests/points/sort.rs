@@ -115,7 +115,7 @@ impl Case {
             assert_eq!(came, rows, "{what}");
             let forth = sorted.route.forward(&mut context, &back, 1)?;
             assert_eq!(all(&mut context.recorder, &forth), all(&mut context.recorder, &wide), "{what}");
-            Ok::<_, Error>(context.exchange.cost().sent)
+            Ok::<_, Error>(context.exchange.cost().sent_bytes)
         });
         done.unwrap_or_else(|error| panic!("{what}: {error}"));
     }

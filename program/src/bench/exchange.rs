@@ -13,7 +13,7 @@ use super::input::name;
 use super::input::values;
 use super::report::{Reference, Report, amount, range, rate, time};
 use super::ring;
-use super::session::{Session, cost_between};
+use super::session::Session;
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
@@ -132,7 +132,7 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), context.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
-    let Cost { sent, messages, .. } = cost_between(before, exchange.cost());
+    let Cost { sent_bytes, messages, .. } = exchange.cost().since(before);
     let ours = clock.together(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
     let blocking = if settings.reference {
         let pipelined = recorder.download(&incoming, 0, incoming.len())?;
@@ -146,8 +146,8 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     } else {
         None
     };
-    let [between, messages] = clock.sum([sent, messages])?;
-    let most = clock.most(sent)?;
+    let [between, messages] = clock.sum([sent_bytes, messages])?;
+    let most = clock.most(sent_bytes)?;
     let speed = most as f64 / ours.median;
     let result = json!({
         "shape": shape, "values": "complex", "grid": grid.parts(), "axis": axis,

@@ -15,7 +15,7 @@ use super::input::values;
 use super::measure::Spread;
 use super::reference::{self, fft::Reference};
 use super::report::{self, Report, amount, range, rate, time};
-use super::session::{Session, cost_between};
+use super::session::Session;
 use crate::failure::{Ended, Failure};
 
 #[derive(Args)]
@@ -186,7 +186,7 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
     });
     for (i, (ours, device, cost)) in directions.into_iter().enumerate() {
         let direction = ["forward", "inverse"][i];
-        let [device, between, messages] = session.sum([device, cost.sent, cost.messages])?;
+        let [device, between, messages] = session.sum([device, cost.sent_bytes, cost.messages])?;
         let theirs = reference.map(|spreads| spreads[i]);
         let speed = device as f64 / ours.median;
         let of_copy = speed / copy.bytes_per_second();
@@ -241,7 +241,7 @@ fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Resul
     clock.once(recorder, |recorder| ready.forward(recorder))?;
     let middle = ready.comms.cost();
     clock.once(recorder, |recorder| ready.inverse(recorder))?;
-    let costs = [cost_between(start, middle), cost_between(middle, ready.comms.cost())];
+    let costs = [middle.since(start), ready.comms.cost().since(middle)];
     let forward = clock.together(recorder, |recorder| ready.forward(recorder))?;
     let inverse = clock.together(recorder, |recorder| ready.inverse(recorder))?;
     let plan = ready.transform.plan();

@@ -14,7 +14,7 @@ use super::input::Settings;
 use super::measure::Spread;
 use super::points::PointSet;
 use super::report::{Report, amount, range, time};
-use super::session::{Session, cost_between};
+use super::session::Session;
 use crate::phases::processor_nanoseconds;
 
 #[derive(Args)]
@@ -71,7 +71,7 @@ fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> 
         let before = context.exchange.cost();
         let ghosts = Ghosts::within(context, &tree, radius)?;
         ghosts.refresh(context, sorted.cloud.positions(), 3)?;
-        let mut cost = cost_between(before, context.exchange.cost());
+        let mut cost = context.exchange.cost().since(before);
         cost += ghosts.cost();
         Ok((ghosts.len(), cost))
     })?;
@@ -111,7 +111,7 @@ fn report(
 ) -> Result<(), Error> {
     let ranks = session.context.comm.size() as f64;
     let nanoseconds = host.map_or(0, |seconds| (1e9 * seconds) as u64);
-    let own = [ghosts, cost.messages, cost.sent, nanoseconds];
+    let own = [ghosts, cost.messages, cost.sent_bytes, nanoseconds];
     let all = session.sum(own)?;
     let mut most = own;
     for value in &mut most {

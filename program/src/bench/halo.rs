@@ -14,7 +14,7 @@ use super::input::name;
 use super::input::values;
 use super::measure::Spread;
 use super::report::{Reference, Report, amount, range, rate, time};
-use super::session::{Session, cost_between};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -107,7 +107,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
     for operation in OPERATIONS {
         let before = comms.cost();
         clock.once(recorder, |recorder| Ok(run(recorder, operation, &mut comms)?))?;
-        costs.push(cost_between(before, comms.cost()));
+        costs.push(comms.cost().since(before));
     }
     // Both have run once on the device, and now do so on the host.
     let mut host = settings.reference.then(|| HostField { plan: ghosts.plan().clone(), field: content });
@@ -126,7 +126,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
             Some(host) => Some((clock.together(recorder, |_| host.run(operation, &mut comms))?, same)),
             None => None,
         };
-        let counts = [4 * cells, operation.traffic(ghosts.plan(), &mut comms), cost.sent, cost.messages];
+        let counts = [4 * cells, operation.traffic(ghosts.plan(), &mut comms), cost.sent_bytes, cost.messages];
         let [ghosts, device, between, messages] = clock.sum(counts)?;
         measured.push(Measured { operation, ours, theirs, ghosts, device, between, messages });
     }

@@ -14,7 +14,7 @@ use super::input;
 use super::input::Settings;
 use super::measure::{Spread, WARM_UP};
 use super::report::{Report, amount, range, time};
-use super::session::{Session, cost_between};
+use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -118,9 +118,9 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Resul
     clock.add_kernels(step.median, context.recorder.kernel_times());
     context.recorder.measure(false)?;
     let steps = simulation.steps() as u64;
-    let sent = cost_between(cost, simulation.cost());
+    let sent = simulation.cost().since(cost);
     let [memory, between, messages] =
-        clock.sum([simulation.traffic(), sent.sent, sent.messages].map(|all| all / steps))?;
+        clock.sum([simulation.traffic(), sent.sent_bytes, sent.messages].map(|all| all / steps))?;
     let of_copy = memory as f64 / step.median / copy.bytes_per_second();
     let window = format!("{window:?}").to_lowercase();
     let per_particle = step.median * 1e9 / particles as f64;

@@ -1,6 +1,5 @@
 //! One rank's benchmark of any subject: its context, clock and report.
 
-use meshloom::grid::Cost;
 use meshloom::{Error, Rank};
 use serde_json::json;
 
@@ -62,14 +61,5 @@ impl<'a> Session<'a> {
             self.report.kernels(median, &kernels);
         }
         self.report
-    }
-}
-
-/// What exchanges cost between two readings of their counters.
-pub fn cost_between(before: Cost, after: Cost) -> Cost {
-    Cost {
-        sent: after.sent - before.sent,
-        received: after.received - before.received,
-        messages: after.messages - before.messages,
     }
 }

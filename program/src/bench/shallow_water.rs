@@ -70,9 +70,10 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
     let all = clock.together(*context, |context: &mut Rank| water.advance(context, STEPS))?;
     let per_step = |seconds: f64| seconds / STEPS as f64;
     let step = Spread { median: per_step(all.median), min: per_step(all.min), max: per_step(all.max), ..all };
-    let cost = water.step_cost();
-    let [device, between, messages] = clock.sum([cost.device_bytes, cost.sent, cost.messages])?;
-    let (count, exchanges) = ((cells[0] * cells[1]) as f64, clock.most(cost.exchanges)?);
+    let planned = water.step_cost();
+    let cost = planned.cost;
+    let [device, between, messages] = clock.sum([cost.device_bytes, cost.sent_bytes, cost.messages])?;
+    let (count, exchanges) = ((cells[0] * cells[1]) as f64, clock.most(planned.exchanges)?);
     let of_copy = device as f64 / step.median / copy.bytes_per_second();
     let per_cell = device as f64 / count;
     let name = format!("{}x{}", cells[0], cells[1]);

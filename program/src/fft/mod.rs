@@ -206,7 +206,7 @@ where
     work.write(comm, arguments, finite)?;
     phases.done("write");
     let cost = work.comms.cost();
-    let mut sums = [work.traffic(), cost.sent, cost.messages];
+    let mut sums = [work.traffic(), cost.sent_bytes, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     let dtype = if request.inverse { T::NAME } else { T::Mode::NAME };
     Ok(serde_json::json!({

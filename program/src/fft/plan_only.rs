@@ -65,21 +65,22 @@ fn table(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) -> Vec<S
         lines.push(format!("{name:<20} {:>12} {:>12} {:>10} {:>12}", "device memory", "sent", "messages", "seconds"));
         for phase in &direction.phases {
             let cost = phase.cost;
-            let (device, sent) = (bytes(phase.device), bytes(cost.sent));
+            let (device, sent) = (bytes(cost.device_bytes), bytes(cost.sent_bytes));
             lines.push(format!(
                 "  {:<18} {device:>13} {sent:>12} {:>10} {:>12.6}",
                 phase.name, cost.messages, phase.seconds
             ));
         }
-        let (cost, device) = (direction.cost(), bytes(direction.device()));
+        let cost = direction.cost();
+        let device = bytes(cost.device_bytes);
         lines.push(format!(
             "  {:<18} {device:>13} {:>12} {:>10} {:>12.6}",
             "all, overlapped",
-            bytes(cost.sent),
+            bytes(cost.sent_bytes),
             cost.messages,
             direction.seconds
         ));
-        lines.push(format!("  all ranks together send {} in {} messages", bytes(all.sent), all.messages));
+        lines.push(format!("  all ranks together send {} in {} messages", bytes(all.sent_bytes), all.messages));
     }
     lines
 }
@@ -92,15 +93,15 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
             .map(|phase| {
                 json!({
                     "name": phase.name, "seconds": phase.seconds, "messages": phase.cost.messages,
-                    "bytes": { "device": phase.device, "sent": phase.cost.sent, "received": phase.cost.received },
+                    "bytes": { "device": phase.cost.device_bytes, "sent": phase.cost.sent_bytes, "received": phase.cost.received_bytes },
                 })
             })
             .collect();
         let cost = direction.cost();
         json!({
             "phases": phases, "seconds": direction.seconds, "messages": cost.messages,
-            "bytes": { "device": direction.device(), "sent": cost.sent, "received": cost.received },
-            "all_ranks": { "bytes": all.sent, "messages": all.messages },
+            "bytes": { "device": cost.device_bytes, "sent": cost.sent_bytes, "received": cost.received_bytes },
+            "all_ranks": { "bytes": all.sent_bytes, "messages": all.messages },
         })
     };
     let memory = &forecast.memory;

@@ -236,7 +236,7 @@ impl Asked<'_> {
         // The metric is the signal's derivative there and back; the likelihood adds no pass.
         let mut metric = [signal.jvp.bytes + signal.vjp.bytes];
         rank.comm.all_reduce(&mut metric, Op::Sum)?;
-        let mut bytes = [cost.sent, cost.messages];
+        let mut bytes = [cost.sent_bytes, cost.messages];
         all.all_reduce(&mut bytes, Op::Sum)?;
         Ok(json!({
             "command": "infer", "version": env!("CARGO_PKG_VERSION"),

@@ -118,7 +118,7 @@ fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) ->
         let mut transform = MeshTransform::new(&mut context.recorder, &mut comms, measurement, *input)?;
         spectra(&mut transform, inputs, measurements, &mut phases)?
     };
-    let mut sent = [distributed + comms.cost().sent];
+    let mut sent = [distributed + comms.cost().sent_bytes];
     comm.all_reduce(&mut sent, Op::Sum)?;
     if comm.rank() == 0 {
         table.write(arguments)?;

@@ -172,7 +172,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
     let Problem { parameters, groups, rank, memory, identity, .. } = problem;
     let (info, counts) = (rank.gpu.info(), rank.recorder.counts());
     let cost = rank.exchange_cost();
-    let mut bytes = [cost.sent, cost.messages];
+    let mut bytes = [cost.sent_bytes, cost.messages];
     outputs.all.all_reduce(&mut bytes, Op::Sum)?;
     let iterations = fitted.fit.history().iter().map(|it| {
         json!({

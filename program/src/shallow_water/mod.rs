@@ -140,7 +140,7 @@ fn report<T: Real>(
     let (config, info, counts) = (water.config(), context.gpu.info(), context.recorder.counts());
     let (step, cost) = (water.step_cost(), water.cost());
     let done = water.steps() - resumed.unwrap_or(0);
-    let mut bytes = [cost.sent, cost.messages, step.device_bytes * done];
+    let mut bytes = [cost.sent_bytes, cost.messages, step.cost.device_bytes * done];
     context.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut exchanges = [step.exchanges];
     context.comm.all_reduce(&mut exchanges, Op::Max)?;
@@ -154,7 +154,7 @@ fn report<T: Real>(
                     "backend": format!("{:?}", info.backend) },
         "ranks": context.comm.size(), "grid": water.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
-        "bytes_per_cell_step": step.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
+        "bytes_per_cell_step": step.cost.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))
 }

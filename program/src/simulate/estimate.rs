@@ -17,10 +17,10 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     let (common, ranks) = (&arguments.common, arguments.common.ranks());
     let speeds = arguments.speeds.speeds();
     let config = parameters.config(common.grid);
-    let whole = Forecast::new(parameters, &config, ranks, &speeds).map_err(Error::from)?;
+    let whole = Forecast::new(parameters, &config, ranks).map_err(Error::from)?;
     let Forecast { run, cone, groups } = &whole;
     if common.json {
-        let mut said = object(run, ranks);
+        let mut said = object(run, ranks, &speeds);
         said["warnings"] = parameters.warnings.clone().into();
         said["memory"]["groups"] = (*groups).into();
         said["memory"]["with_light_cone"] = cone.map(|_| whole.run_memory()).into();
@@ -37,8 +37,6 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     terminal::print(&(lines.join("\n") + "\n"))
 }
 
-const PHASES: [&str; 2] = ["start", "steps"];
-
 fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
     let mut lines = vec![format!(
         "grid {}, {ranks} rank(s), {} steps; of the largest rank, at {} GB/s of device memory:",
@@ -50,21 +48,21 @@ fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
         "memory {}: particles {}, beside them the start {} and then the force mesh {}",
         bytes(forecast.memory()),
         bytes(forecast.particle_memory),
-        bytes(forecast.start_memory),
-        bytes(forecast.mesh_memory)
+        bytes(forecast.start.memory_bytes),
+        bytes(forecast.stepping.memory_bytes)
     ));
     lines.push(format!("{:<8} {:>14} {:>12} {:>10} {:>12}", "", "device memory", "sent", "messages", "seconds"));
-    for (number, name) in PHASES.iter().enumerate() {
-        let Cost { sent, messages, .. } = forecast.exchange[number];
-        let (device, sent) = (bytes(forecast.device[number]), bytes(sent));
-        lines.push(format!("{name:<8} {device:>14} {sent:>12} {messages:>10} {:>12.4}", forecast.seconds[number]));
+    for (name, cost) in [("start", &forecast.start), ("steps", &forecast.stepping)] {
+        let Cost { device_bytes, sent_bytes, messages, .. } = *cost;
+        let (device, sent, seconds) = (bytes(device_bytes), bytes(sent_bytes), speeds.seconds(cost));
+        lines.push(format!("{name:<8} {device:>14} {sent:>12} {messages:>10} {seconds:>12.4}"));
     }
     lines
 }
 
 /// Seconds of device memory that the light cone's passes move, and of what crosses on its way to the host.
 fn cone_seconds(cone: &ConeForecast, speeds: &Speeds) -> f64 {
-    cone.device as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
+    cone.crossing.device_bytes as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
 }
 
 /// `memory` is that of the device, with the run's.
@@ -75,7 +73,7 @@ fn cone_line(cone: &ConeForecast, speeds: &Speeds, memory: u64) -> String {
         cone.steps,
         bytes(memory),
         bytes(cone.host_memory),
-        bytes(cone.device),
+        bytes(cone.crossing.device_bytes),
         cone_seconds(cone, speeds)
     )
 }
@@ -83,24 +81,24 @@ fn cone_line(cone: &ConeForecast, speeds: &Speeds, memory: u64) -> String {
 fn cone_object(cone: &ConeForecast, speeds: &Speeds) -> Value {
     json!({
         "particles": cone.particles, "steps_made": cone.steps, "seconds": cone_seconds(cone, speeds),
-        "memory": { "device": cone.device_memory, "host": cone.host_memory }, "bytes": { "device": cone.device },
+        "memory": { "device": cone.crossing.memory_bytes, "host": cone.host_memory },
+        "bytes": { "device": cone.crossing.device_bytes },
     })
 }
 
-fn object(forecast: &RunForecast, ranks: usize) -> Value {
-    let phase = |number: usize| {
-        let cost = forecast.exchange[number];
+fn object(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Value {
+    let phase = |cost: &Cost| {
         json!({
-            "seconds": forecast.seconds[number], "messages": cost.messages,
-            "bytes": { "device": forecast.device[number], "sent": cost.sent, "received": cost.received },
+            "seconds": speeds.seconds(cost), "messages": cost.messages,
+            "bytes": { "device": cost.device_bytes, "sent": cost.sent_bytes, "received": cost.received_bytes },
         })
     };
     json!({
         "command": "simulate", "estimate": true, "ranks": ranks, "grid": forecast.grid.parts(), "steps_made": forecast.steps,
         "memory": {
-            "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start_memory,
-            "mesh": forecast.mesh_memory,
+            "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start.memory_bytes,
+            "mesh": forecast.stepping.memory_bytes,
         },
-        "start": phase(0), "steps": phase(1),
+        "start": phase(&forecast.start), "steps": phase(&forecast.stepping),
     })
 }

@@ -1,7 +1,6 @@
 //! What a run takes of a device with its light cone and its groups, which come after the steps: known before there are any.
 
 use meshloom::cosmology::Scheme;
-use meshloom::fft::Speeds;
 use meshloom::gpu::bytes;
 use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
 use meshloom::points::fof;
@@ -22,13 +21,8 @@ impl Forecast {
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range.
-    pub fn new(
-        parameters: &RunParameters,
-        config: &Config,
-        ranks: usize,
-        speeds: &Speeds,
-    ) -> Result<Self, SimulationError> {
-        let run = config.forecast(ranks, speeds)?;
+    pub fn new(parameters: &RunParameters, config: &Config, ranks: usize) -> Result<Self, SimulationError> {
+        let run = config.forecast(ranks)?;
         let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(config, ranks)).transpose()?;
         let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), ranks as u64));
         Ok(Forecast { run, cone, groups })
@@ -36,9 +30,9 @@ impl Forecast {
 
     /// The most bytes of device memory before groups are looked for, with the light cone.
     pub fn run_memory(&self) -> u64 {
-        let RunForecast { particle_memory, start_memory, mesh_memory, .. } = self.run;
-        let (state, crossing) = self.cone.map_or((0, 0), |cone| (cone.state_memory, cone.device_memory));
-        particle_memory + start_memory.max(mesh_memory + state).max(crossing)
+        let RunForecast { particle_memory, start, stepping, .. } = self.run;
+        let (state, crossing) = self.cone.map_or((0, 0), |cone| (cone.state_memory, cone.crossing.memory_bytes));
+        particle_memory + start.memory_bytes.max(stepping.memory_bytes + state).max(crossing)
     }
 
     /// Refuses a run that could not end on the device of `context`: what comes after the steps would fail.
@@ -49,8 +43,9 @@ impl Forecast {
         let sharing = context.sharing;
         let Some(available) = context.memory_share() else { return Ok(()) };
         let groups = "to find groups after the steps; without them, with --linking-length 0, it needs less".to_string();
-        let cone =
-            self.cone.map(|cone| (self.run_memory(), format!("{} for the light cone", bytes(cone.device_memory))));
+        let cone = self
+            .cone
+            .map(|cone| (self.run_memory(), format!("{} for the light cone", bytes(cone.crossing.memory_bytes))));
         let needs = self.groups.map(|needed| (needed, groups)).into_iter().chain(cone);
         match needs.max_by_key(|(needed, _)| *needed).filter(|(needed, _)| *needed > available) {
             Some((needed, detail)) => Err(SimulationError::Memory { needed, detail, available, sharing }.into()),
@@ -92,7 +87,7 @@ mod tests {
         let parameters =
             RunOptions::gather(&line.arguments).and_then(|options| RunParameters::new(line.arguments.out(), options));
         let Ok(parameters) = parameters else { panic!("{words:?}") };
-        Forecast::new(&parameters, &parameters.config(None), ranks, &Speeds::default()).unwrap()
+        Forecast::new(&parameters, &parameters.config(None), ranks).unwrap()
     }
 
     /// A run of 1024^3 particles on a mesh of as many cells fits a card of 80 GB, groups and all.

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use meshloom::comm::Op;
-use meshloom::fft::Speeds;
 use meshloom::host_memory;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
@@ -76,7 +75,7 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
     let config = parameters.config(common.grid);
-    Forecast::new(parameters, &config, context.comm.size(), &Speeds::default())?.check(context)?;
+    Forecast::new(parameters, &config, context.comm.size())?.check(context)?;
     let directory = outputs::states(&parameters.out).take_directory(&context.comm)?;
     let noise = parameters
         .options
@@ -246,7 +245,7 @@ fn fields_and_particles(
 fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());
-    let mut bytes = [cost.sent, cost.messages, simulation.traffic()];
+    let mut bytes = [cost.sent_bytes, cost.messages, simulation.traffic()];
     context.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut object = json!({
         "command": "simulate", "version": env!("CARGO_PKG_VERSION"),

@@ -125,9 +125,9 @@ mod tests {
         assert_eq!(transfers[2], Transfer { peer: 2, start: 3 << 30, len: (1 << 31) + 2 });
         // Rank 1 has nothing of its own and gets the others' parts of f64, in chunks of 2 MiB.
         let cost = Transfers { send: Vec::new(), receive: transfers.clone() }.cost(1, 8, 1 << 21);
-        assert_eq!((cost.received, cost.sent), (8 * batch.len(), 0));
+        assert_eq!((cost.received_bytes, cost.sent_bytes), (8 * batch.len(), 0));
         let cost = Transfers { send: transfers, receive: Vec::new() }.cost(1, 8, 1 << 21);
-        assert_eq!((cost.sent, cost.messages), (8 * batch.len(), (3 << 30 >> 18) + (1 << 31 >> 18) + 1));
+        assert_eq!((cost.sent_bytes, cost.messages), (8 * batch.len(), (3 << 30 >> 18) + (1 << 31 >> 18) + 1));
         // Sums that no number holds are too long, and not short.
         assert_eq!(Batch::new(2, [u64::MAX, 5]).len(), u64::MAX);
     }

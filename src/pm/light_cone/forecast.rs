@@ -7,7 +7,7 @@ use super::particles::ROW;
 use super::shell::Shell;
 use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
-use crate::grid::volume;
+use crate::grid::{Cost, volume};
 use crate::pm::{Config, SimulationError};
 
 /// What a cone will hold and cost, before there is one: of uniform matter, and of the rank that has most.
@@ -16,14 +16,13 @@ use crate::pm::{Config, SimulationError};
 pub struct ConeForecast {
     /// Particles of all ranks.
     pub particles: u64,
-    /// Bytes of device memory beside the particles of the run while others cross, with the force mesh free, or while those that have are sorted.
-    pub device_memory: u64,
+    /// Cost of the crossings. Its memory is beside the particles of the run, while particles cross with the force mesh free, or while those
+    /// that have crossed are sorted.
+    pub crossing: Cost,
     /// Bytes of device memory for the state at the beginning of a step, beside its force mesh.
     pub state_memory: u64,
     /// Bytes of the host's memory for particles that have crossed.
     pub host_memory: u64,
-    /// Bytes of device memory that are read and written by all steps.
-    pub device: u64,
     /// Steps that the cone crosses.
     pub steps: usize,
 }
@@ -63,10 +62,13 @@ impl Cone {
         let crossing = count * (2 * 24 + 8) + rows_at_once(count) * rows;
         Ok(ConeForecast {
             particles,
-            device_memory: crossing.max(sorting(crossed, ranks)),
+            crossing: Cost {
+                device_bytes: device,
+                memory_bytes: crossing.max(sorting(crossed, ranks)),
+                ..Cost::default()
+            },
             state_memory: count * 24,
             host_memory: crossed * rows,
-            device,
             steps,
         })
     }
@@ -105,7 +107,10 @@ mod tests {
         assert_eq!(whole.particles, (density * 4.0 / 3.0 * PI * 400f64.powi(3)) as u64);
         let half = Cone { opening: Some(Opening { direction: [0.0, 0.0, 1.0], angle: 90.0 }), ..cone() };
         let half = half.forecast(&config, 2).unwrap();
-        assert!(half.particles.abs_diff(whole.particles / 2) <= 1 && half.device_memory < whole.device_memory);
+        assert!(
+            half.particles.abs_diff(whole.particles / 2) <= 1
+                && half.crossing.memory_bytes < whole.crossing.memory_bytes
+        );
         // 400 Mpc/h are a = 0.88: the last of four steps from 0.5.
         assert_eq!((whole.steps, half.steps), (1, 1));
     }
@@ -118,6 +123,6 @@ mod tests {
         let refused = cone.forecast(&config, 16).unwrap_err().to_string();
         assert!(refused.contains("on a rank") && refused.contains("more ranks"), "{refused}");
         let many = cone.forecast(&config, 64).unwrap();
-        assert!(many.device_memory > many.particles / 64 * 31 && many.state_memory == 24 << 24);
+        assert!(many.crossing.memory_bytes > many.particles / 64 * 31 && many.state_memory == 24 << 24);
     }
 }

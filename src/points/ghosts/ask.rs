@@ -44,5 +44,10 @@ pub(crate) fn cost_of<T>(sent: &[u64], received: &[u64], me: usize) -> Cost {
         others.map(|(_, count)| count * size_of::<T>() as u64).collect::<Vec<_>>()
     };
     let sent = others(sent);
-    Cost { sent: sent.iter().sum(), received: others(received).iter().sum(), messages: sent.len() as u64 }
+    Cost {
+        sent_bytes: sent.iter().sum(),
+        received_bytes: others(received).iter().sum(),
+        messages: sent.len() as u64,
+        ..Cost::default()
+    }
 }

@@ -1,7 +1,7 @@
 //! A rank's part of the grid: where its cells and ghost cells lie, what kernels are told of it, what a step costs. Pure.
 
 use super::ShallowWaterConfig;
-use meshloom::grid::{FieldLayout, GhostPlan, Grid, LayoutError, extent, volume};
+use meshloom::grid::{Cost, FieldLayout, GhostPlan, Grid, LayoutError, Link, extent, volume};
 
 meshloom::gpu::kernel_params! {
     /// What all kernels of the room take.
@@ -34,19 +34,15 @@ const GROUPS: u64 = 256;
 /// Fields of the state: elevation, u, v. There are as many tendencies.
 pub(super) const FIELDS: u64 = 3;
 
-/// What a step costs one rank, counted.
+/// The cost of a step for one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepCost {
     /// Own cells.
     pub cells: u64,
-    /// Bytes that kernels read and write in device memory, without ghost cells: each number once, as caches give neighbors.
-    pub device_bytes: u64,
     /// Exchanges of ghost cells.
     pub exchanges: u64,
-    /// Messages to other ranks.
-    pub messages: u64,
-    /// Bytes in them.
-    pub sent: u64,
+    /// One dispatch and its exchange. Device memory counts each number of own cells once, since caches serve neighbors.
+    pub cost: Cost,
 }
 
 /// A rank's part of the grid.
@@ -93,20 +89,23 @@ impl Part {
 
     /// What a step costs with numbers of so many bytes.
     pub fn cost(&self, number: u64) -> StepCost {
-        let (mut messages, mut sent, mut links) = (0, 0, 0);
+        // The state and tendencies are read and written.
+        let mut cost = Cost::kernels(1, 4 * FIELDS * number * self.cells());
+        let mut links = 0;
         for sweep in &self.ghosts.sweeps {
             let mut peers: Vec<usize> = Vec::new();
             links += sweep.owned.len() + sweep.ghosts.len();
-            for link in sweep.owned.iter().filter(|link| link.peer != self.position[sweep.axis]) {
-                sent += FIELDS * number * link.block.len();
+            let is_remote = |link: &&Link| link.peer != self.position[sweep.axis];
+            for link in sweep.owned.iter().filter(is_remote) {
+                cost.sent_bytes += FIELDS * number * link.block.len();
                 peers.push(link.peer);
             }
+            let received = sweep.ghosts.iter().filter(is_remote).map(|link| FIELDS * number * link.block.len());
+            cost.received_bytes += received.sum::<u64>();
             peers.dedup();
-            messages += peers.len() as u64;
+            cost.messages += peers.len() as u64;
         }
-        // The state and tendencies are read and written.
-        let device_bytes = 4 * FIELDS * number * self.cells();
-        StepCost { cells: self.cells(), device_bytes, exchanges: u64::from(links > 0), messages, sent }
+        StepCost { cells: self.cells(), exchanges: u64::from(links > 0), cost }
     }
 
     /// Bytes of device memory that a run takes, with numbers of so many bytes: two states, tendencies, and what is shown of a state.
@@ -146,22 +145,26 @@ mod tests {
     #[test]
     fn one_rank_has_neither_ghosts_nor_messages() {
         let part = part([360, 180], [1, 1], 0);
-        let cost = part.cost(4);
+        let step = part.cost(4);
         assert_eq!(part.layout().len(), 360 * 180);
-        assert_eq!([cost.exchanges, cost.messages, cost.sent], [0; 3]);
-        // Below 60 bytes per cell and step.
-        assert_eq!(cost.device_bytes, 48 * cost.cells);
+        // Below 60 bytes per cell and step, and no message.
+        assert_eq!((step.exchanges, step.cost), (0, Cost::kernels(1, 48 * step.cells)));
         assert_eq!(part.params.walls, [0, 179]);
     }
 
     #[test]
     fn a_step_on_a_thousand_ranks_is_one_exchange_with_four_neighbours() {
         for rank in [0, 499, 999] {
-            let cost = part([3600, 1800], [25, 40], rank).cost(4);
+            let step = part([3600, 1800], [25, 40], rank).cost(4);
             let south_or_north = if [0, 999].contains(&rank) { 1 } else { 2 };
-            assert_eq!((cost.cells, cost.exchanges, cost.messages), (90 * 72, 1, south_or_north + 2), "rank {rank}");
+            assert_eq!(
+                (step.cells, step.exchanges, step.cost.messages),
+                (90 * 72, 1, south_or_north + 2),
+                "rank {rank}"
+            );
             // Two rows of 90 cells each way; then two columns of 72 cells and their corners.
-            assert_eq!(cost.sent, 12 * (south_or_north * 2 * 90 + 2 * 2 * 76));
+            let bytes = 12 * (south_or_north * 2 * 90 + 2 * 2 * 76);
+            assert_eq!([step.cost.sent_bytes, step.cost.received_bytes], [bytes; 2]);
         }
     }
 

@@ -1,0 +1,108 @@
+//! The cost of work, counted before or after it is done.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+/// The cost of a piece of work for one rank.
+///
+/// `a + b` is the cost of `a`, then `b`: counts add up, and the memory is the larger one. [`alongside`](Self::alongside) adds memory, too.
+///
+/// ```
+/// use meshloom::grid::Cost;
+///
+/// let pass = Cost { device_bytes: 100, dispatches: 1, memory_bytes: 8, ..Cost::default() };
+/// let exchange = Cost { sent_bytes: 30, messages: 2, memory_bytes: 60, ..Cost::default() };
+/// let both = pass + exchange;
+/// assert_eq!((both.device_bytes, both.messages, both.memory_bytes), (100, 2, 60));
+/// assert_eq!(pass.alongside(exchange).memory_bytes, 68);
+/// assert_eq!(both.times(3).sent_bytes, 90);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes that kernels read and write in device memory.
+    pub device_bytes: u64,
+    /// Bytes sent to other ranks.
+    pub sent_bytes: u64,
+    /// Bytes received from other ranks.
+    pub received_bytes: u64,
+    /// Messages sent to other ranks.
+    pub messages: u64,
+    /// Dispatches of kernels.
+    pub dispatches: u64,
+    /// Largest device memory in use at one time, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Cost {
+    /// Returns the cost of kernels without messages.
+    pub fn kernels(dispatches: u64, device_bytes: u64) -> Self {
+        Cost { dispatches, device_bytes, ..Cost::default() }
+    }
+
+    /// Returns the cost of two pieces of work whose memory is in use at the same time.
+    #[must_use]
+    pub fn alongside(self, other: Cost) -> Self {
+        Cost { memory_bytes: self.memory_bytes + other.memory_bytes, ..self + other }
+    }
+
+    /// Returns the cost of doing the work `count` times, one after the other.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Cost {
+            device_bytes: count * self.device_bytes,
+            sent_bytes: count * self.sent_bytes,
+            received_bytes: count * self.received_bytes,
+            messages: count * self.messages,
+            dispatches: count * self.dispatches,
+            memory_bytes: self.memory_bytes * u64::from(count > 0),
+        }
+    }
+
+    /// Returns what was added since a counter was `before`; memory is 0.
+    #[must_use]
+    pub fn since(self, before: Cost) -> Self {
+        Cost {
+            device_bytes: self.device_bytes - before.device_bytes,
+            sent_bytes: self.sent_bytes - before.sent_bytes,
+            received_bytes: self.received_bytes - before.received_bytes,
+            messages: self.messages - before.messages,
+            dispatches: self.dispatches - before.dispatches,
+            memory_bytes: 0,
+        }
+    }
+}
+
+impl Add for Cost {
+    type Output = Cost;
+
+    fn add(self, other: Cost) -> Cost {
+        Cost {
+            device_bytes: self.device_bytes + other.device_bytes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+            messages: self.messages + other.messages,
+            dispatches: self.dispatches + other.dispatches,
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), Add::add)
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cost { device_bytes, sent_bytes, messages, dispatches, .. } = self;
+        write!(f, "{dispatches} dispatches, {device_bytes} bytes; {messages} messages, {sent_bytes} bytes")
+    }
+}
