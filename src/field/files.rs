@@ -60,8 +60,13 @@ fn file_shape(mesh: &Mesh, components: u64) -> Vec<u64> {
     [front, mesh.unpadded_shape().to_vec()].concat()
 }
 
-/// Element types of fields that can be read from NumPy files.
-pub trait ReadElement: DeviceElement {
+mod sealed {
+    /// Keeps [`ReadElement`](super::ReadElement) to the types of this module.
+    pub trait Sealed {}
+}
+
+/// Element types of fields that can be read from NumPy files. The trait is sealed.
+pub trait ReadElement: DeviceElement + sealed::Sealed {
     /// Reads elements of a file and converts them.
     ///
     /// # Errors
@@ -71,6 +76,7 @@ pub trait ReadElement: DeviceElement {
 
 macro_rules! read_elements {
     ($($type:ty: $read:ident,)*) => {$(
+        impl sealed::Sealed for $type {}
         impl ReadElement for $type {
             fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError> {
                 file.$read(elements)

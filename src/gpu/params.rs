@@ -28,14 +28,23 @@ unsafe impl KernelParams for () {
     }
 }
 
-/// What a field of parameters may be: a number, two or four of them (a vector), or rows of four (an array of vectors).
-pub trait ParamType: bytemuck::NoUninit {
-    /// The type in WGSL.
+/// Types of fields of parameters: a number, two or four of them (a vector), or rows of four (an array of vectors). The trait is sealed.
+pub trait ParamType: bytemuck::NoUninit + sealed::Sealed {
+    /// Returns the type in WGSL.
     fn wgsl() -> String;
+}
+
+mod sealed {
+    /// Keeps [`ParamType`](super::ParamType) to the types of this module.
+    pub trait Sealed {}
 }
 
 macro_rules! numbers {
     ($($rust:ty = $wgsl:literal),*) => {$(
+        impl sealed::Sealed for $rust {}
+        impl sealed::Sealed for [$rust; 2] {}
+        impl sealed::Sealed for [$rust; 4] {}
+        impl<const N: usize> sealed::Sealed for [[$rust; 4]; N] {}
         impl ParamType for $rust {
             fn wgsl() -> String { $wgsl.into() }
         }

@@ -69,8 +69,13 @@ impl AnyArray {
     }
 }
 
-/// Types of values that attributes have.
-pub trait DeviceValue: DeviceElement {
+mod sealed {
+    /// Keeps [`DeviceValue`](super::DeviceValue) to the types of this module.
+    pub trait Sealed {}
+}
+
+/// Types of the values of attributes: `f32`, `u32` and `i32`. The trait is sealed.
+pub trait DeviceValue: DeviceElement + sealed::Sealed {
     #[doc(hidden)]
     fn of(values: &AnyArray) -> Option<&Array<Self>>;
     #[doc(hidden)]
@@ -79,6 +84,7 @@ pub trait DeviceValue: DeviceElement {
 
 macro_rules! device_values {
     ($($rust:ty => $element:ident),*) => {$(
+        impl sealed::Sealed for $rust {}
         impl DeviceValue for $rust {
             fn of(values: &AnyArray) -> Option<&Array<Self>> {
                 if let AnyArray::$element(array) = values { Some(array) } else { None }
