@@ -39,7 +39,7 @@ fn signed(values: &[u64]) -> Result<Vec<i64>, HostMemoryError> {
     host_memory::collect("columns of a catalog", values.iter().map(|&value| value as i64))
 }
 
-/// The columns of reals of a catalog: the name, the shape of a row, and this rank's values.
+/// Returns the columns of reals of a catalog: the name, the shape of a row, and this rank's values.
 fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     let dims = groups.dims as u64;
     let all = [
@@ -169,7 +169,7 @@ const UNIT: [&str; 2] = ["Conversion factor to CGS (not including cosmological c
 
 #[cfg(feature = "hdf5")]
 impl About<'_> {
-    /// The attributes of `Header`, as the catalogs of `simulate` have them, and units of the arrays of this name.
+    /// Returns the attributes of `Header`, as the catalogs of `simulate` have them, and units of the arrays of this name.
     fn attributes(&self, names: impl Iterator<Item = String>) -> Vec<Attribute> {
         let About { space, domain, .. } = self;
         let sides = (0..domain.dims()).map(|axis| domain.side(axis).map_or(0.0, f64::from)).collect();

@@ -12,7 +12,7 @@ pub fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-/// A count in a range of numbers from 0 on. The command line takes any integer, so that one message covers all wrong ones.
+/// Returns a count in a range of numbers from 0 on. The command line takes any integer, so that one message covers all wrong ones.
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -30,7 +30,7 @@ pub fn one_of(names: &[&str]) -> String {
     format!("{} or {last}", others.join(", "))
 }
 
-/// The standard deviation of noise.
+/// Returns the standard deviation of noise.
 ///
 /// # Errors
 /// [`Failure::Usage`] unless it is above 0, also as f32.

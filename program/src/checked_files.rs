@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// Whether two paths are of one file, also through links or spelled differently. The file need not exist.
+/// Returns `true` if two paths are of one file, also through links or spelled differently. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();
@@ -53,7 +53,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// The files of an input that may be replaced by `output`: all files of a snapshot that has several, in place of the one that names it. What cannot be
+/// Returns the files of an input that may be replaced by `output`: all files of a snapshot that has several, in place of the one that names it. What cannot be
 /// opened is left to whoever reads it.
 fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
     // Parts of a snapshot are called as the one that was given, but for a number.

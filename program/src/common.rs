@@ -97,7 +97,7 @@ impl Common {
         Common { grid: None, ..self.clone() }
     }
 
-    /// How many ranks there would be: those that the launcher has started, or that were asked for.
+    /// Returns how many ranks there would be: those that the launcher has started, or that were asked for.
     pub fn ranks(&self) -> usize {
         match Launch::detect(self.ranks.into()) {
             Launch::Mpi => meshloom::comm::mpi_ranks().unwrap_or(1),

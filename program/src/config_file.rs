@@ -178,12 +178,12 @@ fn check_word(option: &Arg, word: &str) -> Result<(), Failure> {
     Err(usage(format!("--{} is `{word}`; it must be {}", key(option).replace('_', "-"), one_of(&names))))
 }
 
-/// The key of an option in a file.
+/// Returns the key of an option in a file.
 fn key(option: &Arg) -> String {
     option.get_long().unwrap_or_default().replace('-', "_")
 }
 
-/// The line on which a key of the outermost table stands.
+/// Returns the line on which a key of the outermost table stands.
 fn line_of(text: &str, key: &str) -> usize {
     let table = DeTable::parse(text);
     let keys = table.iter().flat_map(|table| table.get_ref().keys());

@@ -20,10 +20,10 @@ pub struct Universe {
 
 /// A file of coordinates, or of a field, whose elements are counted in C order.
 pub trait PointReader {
-    /// The path of the call.
+    /// Returns the path of the call.
     fn path(&self) -> &Path;
 
-    /// The shape of the array: `[count, axes]` of points.
+    /// Returns the shape of the array: `[count, axes]` of points.
     fn shape(&self) -> Vec<u64>;
 
     fn dtype(&self) -> Dtype;
@@ -54,12 +54,12 @@ pub trait PointReader {
         Ok(Space::default())
     }
 
-    /// The universe of a snapshot that says its cosmology and its moment.
+    /// Returns the universe of a snapshot that says its cosmology and its moment.
     fn universe(&self) -> Result<Option<Universe>, IoError> {
         Ok(None)
     }
 
-    /// The ids of a snapshot's particles, if it has them.
+    /// Returns the ids of a snapshot's particles, if it has them.
     fn ids(&self, _rows: Range<u64>) -> Result<Option<Vec<u64>>, IoError> {
         Ok(None)
     }
@@ -72,7 +72,7 @@ pub trait PointReader {
     /// Adds what a report says of the format.
     fn describe(&self, _report: &mut Value) {}
 
-    /// A description for a report.
+    /// Returns a description for a report.
     fn report(&self) -> Value {
         let mut report = json!({
             "path": self.path().display().to_string(), "shape": self.shape(), "dtype": self.dtype().to_string(),

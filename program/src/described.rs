@@ -48,7 +48,7 @@ pub fn check_command(out: &Path, command: &str) -> Result<(), Failure> {
 /// Bytes of the longest description that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The JSON object in a file; none where there is no file.
+/// Returns the JSON object in a file; none where there is no file.
 pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
     let text = match read_text(path, MAX_BYTES) {
         Err(IoError::NotFound { .. }) => return Ok(None),
@@ -95,12 +95,12 @@ pub fn publish(
     })
 }
 
-/// The mark that stands for a description while files get their names: a run that finds it knows that they may be of several runs.
+/// Returns the mark that stands for a description while files get their names: a run that finds it knows that they may be of several runs.
 pub fn mark(path: &Path) -> PathBuf {
     path.with_extension("unfinished")
 }
 
-/// Whether the call that was to write the description at `path` was interrupted while files got their names. Beside a description the mark says nothing: the
+/// Returns `true` if the call that was to write the description at `path` was interrupted while files got their names. Beside a description the mark says nothing: the
 /// call ended in that moment, or had not yet begun to remove.
 pub fn is_unfinished(path: &Path) -> bool {
     mark(path).exists() && !path.exists()
@@ -129,7 +129,7 @@ pub fn remove(path: &Path) -> Result<(), IoError> {
     }
 }
 
-/// The first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
+/// Returns the first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
 pub fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
     let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
         return (theirs != ours).then(|| (String::new(), theirs, ours));

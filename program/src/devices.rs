@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An adapter as an object and as lines of text.
+/// Returns an adapter as an object and as lines of text.
 fn describe(index: usize, adapter: &Adapter, options: &Options) -> (Value, Vec<String>) {
     let (info, memory) = (adapter.get_info(), memory(adapter));
     let pci = match info.device_pci_bus_id.as_str() {

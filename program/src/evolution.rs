@@ -71,7 +71,7 @@ impl Evolution {
         count("steps", self.steps, 1..=i64::MAX).map(drop)
     }
 
-    /// The library's configuration of this evolution of `universe`, with defaults for the rest.
+    /// Returns the library's configuration of this evolution of `universe`, with defaults for the rest.
     pub fn config(&self, universe: &Universe) -> Config {
         Config {
             cosmology: universe.cosmology,

@@ -37,7 +37,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         match self {
             Failure::Words(_) | Failure::Usage(_) => 2,
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// The message on standard error.
+    /// Returns the message on standard error.
     pub fn message(&self) -> String {
         let program = if let Failure::Words(_) = self { "" } else { "meshloom: " };
         format!("{program}{self}")

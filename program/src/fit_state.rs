@@ -27,7 +27,7 @@ pub struct Found {
     options: Value,
 }
 
-/// The state in the output directory `out`, if a fit has left one. All ranks find the same.
+/// Returns the state in the output directory `out`, if a fit has left one. All ranks find the same.
 pub fn find(out: &Path) -> Result<Option<Found>, IoError> {
     let directory = out.join(DIRECTORY);
     if !directory.join(FIT).exists() {
@@ -41,7 +41,7 @@ pub fn find(out: &Path) -> Result<Option<Found>, IoError> {
 }
 
 impl Found {
-    /// The failure to go on with `problem` from the state of another one.
+    /// Returns the failure to go on with `problem` from the state of another one.
     pub fn of_another(&self, problem: &Value) -> Option<Failure> {
         let path = printable_path(&self.path);
         if self.problem.is_null() {
@@ -79,7 +79,7 @@ impl State {
         State { directory: out.join(DIRECTORY), found, options, moved: Cell::new(false) }
     }
 
-    /// Whether the fit goes on from a state.
+    /// Returns `true` if the fit goes on from a state.
     pub fn resumes(&self) -> bool {
         self.found.is_some()
     }
@@ -113,7 +113,7 @@ impl State {
         if all.rank() == 0 { self.write_options() } else { Ok(()) }
     }
 
-    /// The failure to give a fit that others have made for what this call asks for, which had no iteration left to do.
+    /// Returns the failure to give a fit that others have made for what this call asks for, which had no iteration left to do.
     pub fn of_other_options(&self, done: Extent, asked: Extent) -> Option<Failure> {
         let theirs = self.found.as_ref().filter(|_| !self.moved.get())?;
         other_options((done, &theirs.options), (asked, &self.options)).map(Failure::Failed)

@@ -103,7 +103,7 @@ impl Arguments {
         given.into_iter().filter_map(|(name, per_axis, path)| Some((name, per_axis, path.as_deref()?)))
     }
 
-    /// The selection of groups among points in a domain.
+    /// Returns the selection of groups among points in a domain.
     fn selection(&self, domain: &Domain) -> Result<Selection, Failure> {
         let open = (0..domain.dims()).any(|axis| domain.side(axis).is_none());
         if self.linking_parameter.is_some() && open {
@@ -162,22 +162,22 @@ impl Inputs {
         Ok(Inputs { points, domain, selection, box_use: arguments.box_use(), overdensities, attributes })
     }
 
-    /// The file of velocities.
+    /// Returns the file of velocities.
     fn velocity_file(&self) -> Option<&PointValues> {
         self.attributes.iter().find(|(name, _)| *name == "velocity").map(|(_, file)| file)
     }
 
-    /// What velocities are: those of the file, or peculiar ones of a snapshot.
+    /// Returns what velocities are: those of the file, or peculiar ones of a snapshot.
     fn velocities(&self) -> Option<&'static str> {
         self.velocity_file().map(PointValues::velocity_words)
     }
 
-    /// Whether velocities are peculiar and in km/s, as the file says it.
+    /// Returns `true` if velocities are peculiar and in km/s, as the file says it.
     fn peculiar_km_s(&self) -> bool {
         self.velocity_file().is_some_and(PointValues::is_peculiar_km_s)
     }
 
-    /// This rank's points with their attributes. Collective.
+    /// Returns this rank's points with their attributes. Collective.
     fn read(&self, context: &mut Rank) -> Result<Cloud, Error> {
         let rows = self.points.rows(&context.comm);
         let mut cloud = self.points.read(context, &self.domain, self.box_use)?;

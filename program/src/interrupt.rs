@@ -53,7 +53,7 @@ impl StopRequests {
         StopRequests(())
     }
 
-    /// The number of the signal that asks for an end; 0 for none. Processes of one job may differ: all must agree on it.
+    /// Returns the number of the signal that asks for an end; 0 for none. Processes of one job may differ: all must agree on it.
     pub fn signal(&self) -> i32 {
         REQUEST.load(Ordering::SeqCst)
     }
@@ -75,7 +75,7 @@ impl Drop for StopRequests {
     }
 }
 
-/// Whether a signal is taken as a request to stop, which there is none of yet. Where another MPI process fails none is: it is the launcher's,
+/// Returns `true` if a signal is taken as a request to stop, which there is none of yet. Where another MPI process fails none is: it is the launcher's,
 /// which soon kills, and the ranks can reach no end together any more.
 #[cfg(unix)]
 fn is_request(signal: i32) -> bool {
@@ -207,7 +207,7 @@ mod system {
         ExitNow,
     }
 
-    /// The action on an interrupt at `now`, where the first came at `first`.
+    /// Returns the action on an interrupt at `now`, where the first came at `first`.
     fn action(first: Option<Instant>, now: Instant) -> Action {
         match first {
             None => Action::CleanUp,
@@ -216,7 +216,7 @@ mod system {
         }
     }
 
-    /// Whether the process was started with this signal ignored.
+    /// Returns `true` if the process was started with this signal ignored.
     fn is_ignored(signal: c_int) -> bool {
         // SAFETY: zeros are a valid action, and without a new one the call only returns the present one.
         unsafe {

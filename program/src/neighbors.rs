@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     )
 }
 
-/// The offset of this rank's lists among those of all ranks, and the length of all.
+/// Returns the offset of this rank's lists among those of all ranks, and the length of all.
 fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
     let (mut before, mut all) = ([length], [length]);
     comm.scan_exclusive(&mut before, Op::Sum)?;

@@ -41,7 +41,7 @@ impl ParticleType {
         Err(Failure::Usage(format!("{option} a snapshot in HDF5, and no input is one; leave it out")))
     }
 
-    /// Whether a type was asked for.
+    /// Returns `true` if a type was asked for.
     #[cfg(feature = "hdf5")]
     pub fn is_given(self) -> bool {
         self.number.is_some()

@@ -61,7 +61,7 @@ impl PointValues {
         Ok(PointValues { file, width: shape.get(1).copied().unwrap_or(1), masses: name == "mass", factor })
     }
 
-    /// What velocities are, in words: of which kind, and in which unit.
+    /// Returns what velocities are, in words: of which kind, and in which unit.
     pub fn velocity_words(&self) -> &'static str {
         match self.factor {
             Some((_, true)) => "peculiar, km/s",
@@ -70,7 +70,7 @@ impl PointValues {
         }
     }
 
-    /// Whether they are peculiar velocities in km/s, as the file says it.
+    /// Returns `true` if they are peculiar velocities in km/s, as the file says it.
     pub fn is_peculiar_km_s(&self) -> bool {
         matches!(self.factor, Some((_, true)))
     }
@@ -106,7 +106,7 @@ impl PointValues {
         self.width
     }
 
-    /// The values of this rank's points, checked to be finite and in the range of f32. Collective.
+    /// Returns the values of this rank's points, checked to be finite and in the range of f32. Collective.
     ///
     /// # Errors
     /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
@@ -170,7 +170,7 @@ impl PointValues {
         narrow.is_finite() && !(self.masses && (value < 0.0 || narrow == 0.0 && value != 0.0))
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         match &self.file {
             ValueFile::Npy(file) => file.path(),
@@ -179,7 +179,7 @@ impl PointValues {
         }
     }
 
-    /// The error of a bad element.
+    /// Returns the error of a bad element.
     fn error(&self, element: u64, value: f64) -> IoError {
         let (path, row, place) = (self.path().to_path_buf(), element / self.width, element % self.width);
         let index = if self.width == 1 { vec![row] } else { vec![row, place] };

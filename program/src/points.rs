@@ -41,7 +41,7 @@ impl std::str::FromStr for Sides {
 }
 
 impl Sides {
-    /// The domain of points of `dims` axes.
+    /// Returns the domain of points of `dims` axes.
     ///
     /// # Errors
     /// [`Failure::Usage`] for another number of sides.
@@ -61,7 +61,7 @@ impl Sides {
     }
 }
 
-/// The sides of a domain for a report: a length, or null for an open axis.
+/// Returns the sides of a domain for a report: a length, or null for an open axis.
 pub fn sides(domain: &Domain) -> serde_json::Value {
     (0..domain.dims()).map(|axis| domain.side(axis)).collect::<Vec<_>>().into()
 }
@@ -87,7 +87,7 @@ impl PointFile {
         Ok(PointFile { file, count, dims })
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -97,7 +97,7 @@ impl PointFile {
         self.dims
     }
 
-    /// The domain of the points: the box of `sides`, else that of the file's header, else open space.
+    /// Returns the domain of the points: the box of `sides`, else that of the file's header, else open space.
     ///
     /// # Errors
     /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a header's box that
@@ -128,7 +128,7 @@ impl PointFile {
         }
     }
 
-    /// What these points and others say differently of their space, in words for warnings.
+    /// Returns what these points and others say differently of their space, in words for warnings.
     ///
     /// # Errors
     /// [`IoError`] if a file cannot be read.
@@ -136,12 +136,12 @@ impl PointFile {
         Ok(differences((self.file.path(), &self.file.space()?), (others.file.path(), &others.file.space()?)))
     }
 
-    /// The rows that this rank reads.
+    /// Returns the rows that this rank reads.
     pub fn rows(&self, comm: &Communicator) -> Range<u64> {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
 
-    /// The ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. Collective.
+    /// Returns the ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. Collective.
     ///
     /// Each rank reads those of its own rows, and sends what the others ask for.
     ///
@@ -293,7 +293,7 @@ impl Rounding {
         }
     }
 
-    /// The first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
+    /// Returns the first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
     /// neighbors, if points of that number filled their extent evenly.
     fn affected_axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
         let mut least = self.least;

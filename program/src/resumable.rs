@@ -39,12 +39,12 @@ impl States {
         States { out: out.into(), is_file, cleared: Cell::new(false) }
     }
 
-    /// The directory of a snapshot by its name.
+    /// Returns the directory of a snapshot by its name.
     pub fn snapshot(&self, name: impl Display) -> PathBuf {
         self.out.join(format!("{SNAPSHOT}{name}"))
     }
 
-    /// The directory of the checkpoint.
+    /// Returns the directory of the checkpoint.
     pub fn checkpoint(&self) -> PathBuf {
         self.out.join(CHECKPOINT)
     }
@@ -102,7 +102,7 @@ impl States {
         Ok(found)
     }
 
-    /// The last state by the moment that it is of, a number that grows: the first of `snapshots`, which come latest first, that has a description, or the
+    /// Returns the last state by the moment that it is of, a number that grows: the first of `snapshots`, which come latest first, that has a description, or the
     /// checkpoint where that is later, by what its description has as `key`. All ranks call it and must find the same.
     pub fn newest(
         &self,
@@ -208,12 +208,12 @@ pub fn refused(why: String) -> Error {
 }
 
 impl Found {
-    /// The error of a run that cannot be resumed from it.
+    /// Returns the error of a run that cannot be resumed from it.
     pub fn bad(&self, why: impl Display) -> Error {
         refused(format!("{}: {why}", printable_path(&self.directory)))
     }
 
-    /// The error where it is not what was written.
+    /// Returns the error where it is not what was written.
     pub fn damaged(&self, why: impl Display) -> Error {
         self.bad(format!("it is damaged; remove the snapshot ({why})"))
     }
@@ -229,7 +229,7 @@ impl Found {
     }
 }
 
-/// The signal that asks a run to stop at this moment, if one does on any rank. Collective.
+/// Returns the signal that asks a run to stop at this moment, if one does on any rank. Collective.
 pub fn asked_to_stop(stop: &StopRequests, comm: &Communicator) -> Result<Option<u8>, Error> {
     let mut signal = [stop.signal() as u64];
     comm.all_reduce(&mut signal, Op::Max)?;

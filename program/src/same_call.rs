@@ -10,7 +10,7 @@ use crate::failure::{Ended, Failure};
 /// Options that may differ between processes: the device, and what is printed. Those with a value have `true`.
 const OWN: [(&str, bool); 3] = [("--device", true), ("--json", false), ("--quiet", false)];
 
-/// The words of a call that all processes must have, in their order.
+/// Returns the words of a call that all processes must have, in their order.
 fn common_words(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words = words.into_iter();
     let mut common = Vec::new();

@@ -26,7 +26,7 @@ impl FromStr for SampleGroups {
 }
 
 impl SampleGroups {
-    /// Their number; none for `auto`.
+    /// Returns their number; none for `auto`.
     ///
     /// # Errors
     /// [`Failure::Usage`].
@@ -52,7 +52,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// How many groups there are: those that were `asked` for, those that have the ranks of the process grid, or else the most that divide the ranks, have a sample each and
+    /// Returns how many groups there are: those that were `asked` for, those that have the ranks of the process grid, or else the most that divide the ranks, have a sample each and
     /// that `fits` says yes to, or one.
     ///
     /// # Errors

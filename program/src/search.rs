@@ -35,7 +35,7 @@ pub struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// The particles that are read of snapshots.
+    /// Returns the particles that are read of snapshots.
     pub fn particles(&self) -> ParticleType {
         self.particles
     }
@@ -68,7 +68,7 @@ pub struct SearchInputs {
 }
 
 impl SearchInputs {
-    /// The points whose neighbors are searched for.
+    /// Returns the points whose neighbors are searched for.
     pub fn query_points(&self) -> &PointFile {
         self.queries.as_ref().unwrap_or(&self.points)
     }
@@ -157,7 +157,7 @@ impl<'a> RankSearch<'a> {
         Ok(RankSearch { context, inputs, search, queries, phases })
     }
 
-    /// The report of the run: the fields of all these commands, and those of `result`. Collective.
+    /// Returns the report of the run: the fields of all these commands, and those of `result`. Collective.
     fn report(mut self, command: &SearchCommand, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
         let mut cost = self.context.exchange.cost();

@@ -24,7 +24,7 @@ impl Spheres {
         Spheres { density, mass: Vec::new(), radius: Vec::new() }
     }
 
-    /// The spheres of each of `densities`, which are points per volume, about the centers of groups, whoever the points in them belong to; each
+    /// Returns the spheres of each of `densities`, which are points per volume, about the centers of groups, whoever the points in them belong to; each
     /// point has the mass `unit`. Collective.
     pub fn measure(
         context: &mut Rank,
@@ -57,7 +57,7 @@ impl Spheres {
         Ok(spheres.collect())
     }
 
-    /// The columns of a catalog.
+    /// Returns the columns of a catalog.
     pub fn columns(&self) -> [(String, &[f64]); 2] {
         let Spheres { density, mass, radius } = self;
         [(format!("mass_{density}"), mass.as_slice()), (format!("radius_{density}"), radius.as_slice())]
@@ -74,7 +74,7 @@ impl Spheres {
     }
 }
 
-/// The overdensities that words name, each once; an error in words for others.
+/// Returns the overdensities that words name, each once; an error in words for others.
 pub fn overdensities(words: &[String]) -> Result<Vec<Overdensity>, String> {
     let mut all = Vec::new();
     for word in words {

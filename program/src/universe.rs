@@ -97,7 +97,7 @@ impl Universe {
         Ok(Universe { name, cosmology, table: Some(Arc::new(table)), sigma8 })
     }
 
-    /// The linear power.
+    /// Returns the linear power.
     ///
     /// # Errors
     /// [`CosmologyError`] of the transfer function.
@@ -108,7 +108,7 @@ impl Universe {
         }
     }
 
-    /// What it is, by contents.
+    /// Returns what it is, by contents.
     pub fn object(&self) -> Value {
         let (c, [w0, wa]) = (&self.cosmology, self.cosmology.dark_energy());
         json!({
@@ -119,7 +119,7 @@ impl Universe {
     }
 }
 
-/// The parameters of a named cosmology, or those of a TOML file.
+/// Returns the parameters of a named cosmology, or those of a TOML file.
 fn named(name: &str) -> Result<Parameters, Failure> {
     match name {
         "planck18" => return Ok(Cosmology::planck18().parameters()),

@@ -24,43 +24,43 @@ pub struct Comm {
 
 #[pymethods]
 impl Comm {
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     #[getter]
     fn rank(&self) -> usize {
         self.session.rank()
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     #[getter]
     fn size(&self) -> usize {
         self.session.size()
     }
 
-    /// The name of this rank's device.
+    /// Returns the name of this rank's device.
     #[getter]
     fn device(&self) -> String {
         self.session.gpu().info().name.clone()
     }
 
-    /// Whether this rank's device computes in double precision.
+    /// Returns `true` if this rank's device computes in double precision.
     #[getter]
     fn has_f64(&self) -> bool {
         self.session.gpu().capabilities().f64
     }
 
-    /// Bytes of device memory that this process holds on the device, in use or to be used again.
+    /// Returns the bytes of device memory that this process holds on the device, in use or to be used again.
     #[getter]
     fn allocated(&self) -> u64 {
         self.session.gpu().allocated()
     }
 
-    /// How many buffers were asked of the driver so far.
+    /// Returns how many buffers were asked of the driver so far.
     #[getter]
     fn allocations(&self) -> u64 {
         self.session.gpu().allocations()
     }
 
-    /// How many compiled kernels this process keeps on the device.
+    /// Returns how many compiled kernels this process keeps on the device.
     #[getter]
     fn kernels(&self) -> usize {
         self.session.gpu().kernels_kept()
@@ -71,31 +71,31 @@ impl Comm {
         self.session.gpu().trim();
     }
 
-    /// What tells it from those of other ranks in this process.
+    /// Returns what tells it from those of other ranks in this process.
     #[getter(_number)]
     fn number(&self) -> usize {
         Arc::as_ptr(&self.session).addr()
     }
 
-    /// All ranks' bytes, in the order of the ranks, who all call it.
+    /// Returns the bytes of all ranks, in rank order. Collective.
     #[pyo3(name = "_allgather")]
     fn allgather(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {
         self.gather(py, own, |work| work.context.comm.clone())
     }
 
-    /// The number of ranks of all groups of samples.
+    /// Returns the number of ranks of all groups of samples.
     #[getter(_ranks_of_all_groups)]
     fn ranks_of_all_groups(&self) -> usize {
         self.session.ranks_of_all_groups()
     }
 
-    /// The bytes of the ranks of all groups of samples, who all call it.
+    /// Returns the bytes of the ranks of all groups of samples, who all call it.
     #[pyo3(name = "_allgather_of_all_groups")]
     fn allgather_of_all_groups(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {
         self.gather(py, own, |work| work.groups.all().clone())
     }
 
-    /// Whether ranks have called different collectives, so that what follows fails.
+    /// Returns whether ranks have called different collectives, so that what follows fails.
     #[getter(_out_of_step)]
     fn out_of_step(&self, py: Python<'_>) -> PyResult<bool> {
         self.session.run(py, |work| Ok(work.is_out_of_step()))
@@ -123,7 +123,7 @@ impl Comm {
 }
 
 impl Comm {
-    /// The bytes of all ranks of a communicator.
+    /// Returns the bytes of all ranks of a communicator.
     fn gather(&self, py: Python<'_>, own: Vec<u8>, of: fn(&Work) -> Communicator) -> PyResult<Vec<Py<PyBytes>>> {
         let parts = self.session.run(py, move |work| {
             let parts = of(work).all_gather_v(&own)?;
@@ -162,7 +162,7 @@ pub fn launched_ranks() -> Option<usize> {
     meshloom::comm::mpi_ranks()
 }
 
-/// This process as the only rank, on the device that the environment chooses; opened by the first call.
+/// Returns this process as the only rank, on the device that the environment chooses; opened by the first call.
 #[pyfunction]
 pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     device_is_used()?;

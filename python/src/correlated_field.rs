@@ -73,13 +73,13 @@ pub fn correlated_field(
 
 #[pymethods]
 impl NativeCorrelatedField {
-    /// The leaves that it is a function of.
+    /// Returns the leaves that it is a function of.
     #[getter]
     fn domain(&self) -> Vec<LeafShape> {
         self.domain.clone()
     }
 
-    /// The wavenumbers of a group of axes, and the amplitude of each at latent values.
+    /// Returns the wavenumbers of a group of axes, and the amplitude of each at latent values.
     fn amplitude<'py>(
         &self,
         py: Python<'py>,

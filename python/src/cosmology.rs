@@ -16,7 +16,7 @@ use crate::host_array::to_numpy;
 /// w0 and wa, relativistic neutrinos.
 pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64, f64, f64, Option<f64>);
 
-/// The cosmology of these parameters.
+/// Returns the cosmology of these parameters.
 pub fn cosmology(parameters: CosmologyTuple) -> PyResult<Cosmology> {
     let (omega_m, omega_b, h, n_s, amplitude, is_sigma8, t_cmb, w0, wa, radiation) = parameters;
     let amplitude = if is_sigma8 { Amplitude::Sigma8(amplitude) } else { Amplitude::Primordial(amplitude) };
@@ -24,7 +24,7 @@ pub fn cosmology(parameters: CosmologyTuple) -> PyResult<Cosmology> {
     Ok(Cosmology::new(parameters).map_err(Failure::from)?)
 }
 
-/// The cosmology that a run has unless it is told otherwise, as the program's.
+/// Returns the cosmology that a run has unless it is told otherwise, as the program's.
 #[pyfunction]
 pub fn usual_cosmology() -> CosmologyTuple {
     let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation } =
@@ -40,7 +40,7 @@ fn linear(parameters: CosmologyTuple) -> PyResult<LinearPower> {
     Ok(LinearPower::new(cosmology(parameters)?, TransferKind::Full).map_err(Failure::from)?)
 }
 
-/// A function of each of these numbers.
+/// Returns a function of each of these numbers.
 fn each<'py>(
     numbers: PyReadonlyArray1<'py, f64>,
     function: impl Fn(f64) -> Result<f64, CosmologyError>,
@@ -53,14 +53,14 @@ fn each<'py>(
     Ok(to_numpy(numbers.py(), values))
 }
 
-/// The linear growth factor at scale factors, which is a in the matter era.
+/// Returns the linear growth factor at scale factors, which is a in the matter era.
 #[pyfunction]
 pub fn growth<'py>(a: PyReadonlyArray1<'py, f64>, parameters: CosmologyTuple) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let growth = Growth::new(cosmology(parameters)?);
     each(a, |a| Ok(growth.at(a)?.d1))
 }
 
-/// Its logarithmic derivative, dlnD/dlna.
+/// Returns its logarithmic derivative, dlnD/dlna.
 #[pyfunction]
 pub fn growth_rate<'py>(
     a: PyReadonlyArray1<'py, f64>,
@@ -70,7 +70,7 @@ pub fn growth_rate<'py>(
     each(a, |a| Ok(growth.at(a)?.f1()))
 }
 
-/// The comoving distance in Mpc/h from which light of scale factors arrives today.
+/// Returns the comoving distance in Mpc/h from which light of scale factors arrives today.
 #[pyfunction]
 pub fn comoving_distance<'py>(
     a: PyReadonlyArray1<'py, f64>,
@@ -80,7 +80,7 @@ pub fn comoving_distance<'py>(
     each(a, |a| cosmology.comoving_distance(a))
 }
 
-/// The linear rms contrast in spheres of radii in Mpc/h.
+/// Returns the linear rms contrast in spheres of radii in Mpc/h.
 #[pyfunction]
 pub fn sigma<'py>(
     radius: PyReadonlyArray1<'py, f64>,
@@ -91,7 +91,7 @@ pub fn sigma<'py>(
     each(radius, |radius| power.sigma(radius, a))
 }
 
-/// The linear power spectrum at wavenumbers in h/Mpc, in (Mpc/h)^3.
+/// Returns the linear power spectrum at wavenumbers in h/Mpc, in (Mpc/h)^3.
 #[pyfunction]
 pub fn linear_power<'py>(
     k: PyReadonlyArray1<'py, f64>,
@@ -102,7 +102,7 @@ pub fn linear_power<'py>(
     each(k, |k| power.at(k, a))
 }
 
-/// The nonlinear power spectrum by halofit, likewise.
+/// Returns the nonlinear power spectrum by halofit, likewise.
 #[pyfunction]
 pub fn nonlinear_power<'py>(
     k: PyReadonlyArray1<'py, f64>,
@@ -137,7 +137,7 @@ pub fn halo_mass_function<'py>(
     each(mass, |mass| model.dn_dlnm(&power.mass_variance(mass, a)?))
 }
 
-/// The mass in Msun/h of each of so many particles in a box of this side in Mpc/h.
+/// Returns the mass in Msun/h of each of so many particles in a box of this side in Mpc/h.
 #[pyfunction]
 pub fn particle_mass(side: f64, count: u64, parameters: CosmologyTuple) -> PyResult<f64> {
     Ok(cosmology(parameters)?.particle_mass(side, count))

@@ -42,7 +42,7 @@ pub struct DeviceArray {
 }
 
 impl DeviceArray {
-    /// An array of this shape over elements of a session's device.
+    /// Returns an array of this shape over elements of a session's device.
     ///
     /// # Errors
     /// `ValueError` where there are not as many elements.
@@ -74,7 +74,7 @@ fn upload<T: DeviceElement + Sync + Send>(py: Python<'_>, session: &Session, dat
     })
 }
 
-/// The elements of an array, in memory that Python owns.
+/// Returns the elements of an array, in memory that Python owns.
 fn download<'py, T: DeviceElement + Send, E: Element + Copy>(
     py: Python<'py>,
     session: &Session,
@@ -117,13 +117,13 @@ impl DeviceArray {
         Err(PyTypeError::new_err("arrays on devices hold float32, float64, complex64 or complex128"))
     }
 
-    /// Its shape.
+    /// Returns its shape.
     #[getter]
     fn shape(&self) -> Vec<u64> {
         self.shape.clone()
     }
 
-    /// The name of its type of elements, as NumPy has it.
+    /// Returns the name of its type of elements, as NumPy has it.
     #[getter]
     pub fn dtype_name(&self) -> &'static str {
         match self.elements {
@@ -134,7 +134,7 @@ impl DeviceArray {
         }
     }
 
-    /// The rank whose device it is on.
+    /// Returns the rank whose device it is on.
     #[getter]
     fn comm(&self) -> Comm {
         Comm { session: self.session.clone() }
@@ -164,7 +164,7 @@ impl DeviceArray {
         Ok([low, high].map(|ends| to_numpy(py, ends[..dims].to_vec())))
     }
 
-    /// The elements as an array of NumPy's.
+    /// Returns the elements as an array of NumPy's.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (session, shape) = (&self.session, &self.shape);
         match &self.elements {

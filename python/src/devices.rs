@@ -13,7 +13,7 @@ pub fn unused_hardware(py: Python<'_>) -> PyResult<Option<String>> {
     py.detach(|| Ok(caught(|| Ok::<_, Failure>(meshloom::gpu::unused_hardware(&options.adapter)))?))
 }
 
-/// The adapters that the drivers of this machine offer and that can be used.
+/// Returns the adapters that the drivers of this machine offer and that can be used.
 #[pyfunction]
 pub fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     device_is_used()?;

@@ -142,7 +142,7 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
     }
 }
 
-/// Whether an error is about what the caller gave, and not about the device, the ranks or what they can hold.
+/// Returns `true` if an error is about what the caller gave, and not about the device, the ranks or what they can hold.
 fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {

@@ -33,12 +33,12 @@ pub fn process_grid(shape: [u64; 3], ranks: usize) -> Result<Grid, Failure> {
     Ok(Grid::new(parts, ranks)?)
 }
 
-/// The leaf that a tuple says, on this rank.
+/// Returns the leaf that a tuple says, on this rank.
 pub fn leaf(rank: &Rank, tuple: &LeafTuple) -> Result<Leaf, Failure> {
     leaf_on(rank.size(), rank.index(), tuple)
 }
 
-/// The leaf that a tuple says, on one of `ranks` ranks.
+/// Returns the leaf that a tuple says, on one of `ranks` ranks.
 fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
     let (_, kind, shape, size, complex, components, points) = tuple;
     let regular = RegularGrid { shape: *shape, size: *size, grid: process_grid(*shape, ranks)?, rank };
@@ -58,13 +58,13 @@ fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure
     Ok(leaf.components(*components))
 }
 
-/// The space of these leaves on one rank.
+/// Returns the space of these leaves on one rank.
 pub fn space(rank: &Rank, leaves: &[LeafTuple]) -> Result<Space, Failure> {
     let named = leaves.iter().map(|tuple| Ok((tuple.0.clone(), leaf(rank, tuple)?)));
     Ok(Space::new(named.collect::<Result<Vec<_>, Failure>>()?)?)
 }
 
-/// What Python knows of the leaves of a space.
+/// Returns what Python knows of the leaves of a space.
 pub fn described(space: &Space) -> Vec<LeafShape> {
     let extents = |part: &Box3| part.iter().map(|range| range.end - range.start).collect::<Vec<u64>>();
     let describe = |(name, leaf): (&str, &Leaf)| {
@@ -89,7 +89,7 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
     space.leaves().map(describe).collect()
 }
 
-/// The shape of this rank's values of a leaf. Asks no other rank.
+/// Returns the shape of this rank's values of a leaf. Asks no other rank.
 #[pyfunction]
 pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>> {
     let session = &comm.get().session;
@@ -100,12 +100,12 @@ pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>>
 /// Values of leaves, in the order of the names.
 pub type Values = Vec<Contents>;
 
-/// A field of a space.
+/// Returns a field of a space.
 pub fn field(space: &Space, values: Values) -> Result<Vector, OperatorError> {
     Vector::over(space, values)
 }
 
-/// The leaves of a space among those of a field.
+/// Returns the leaves of a space among those of a field.
 ///
 /// # Errors
 /// `ValueError` for a leaf that the field does not have.
@@ -117,7 +117,7 @@ pub fn chosen(from: &Vector, space: &Space) -> Result<Vector, Failure> {
     Ok(Vector::over(space, space.names().map(one).collect::<Result<_, _>>()?)?)
 }
 
-/// The values that a caller gives: arrays of the device, and parameters on the host.
+/// Returns the values that a caller gives: arrays of the device, and parameters on the host.
 ///
 /// # Errors
 /// `ValueError` for arrays of another rank's device, and for double precision on it.

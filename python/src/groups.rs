@@ -38,7 +38,7 @@ type Nearness = (f64, bool);
 /// Masses and velocities, where there are any.
 type Attributes<'py> = (Option<Bound<'py, PyArrayDyn<f32>>>, Option<Bound<'py, PyArrayDyn<f32>>>);
 
-/// The labels of this rank's points, the linking length and this rank's part of the catalogue, by name. `rows` are the least number of members of a
+/// Returns the labels of this rank's points, the linking length and this rank's part of the catalogue, by name. `rows` are the least number of members of a
 /// group that has a row, and their order.
 #[pyfunction]
 pub fn fof<'py>(
@@ -73,7 +73,7 @@ pub fn fof<'py>(
     columns(py, catalogue, labels, length)
 }
 
-/// What is known of groups, by name.
+/// Returns what is known of groups, by name.
 fn columns(py: Python<'_>, catalogue: Catalogue, labels: Vec<u64>, length: f32) -> PyResult<Bound<'_, PyDict>> {
     let Catalogue {
         label,

@@ -31,7 +31,7 @@ impl<T: 'static> Key<T> {
         Key { number: work.keep(thing), kind: PhantomData }
     }
 
-    /// What is kept.
+    /// Returns what is kept.
     pub fn get(self, work: &Work) -> Result<Rc<T>, Failure> {
         let kept = work.kept.get(&self.number).cloned().and_then(|kept| kept.downcast::<T>().ok());
         kept.ok_or_else(|| Failure::Panic("what was kept for Python is gone".into()))
@@ -106,7 +106,7 @@ impl<T: 'static> Handle<T> {
         })
     }
 
-    /// The key of another thing of the same session.
+    /// Returns the key of another thing of the same session.
     ///
     /// # Errors
     /// `ValueError` for what is on other ranks, or on the same ones by another communicator.

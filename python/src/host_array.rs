@@ -22,7 +22,7 @@ pub struct HostArray<T> {
 unsafe impl<T: Send + Sync> Send for HostArray<T> {}
 
 impl<T> HostArray<T> {
-    /// The elements of `array`, seen as another type of the same layout (complex numbers as pairs).
+    /// Returns the elements of `array`, seen as another type of the same layout (complex numbers as pairs).
     ///
     /// # Errors
     /// `ValueError` for an array that is not C-contiguous and aligned.
@@ -40,7 +40,7 @@ impl<T> HostArray<T> {
         Ok(HostArray { _owner: array.clone().into_any().unbind(), place, len: array.len(), element: PhantomData })
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn as_slice(&self) -> &[T] {
         if self.len == 0 {
             return &[];
@@ -50,7 +50,7 @@ impl<T> HostArray<T> {
     }
 }
 
-/// A vector seen as one of another type of the same layout.
+/// Returns a vector seen as one of another type of the same layout.
 pub fn cast_vec<T: Pod, U: Copy>(data: Vec<T>) -> Vec<U> {
     const { assert!(size_of::<T>() == size_of::<U>() && align_of::<T>() == align_of::<U>()) };
     let mut data = ManuallyDrop::new(data);
@@ -58,7 +58,7 @@ pub fn cast_vec<T: Pod, U: Copy>(data: Vec<T>) -> Vec<U> {
     unsafe { Vec::from_raw_parts(data.as_mut_ptr().cast(), data.len(), data.capacity()) }
 }
 
-/// A vector as a one-dimensional array that owns it.
+/// Returns a vector as a one-dimensional array that owns it.
 pub fn to_numpy<T: Element>(py: Python<'_>, data: Vec<T>) -> Bound<'_, PyArray1<T>> {
     data.into_pyarray(py)
 }

@@ -97,7 +97,7 @@ impl GivenOptions {
     }
 }
 
-/// What an iteration does, by names.
+/// Returns what an iteration does, by names.
 fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
     let mut options = IterationOptions::default();
     let mut names = Vec::new();
@@ -358,13 +358,13 @@ impl NativeSamples {
         self.sampling.doubts(what, [linear, curve])
     }
 
-    /// The position.
+    /// Returns the position.
     fn position(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let found = self.handle.with(py, |_, samples| Ok(samples.position.contents().to_vec()))?;
         taken(py, self.session(), &self.domain, found)
     }
 
-    /// A sample: the position and its residual. All ranks of all groups call it.
+    /// Returns a sample: the position and its residual. All ranks of all groups call it.
     fn sample(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
         let found = self.with(py, &self.handle, move |rank, groups, samples, _| {
             Ok(samples.everywhere(rank, groups, number)?.contents().to_vec())
@@ -393,7 +393,7 @@ impl NativeSamples {
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))
     }
 
-    /// The logarithm of the evidence: its bounds, their error, bounds of the logarithm of the determinant, products, and
+    /// Returns the logarithm of the evidence: its bounds, their error, bounds of the logarithm of the determinant, products, and
     /// a sentence about a doubtful result, or `None`.
     fn evidence(
         &self,

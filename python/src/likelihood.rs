@@ -30,7 +30,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// The likelihood of this kind.
+    /// Returns the likelihood of this kind.
     fn likelihood(&self, rank: &mut Rank, kind: &str) -> Result<Likelihood, Failure> {
         let leaf: Leaf = leaf(rank, &self.leaf)?;
         let data = Data { name: &self.name, leaf: &leaf, values: &self.values, mask: self.mask.as_deref() };
@@ -92,7 +92,7 @@ impl NativeLikelihood {
 
 #[pymethods]
 impl NativeLikelihood {
-    /// The likelihood of data at a leaf; `options` has `mask`, `noise`, `each` and `number`, where these matter.
+    /// Returns the likelihood of data at a leaf; `options` has `mask`, `noise`, `each` and `number`, where these matter.
     #[new]
     fn new(
         comm: &Bound<'_, Comm>,
@@ -134,12 +134,12 @@ impl NativeLikelihood {
         Ok(Handle::make(comm.py(), session, move |rank| Ok(told(observed.likelihood(rank, &kind)?)))?.into())
     }
 
-    /// The likelihood of what a model says.
+    /// Returns the likelihood of what a model says.
     fn amend(&self, py: Python<'_>, model: &NativeModel) -> PyResult<Self> {
         Ok(self.handle.join(py, &model.handle, |own, model| Ok(told(own.amend(model)?)))?.into())
     }
 
-    /// The likelihood of two independent data sets.
+    /// Returns the likelihood of two independent data sets.
     fn plus(&self, py: Python<'_>, other: &NativeLikelihood) -> PyResult<Self> {
         Ok(self.handle.join(py, &other.handle, |own, other| Ok(told(own.plus(other)?)))?.into())
     }
@@ -154,7 +154,7 @@ impl NativeLikelihood {
         self.at(py, x, |rank, likelihood, x| Ok(likelihood.energy(rank, x)?))
     }
 
-    /// The energy and its gradient.
+    /// Returns the energy and its gradient.
     fn gradient(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(f64, Vec<Py<PyAny>>)> {
         let (energy, gradient) = self.at(py, x, |rank, likelihood, x| {
             let at = likelihood.at(rank, x)?;
@@ -165,7 +165,7 @@ impl NativeLikelihood {
         Ok((energy, taken(py, &self.handle.session, &self.domain, gradient)?))
     }
 
-    /// The Fisher metric at `x`, times `v`.
+    /// Returns the Fisher metric at `x`, times `v`.
     fn metric(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, v: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let v = given(&self.handle.session, v)?;
         let found: Values = self.at(py, x, move |rank, likelihood, x| {

@@ -23,12 +23,12 @@ use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, told};
 use crate::simulation::config;
 
-/// A linear operator or its adjoint.
+/// Returns a linear operator or its adjoint.
 fn turned(operator: impl Linear + 'static, adjoint: bool) -> Model {
     if adjoint { Model::new(Adjoint::new(operator)) } else { Model::new(operator) }
 }
 
-/// A model made of the space of some leaves.
+/// Returns a model made of the space of some leaves.
 fn made(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
@@ -61,7 +61,7 @@ pub fn pointwise(
     })
 }
 
-/// The transform of cells ("fourier", "hartley"), or the adjoint of one.
+/// Returns the transform of cells ("fourier", "hartley"), or the adjoint of one.
 #[pyfunction]
 pub fn fourier(
     comm: &Bound<'_, Comm>,
@@ -77,7 +77,7 @@ pub fn fourier(
     })
 }
 
-/// The inverse Fourier transform, from the modes of cells to these.
+/// Returns the inverse Fourier transform, from the modes of cells to these.
 #[pyfunction]
 pub fn inverse_fourier(comm: &Bound<'_, Comm>, leaves: Vec<LeafTuple>) -> PyResult<NativeModel> {
     made(comm, leaves, |rank, domain| Ok(Model::new(Fourier::new(rank, domain, Norm::Backward)?.inverse())))
@@ -98,7 +98,7 @@ pub fn diagonal(
     })
 }
 
-/// The periodic convolution with a field of the same grid, of which there is one number at each place.
+/// Returns the periodic convolution with a field of the same grid, of which there is one number at each place.
 #[pyfunction]
 pub fn convolution(
     comm: &Bound<'_, Comm>,
@@ -125,7 +125,7 @@ pub fn stencil(
     made(comm, leaves, move |rank, domain| Ok(turned(StencilOperator::new(rank, domain, &taps)?, adjoint)))
 }
 
-/// The field at this rank's points.
+/// Returns the field at this rank's points.
 #[pyfunction]
 pub fn readout(
     comm: &Bound<'_, Comm>,
@@ -185,7 +185,7 @@ pub fn gather(
     })
 }
 
-/// An amplitude for each wavenumber at the modes of a grid, and the wavenumbers.
+/// Returns an amplitude for each wavenumber at the modes of a grid, and the wavenumbers.
 #[pyfunction]
 pub fn amplitudes<'py>(
     comm: &Bound<'py, Comm>,
@@ -209,7 +209,7 @@ pub fn amplitudes<'py>(
     Ok(((handle, about).into(), to_numpy(py, values)))
 }
 
-/// A particle-mesh run as a function of its white noise, and of the cosmological parameters if asked for; and its own parameters.
+/// Returns a particle-mesh run as a function of its white noise, and of the cosmological parameters if asked for; and its own parameters.
 #[pyfunction]
 pub fn simulation<'py>(
     comm: &Bound<'py, Comm>,

@@ -45,7 +45,7 @@ impl From<(Handle<Model>, About)> for NativeModel {
 }
 
 impl NativeModel {
-    /// A model of this one and another.
+    /// Returns a model of this one and another.
     fn with(
         &self,
         py: Python<'_>,
@@ -58,7 +58,7 @@ impl NativeModel {
 
 #[pymethods]
 impl NativeModel {
-    /// This model, and then another.
+    /// Returns this model, and then another.
     fn then(&self, py: Python<'_>, next: &NativeModel) -> PyResult<Self> {
         self.with(py, next, Model::then)
     }
@@ -78,17 +78,17 @@ impl NativeModel {
         Ok(made.into())
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     fn plus(&self, py: Python<'_>, other: &NativeModel) -> PyResult<Self> {
         self.with(py, other, Model::plus)
     }
 
-    /// The product of both.
+    /// Returns the product of both.
     fn times(&self, py: Python<'_>, other: &NativeModel) -> PyResult<Self> {
         self.with(py, other, Model::times)
     }
 
-    /// Its value.
+    /// Returns its value.
     fn value(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let session = &self.handle.session;
         let x = given(session, x)?;
@@ -99,7 +99,7 @@ impl NativeModel {
         taken(py, session, &self.target, found)
     }
 
-    /// Its value, and its derivative there.
+    /// Returns its value, and its derivative there.
     fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
         let session = &self.handle.session;
         let x = given(session, x)?;
@@ -113,7 +113,7 @@ impl NativeModel {
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
-    /// Its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
+    /// Returns its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
         let (py, session) = (rows.py(), &self.handle.session);
         let rows = given(session, vec![rows.as_any().clone()])?;
@@ -123,7 +123,7 @@ impl NativeModel {
     }
 }
 
-/// The values of a model of one leaf each at so many items.
+/// Returns the values of a model of one leaf each at so many items.
 fn mapped(
     rank: &mut Rank,
     model: &Model,
@@ -164,7 +164,7 @@ pub struct NativeLinearisation {
 
 #[pymethods]
 impl NativeLinearisation {
-    /// The derivative times `dx`.
+    /// Returns the derivative times `dx`.
     fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dx = given(&self.handle.session, dx)?;
         let found = self.handle.with(py, move |rank, at| {
@@ -186,14 +186,14 @@ impl NativeLinearisation {
         taken(py, &self.handle.session, &self.domain, found)
     }
 
-    /// The matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
+    /// Returns the matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
     fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
         let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk))?;
         Ok((to_numpy(py, matrix), rows, columns))
     }
 }
 
-/// The numbers of a field of one rank, leaf by leaf.
+/// Returns the numbers of a field of one rank, leaf by leaf.
 fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
     let mut all = Vec::new();
     for name in field.space().names() {
@@ -204,7 +204,7 @@ fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
     Ok(all)
 }
 
-/// The matrix of a derivative of a model on one rank, with its rows and columns.
+/// Returns the matrix of a derivative of a model on one rank, with its rows and columns.
 fn matrix(rank: &mut Rank, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
     if rank.comm.size() > 1 {
         return Err(Failure::Value("a matrix is of a model on one rank; take jvp and vjp of this one".into()));

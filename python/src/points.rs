@@ -26,7 +26,7 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// The rows of an array of shape `(N, dims)` or of any shape that ends with `dims`, contiguous, of `float32` or `float64`.
+    /// Returns the rows of an array of shape `(N, dims)` or of any shape that ends with `dims`, contiguous, of `float32` or `float64`.
     ///
     /// # Errors
     /// `TypeError` for other types of elements.
@@ -86,7 +86,7 @@ impl Rows {
         Ok(cloud)
     }
 
-    /// The coordinates in `f64`, on the host.
+    /// Returns the coordinates in `f64`, on the host.
     pub fn to_f64(&self, recorder: &mut Recorder) -> Result<Vec<f64>, Failure> {
         let wide = |rows: &[f32]| host_memory::collect("coordinates", rows.iter().map(|&x| f64::from(x)));
         Ok(match self {
@@ -96,7 +96,7 @@ impl Rows {
         })
     }
 
-    /// The values in `f32`, on the host.
+    /// Returns the values in `f32`, on the host.
     pub fn to_f32(&self, recorder: &mut Recorder) -> Result<Vec<f32>, Failure> {
         Ok(match self {
             Rows::Single(rows) => host_memory::copy("values", rows.as_slice())?,
@@ -122,7 +122,7 @@ pub fn warn_of_box(work: &mut Work, comm: &Communicator, name: &str, check: &Box
     Ok(())
 }
 
-/// The box with these sides, of which 0 is an open axis.
+/// Returns the box with these sides, of which 0 is an open axis.
 pub fn domain(sides: &[f64]) -> PyResult<Domain> {
     Ok(Domain::new(sides).map_err(Failure::from)?)
 }

@@ -36,7 +36,7 @@ struct Measurement {
 type ModeArray = Array<[f32; 2]>;
 
 impl Measurement {
-    /// The spectrum of what `modes` gives: the modes, and those of the same half a cell away.
+    /// Returns the spectrum of what `modes` gives: the modes, and those of the same half a cell away.
     fn measure(
         &self,
         work: &mut Work,
@@ -55,14 +55,14 @@ impl Measurement {
     }
 }
 
-/// The modes of a real field on the device.
+/// Returns the modes of a real field on the device.
 fn modes_of(parts: &mut Parts<'_>, transform: &Transform, field: &Array<f32>) -> Result<ModeArray, Failure> {
     let spectrum = transform.spectrum(parts.gpu)?;
     transform.forward(parts.recorder, parts.comms, field, &transform.field_layout(), &spectrum)?;
     Ok(spectrum)
 }
 
-/// The modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
+/// Returns the modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
 fn point_modes(
     measurement: &Measurement,
     parts: &mut Parts<'_>,

@@ -63,7 +63,7 @@ impl Search {
         Ok(Search { session, search, domain })
     }
 
-    /// The `k` nearest of all points within `within`, inclusive: indices (`missing` where there are fewer) and distances.
+    /// Returns the `k` nearest of all points within `within`, inclusive: indices (`missing` where there are fewer) and distances.
     #[pyo3(signature = (queries, k, within, missing, without_self=false))]
     fn nearest<'py>(
         &self,
@@ -84,7 +84,7 @@ impl Search {
         Ok((indices(py, index), to_numpy(py, distance)))
     }
 
-    /// How many points lie within a radius, inclusive.
+    /// Returns how many points lie within a radius, inclusive.
     fn counts<'py>(
         &self,
         py: Python<'py>,
@@ -99,7 +99,7 @@ impl Search {
         Ok(indices(py, counts))
     }
 
-    /// The points within a radius, inclusive; with `above` only those of a higher index.
+    /// Returns the points within a radius, inclusive; with `above` only those of a higher index.
     #[pyo3(signature = (queries, radius, above=false))]
     fn within<'py>(
         &self,
@@ -120,7 +120,7 @@ impl Search {
         Ok(Bins::new(&edges).map_err(Failure::from)?.doubt(&self.domain))
     }
 
-    /// How many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i + 1]`.
+    /// Returns how many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i + 1]`.
     fn pairs<'py>(
         &self,
         py: Python<'py>,

@@ -87,7 +87,7 @@ impl Work {
         self.context.is_out_of_step()
     }
 
-    /// What says whether the present job is still wanted.
+    /// Returns what says whether the present job is still wanted.
     pub fn watch(&self) -> Watch {
         self.watch.clone()
     }
@@ -173,7 +173,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
@@ -185,13 +185,13 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure
 }
 
 impl Session {
-    /// The session of a rank that has this context.
+    /// Returns the session of a rank that has this context.
     pub fn new(context: Rank) -> Result<Arc<Session>, Failure> {
         let groups = SampleGroups::one(&context.comm);
         Self::in_groups(context, groups)
     }
 
-    /// The session of a rank whose context is that of its group of samples.
+    /// Returns the session of a rank whose context is that of its group of samples.
     fn in_groups(context: Rank, groups: SampleGroups) -> Result<Arc<Session>, Failure> {
         let (jobs, queue) = sync_channel::<Job>(16);
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -213,7 +213,7 @@ impl Session {
         Ok(Arc::new(Session { jobs, thread, interrupted, released, parts, gpu, rank, size, all }))
     }
 
-    /// The session of this rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    /// Returns the session of this rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
     pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
         let part = self.run(py, move |work| {
             let (groups, own) = SampleGroups::split(&work.context.comm, count)?;
@@ -233,27 +233,27 @@ impl Session {
         parts.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
+    /// Returns the session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
     pub fn open(comm: Communicator) -> Result<Arc<Session>, Failure> {
         Self::new(Rank::open(comm, &Options::from_env()?)?)
     }
 
-    /// Its number among [`size`](Self::size).
+    /// Returns its number among [`size`](Self::size).
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The number of ranks that work together, those of other groups of samples too.
+    /// Returns the number of ranks that work together, those of other groups of samples too.
     pub fn ranks_of_all_groups(&self) -> usize {
         self.all
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
@@ -269,7 +269,7 @@ impl Session {
         locked(&self.released).push(number);
     }
 
-    /// Whether what runs here is to end.
+    /// Returns `true` if what runs here is to end.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -350,7 +350,7 @@ pub fn join(thread: JoinHandle<()>, limit: Option<Instant>) {
     }
 }
 
-/// What comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile, or `KeyboardInterrupt` where
+/// Returns what comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile, or `KeyboardInterrupt` where
 /// another thread was interrupted and says so.
 pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &AtomicBool) -> PyResult<Option<T>> {
     loop {

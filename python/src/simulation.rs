@@ -57,7 +57,7 @@ fn noise_named(name: &str) -> PyResult<NoiseBy> {
     }
 }
 
-/// What `options` says of a run; what it leaves out is as in [`Config::default`].
+/// Returns what `options` says of a run; what it leaves out is as in [`Config::default`].
 pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     let mut config = Config::default();
     let wrong = |name: &str, value: &Bound<'_, PyAny>, known: &str| {
@@ -100,7 +100,7 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     Ok(config)
 }
 
-/// What the user of a run should know that goes ahead although its numbers spoil its physics. Without a device.
+/// Returns what the user of a run should know that goes ahead although its numbers spoil its physics. Without a device.
 #[pyfunction]
 pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     let config = config(options, 1)?;
@@ -108,7 +108,7 @@ pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     Ok(config.warnings(&power).map_err(Failure::from)?)
 }
 
-/// The white noise that runs of a seed begin with, of this rank's part of the first axis. All ranks call it.
+/// Returns the white noise that runs of a seed begin with, of this rank's part of the first axis. All ranks call it.
 #[pyfunction]
 pub fn noise_of_seed<'py>(
     py: Python<'py>,
@@ -147,7 +147,7 @@ fn go_on_together(comm: &Communicator, told: PyResult<()>) -> Result<(), Failure
     if failed == [0] { Ok(()) } else { Err(Failure::Elsewhere) }
 }
 
-/// A run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.
+/// Returns a run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.
 #[pyfunction]
 pub fn simulate<'py>(
     py: Python<'py>,

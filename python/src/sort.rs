@@ -10,7 +10,7 @@ use crate::comm::Comm;
 use crate::host_array::indices;
 use crate::points::{Rows, domain};
 
-/// This rank's part of the indices of all ranks' points, in their order along a curve.
+/// Returns this rank's part of the indices of all ranks' points, in their order along a curve.
 #[pyfunction]
 pub fn sort<'py>(
     py: Python<'py>,

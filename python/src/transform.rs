@@ -58,7 +58,7 @@ fn transformed<T: Value, R: Send + 'static>(
     })
 }
 
-/// The spectra of fields.
+/// Returns the spectra of fields.
 fn forward<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T>) -> PyResult<Vec<T::Mode>>
 where
     T: Value<Mode: Send> + Send + Sync,
@@ -75,7 +75,7 @@ where
     })
 }
 
-/// The spectra of fields on the device. Waits for nothing.
+/// Returns the spectra of fields on the device. Waits for nothing.
 fn forward_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, field: Array<T>) -> PyResult<Array<T::Mode>>
 where
     T: Value<Mode: Send + Sync> + Send + Sync,
@@ -90,7 +90,7 @@ where
     })
 }
 
-/// The fields that have spectra on the device. Waits for nothing.
+/// Returns the fields that have spectra on the device. Waits for nothing.
 fn inverse_on_device<T>(py: Python<'_>, comm: &Comm, request: Request, spectrum: Array<T::Mode>) -> PyResult<Array<T>>
 where
     T: Value<Mode: Send + Sync> + Send + Sync,
@@ -105,7 +105,7 @@ where
     })
 }
 
-/// The fields that have spectra.
+/// Returns the fields that have spectra.
 fn inverse<T>(py: Python<'_>, comm: &Comm, request: Request, data: HostArray<T::Mode>) -> PyResult<Vec<T>>
 where
     T: Value<Mode: Send + Sync> + Send,
@@ -143,7 +143,7 @@ impl Kind {
     }
 }
 
-/// What NumPy calls it.
+/// Returns what NumPy calls it.
 fn norm_named(name: &str) -> PyResult<Norm> {
     match name {
         "backward" => Ok(Norm::Backward),
@@ -160,7 +160,7 @@ fn request((cells, axes, fields): MeshTuple, norm: &str) -> PyResult<Request> {
     Ok(Request { cells, axes, fields, norm: norm_named(norm)? })
 }
 
-/// The transform of real numbers, or of modes back to them.
+/// Returns the transform of real numbers, or of modes back to them.
 fn real<'py, T>(
     comm: &Bound<'py, Comm>,
     request: Request,
@@ -186,7 +186,7 @@ impl Numbers for f64 {
     type Complex = Complex64;
 }
 
-/// The transforms of complex numbers `C`, which are pairs `P` of `T`.
+/// Returns the transforms of complex numbers `C`, which are pairs `P` of `T`.
 fn complex<'py, C, P, T>(
     comm: &Bound<'py, Comm>,
     kind: Kind,
@@ -207,7 +207,7 @@ where
     })
 }
 
-/// The transform of an array: its elements, one after the other, those of this rank's part.
+/// Returns the transform of an array: its elements, one after the other, those of this rank's part.
 #[pyfunction]
 pub fn transform<'py>(
     comm: &Bound<'py, Comm>,

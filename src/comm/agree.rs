@@ -9,7 +9,7 @@ use super::{CommError, Communicator, Op, Result};
 use crate::hash::{START, fnv1a};
 
 impl Communicator {
-    /// The first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
+    /// Returns the first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
     /// the same on all ranks. To be called before work that would hang or mix data up if the ranks' values differed.
     ///
     /// ```
@@ -88,7 +88,7 @@ impl Communicator {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// What the first rank with a fault says of it, after its number where there are several ranks; `None` if no rank has one. Collective; the result is the same on
+    /// Returns what the first rank with a fault says of it, after its number where there are several ranks; `None` if no rank has one. Collective; the result is the same on
     /// all ranks. To be called with what is wrong with a rank's own part, before work that would wait for a rank that leaves with an error of its own.
     ///
     /// ```

@@ -141,7 +141,7 @@ impl Communicator {
     }
 }
 
-/// Where each block begins if they lie one after another.
+/// Returns where each block begins if they lie one after another.
 fn starts(counts: &[usize]) -> Vec<usize> {
     let sums = counts.iter().scan(0, |sum, &count| {
         *sum += count;

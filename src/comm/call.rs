@@ -85,7 +85,7 @@ impl Call {
         Call { element_bytes: size_of::<T>() as u32, ..self }
     }
 
-    /// The number of elements, where ranks must agree on it.
+    /// Returns the number of elements, where ranks must agree on it.
     pub fn count(self, elements: usize) -> Call {
         Call { elements: elements as u64, ..self }
     }
@@ -94,22 +94,22 @@ impl Call {
         Call { root: root as u32, ..self }
     }
 
-    /// A reduction of elements of a numbered type.
+    /// Returns a reduction of elements of a numbered type.
     pub fn reducing(self, op: Op, kind: u8) -> Call {
         Call { op: op as u8, kind, ..self }
     }
 
-    /// The call as the `sequence`-th collective of its communicator, whose pieces of messages have `max_piece` bytes at most.
+    /// Returns the call as the `sequence`-th collective of its communicator, whose pieces of messages have `max_piece` bytes at most.
     pub fn begun(self, sequence: u64, max_piece: usize) -> Call {
         Call { sequence, max_piece: max_piece as u32, ..self }
     }
 
-    /// Whether a rank in `self` can never get its message from a rank that is in `other` and has not sent it yet.
+    /// Returns `true` if a rank in `self` can never get its message from a rank that is in `other` and has not sent it yet.
     pub fn is_contradicted_by(&self, other: &Call) -> bool {
         self.is_before(other) || self.sequence == other.sequence && self != other
     }
 
-    /// Whether a rank in `other` has returned from `self` before.
+    /// Returns `true` if a rank in `other` has returned from `self` before.
     pub fn is_before(&self, other: &Call) -> bool {
         self.sequence < other.sequence
     }

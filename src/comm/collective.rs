@@ -34,7 +34,7 @@ impl Deref for Part {
     }
 }
 
-/// The call, then the bytes of the data.
+/// Returns the call, then the bytes of the data.
 fn with_header<T: Pod>(call: &Call, data: &[T]) -> Result<Vec<u8>> {
     let mut message = host_memory::reserve("a message", HEADER_BYTES + size_of_val(data))?;
     message.extend_from_slice(bytemuck::bytes_of(call));

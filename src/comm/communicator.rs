@@ -75,22 +75,22 @@ impl Communicator {
         Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize }
     }
 
-    /// A communicator of one rank, without a runner.
+    /// Returns a communicator of one rank, without a runner.
     pub fn solo() -> Communicator {
         Communicator::new(Box::new(Solo::default()))
     }
 
-    /// This rank, from 0.
+    /// Returns this rank, from 0.
     pub fn rank(&self) -> usize {
         self.core.transport.rank()
     }
 
-    /// The number of ranks, at least 1.
+    /// Returns the number of ranks, at least 1.
     pub fn size(&self) -> usize {
         self.core.transport.size()
     }
 
-    /// The most bytes of a message that travel in one piece; longer messages travel in several.
+    /// Returns the most bytes of a message that travel in one piece; longer messages travel in several.
     pub fn max_message(&self) -> u64 {
         self.max_piece as u64
     }
@@ -103,7 +103,7 @@ impl Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }
 
-    /// Whether this rank knows that ranks have called different collectives or exchanges here: it has got the error, or was told. Messages of these are not told apart from
+    /// Returns `true` if this rank knows that ranks have called different collectives or exchanges here: it has got the error, or was told. Messages of these are not told apart from
     /// those of later ones, which may fail. Where ranks are to go on after the error they make another communicator. Not collective.
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()
@@ -120,7 +120,7 @@ impl Communicator {
         self.core.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number of a plan that all ranks make together, by which its exchanges are told from those of others. Sends no message.
+    /// Returns the number of a plan that all ranks make together, by which its exchanges are told from those of others. Sends no message.
     pub(crate) fn next_plan(&self) -> u64 {
         self.core.plans.fetch_add(1, Ordering::Relaxed)
     }
@@ -135,13 +135,13 @@ impl Communicator {
         if expected == got { Ok(()) } else { Err(error()) }
     }
 
-    /// The length of each of `size` equal blocks.
+    /// Returns the length of each of `size` equal blocks.
     pub(super) fn valid_blocks(&self, what: &str, length: usize) -> Result<usize> {
         let block = length / self.size();
         self.valid_length(what, (block * self.size()) as u64, length as u64).map(|()| block)
     }
 
-    /// Bytes of `count` elements.
+    /// Returns the bytes of `count` elements.
     pub(super) fn bytes<T>(&self, count: u64) -> Result<usize> {
         let bytes = u128::from(count) * size_of::<T>() as u128;
         let fits = isize::try_from(bytes).map(isize::cast_unsigned);
@@ -150,7 +150,7 @@ impl Communicator {
     }
 }
 
-/// The bytes of elements.
+/// Returns the bytes of elements.
 pub(super) fn to_bytes<T: Pod>(data: &[T]) -> Result<Vec<u8>> {
     Ok(host_memory::copy("a message", bytemuck::cast_slice(data))?)
 }

@@ -141,7 +141,7 @@ pub enum CommError {
 message_debug!(CommError);
 
 impl CommError {
-    /// The error of a wait for a message to itself that the rank has not sent.
+    /// Returns the error of a wait for a message to itself that the rank has not sent.
     pub(super) fn not_sent_to_self(rank: usize) -> CommError {
         CommError::PeerFailed { rank, message: "it waits for a message to itself that it has not sent".to_owned() }
     }
@@ -239,7 +239,7 @@ pub(super) fn with_rank(rank: usize, message: &str) -> String {
     if is_named { message.to_owned() } else { format!("rank {rank}: {message}") }
 }
 
-/// The text of a caught panic.
+/// Returns the text of a caught panic.
 pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()

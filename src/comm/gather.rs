@@ -29,7 +29,7 @@ impl<I: Iterator<Item = (usize, usize)>> Window<I> {
         Window { rest, under_way: VecDeque::new() }
     }
 
-    /// The next message; `None` after the last.
+    /// Returns the next message; `None` after the last.
     fn next(&mut self, comm: &Communicator, call: &Call) -> Result<Option<Part>> {
         while self.under_way.len() < AT_ONCE
             && let Some((from, bytes)) = self.rest.next()
@@ -53,22 +53,22 @@ impl<T> GatheredParts<T> {
         GatheredParts { data, counts }
     }
 
-    /// All elements, in rank order.
+    /// Returns all elements, in rank order.
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
-    /// The number of elements of each rank.
+    /// Returns the number of elements of each rank.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The part of a rank; `None` beyond the last rank.
+    /// Returns the part of a rank; `None` beyond the last rank.
     pub fn get(&self, rank: usize) -> Option<&[T]> {
         self.iter().nth(rank)
     }
 
-    /// The parts, in rank order.
+    /// Returns the parts, in rank order.
     pub fn iter(&self) -> impl Iterator<Item = &[T]> {
         self.counts.iter().scan(&self.data[..], |rest, &count| {
             let (part, tail) = rest.split_at(count as usize);
@@ -77,7 +77,7 @@ impl<T> GatheredParts<T> {
         })
     }
 
-    /// The elements and the counts.
+    /// Returns the elements and the counts.
     pub fn into_raw(self) -> (Vec<T>, Vec<u64>) {
         (self.data, self.counts)
     }

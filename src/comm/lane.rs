@@ -18,7 +18,7 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    /// Whether it is of a layer above, which exchanges.
+    /// Returns `true` if it is of a layer above, which exchanges.
     pub fn is_reserved(self) -> bool {
         matches!(self, Lane::User(tag) if RESERVED_TAGS.contains(&tag))
     }

@@ -27,7 +27,7 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// The launch that this process is part of; `None` for a single process.
+    /// Returns the launch that this process is part of; `None` for a single process.
     pub fn from_env() -> Option<Launched> {
         Launched::from_variables(|name| std::env::var(name).ok())
     }
@@ -55,7 +55,7 @@ impl Launched {
         !self.has_pmi
     }
 
-    /// The error of a build without MPI, whose processes would each do the whole work.
+    /// Returns the error of a build without MPI, whose processes would each do the whole work.
     #[cfg(any(not(feature = "mpi"), test))]
     pub fn without_mpi(&self) -> CommError {
         CommError::Start(format!(
@@ -65,7 +65,7 @@ impl Launched {
         ))
     }
 
-    /// The error of processes that the MPI library `library` did not connect.
+    /// Returns the error of processes that the MPI library `library` did not connect.
     #[cfg(any(feature = "mpi", test))]
     pub fn not_connected(&self, library: &str) -> CommError {
         let remedy = match self.has_pmi {

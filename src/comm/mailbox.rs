@@ -106,7 +106,7 @@ impl Mailbox {
         ticket
     }
 
-    /// Whether the message of a ticket is there. If not, `stop` may return why it cannot come.
+    /// Returns whether the message of a ticket is there. If not, `stop` may return why it cannot come.
     pub fn is_matched(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<bool> {
         // The lock is held for both checks: a peer that sends and then leaves must not be seen to have left first.
         let state = self.lock();
@@ -151,7 +151,7 @@ impl Mailbox {
         }
     }
 
-    /// The number of messages of collectives that no receive was posted for.
+    /// Returns the number of messages of collectives that no receive was posted for.
     pub fn untaken(&self) -> u64 {
         let state = self.lock();
         let collective = state.queues.iter().filter(|(key, _)| key.lane == Lane::Collective);

@@ -14,7 +14,7 @@ use super::transport::Native;
 pub(super) const LONG: usize = 1 << 16;
 
 impl Communicator {
-    /// The collectives of the backend, if it has any and they suit blocks of `block` bytes, which are the same on all ranks.
+    /// Returns the collectives of the backend, if it has any and they suit blocks of `block` bytes, which are the same on all ranks.
     pub(super) fn native(&self, block: usize) -> Option<&dyn Native> {
         let long = block >= LONG && block <= self.max_piece && self.size() > 1;
         self.core.transport.native().filter(|_| long)

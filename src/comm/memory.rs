@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// it, from any thread, as long as the value lives. What is being sent is not written meanwhile, and what is being received is neither
 /// read nor written by anybody else.
 pub(crate) unsafe trait Memory: Send + Sync {
-    /// Where it begins.
+    /// Returns where it begins.
     fn place(&self) -> NonNull<u8>;
-    /// How much there is.
+    /// Returns how much there is.
     fn bytes(&self) -> usize;
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// All of it.
+    /// Returns all of it.
     pub fn new(memory: Arc<dyn Memory>) -> Span {
         let bytes = memory.bytes();
         Span { memory, start: 0, bytes }
@@ -42,13 +42,13 @@ impl Span {
         self.bytes
     }
 
-    /// Where it begins.
+    /// Returns where it begins.
     pub(super) fn place(&self) -> NonNull<u8> {
         // SAFETY: `part` keeps every span inside its memory.
         unsafe { self.memory.place().add(self.start) }
     }
 
-    /// What is sent.
+    /// Returns what is sent.
     pub(super) fn sent(&self) -> &[u8] {
         // SAFETY: promised by `Memory`: it is readable, and not written while it is sent.
         unsafe { slice::from_raw_parts(self.place().as_ptr(), self.bytes) }

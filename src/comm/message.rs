@@ -29,12 +29,12 @@ const SHORT: usize = 1 << 14;
 struct Pieces(VecDeque<Box<dyn Pending>>);
 
 impl Pieces {
-    /// The next piece, waited for; `None` after the last.
+    /// Returns the next piece, waited for; `None` after the last.
     fn wait_next(&mut self) -> Result<Option<Arrived>> {
         self.0.pop_front().map(Pending::wait).transpose()
     }
 
-    /// The next piece, if it is done.
+    /// Returns the next piece, if it is done.
     fn next_done(&mut self) -> Result<Option<Arrived>> {
         match self.0.front_mut().map(|piece| piece.is_done()).transpose()? {
             Some(true) => self.wait_next(),
@@ -61,7 +61,7 @@ impl fmt::Debug for Sending {
 }
 
 impl Sending {
-    /// Whether [`wait`](Sending::wait) would return at once. Does not block.
+    /// Returns whether [`wait`](Sending::wait) would return at once. Does not block.
     ///
     /// # Errors
     /// Those of the backend.
@@ -124,7 +124,7 @@ impl Head {
         }
     }
 
-    /// Whether no data comes with it.
+    /// Returns `true` if no data comes with it.
     fn is_alone(&self) -> bool {
         matches!(self, Head::Subject(_, None, _))
     }
@@ -161,7 +161,7 @@ impl fmt::Debug for Receiving {
 }
 
 impl Receiving {
-    /// Whether [`wait`](Receiving::wait) would return at once. Does not block.
+    /// Returns whether [`wait`](Receiving::wait) would return at once. Does not block.
     ///
     /// # Errors
     /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
@@ -338,12 +338,12 @@ impl Communicator {
         Ok(Receiving { pieces: Pieces(pieces), buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
     }
 
-    /// Whether a message travels in one piece with its subject; the same at both ends.
+    /// Returns `true` if a message travels in one piece with its subject; the same at both ends.
     fn is_short(&self, span: &Span) -> bool {
         span.bytes() <= SHORT.min(self.max_piece - 1)
     }
 
-    /// The pieces that a message of these bytes travels in.
+    /// Returns the pieces that a message of these bytes travels in.
     fn pieces<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = Span> + 'a {
         let (bytes, most) = (span.bytes(), self.max_piece);
         (0..=bytes / most).map(move |piece| span.part(piece * most, most.min(bytes - piece * most)))

@@ -39,12 +39,12 @@ impl Mismatch {
         Mismatch { rank, other, differing: Differing::Collectives(call, did) }
     }
 
-    /// Whether it is one of exchanges, which ends the waits of all exchanges.
+    /// Returns `true` if it is one of exchanges, which ends the waits of all exchanges.
     pub fn is_of_exchanges(&self) -> bool {
         matches!(self.differing, Differing::Exchanges(_))
     }
 
-    /// The error of the rank that has found it; of exchanges that of all.
+    /// Returns the error of the rank that has found it; of exchanges that of all.
     pub fn error(&self) -> CommError {
         let (called, other_called) = match self.differing {
             Differing::Collectives(call, Did::Called(theirs)) => {
@@ -59,7 +59,7 @@ impl Mismatch {
         CommError::Mismatch { rank: self.rank, called, other: self.other, other_called }
     }
 
-    /// What it means for rank `rank`, which waits in `call` and was told of it; nothing if that is an earlier collective, whose
+    /// Returns what it means for rank `rank`, which waits in `call` and was told of it; nothing if that is an earlier collective, whose
     /// messages may still come, or it is of exchanges, whose messages are others.
     pub fn as_seen_by(&self, rank: usize, call: &Call) -> Option<Mismatch> {
         let Differing::Collectives(theirs, _) = self.differing else { return None };

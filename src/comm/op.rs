@@ -21,7 +21,7 @@ mod sealed {
 
 /// Numbers that reductions combine: `u32 i32 u64 i64 u128 i128 f32 f64`.
 pub trait Reducible: Pod + sealed::Number {
-    /// The identity: combining it with a value gives that value.
+    /// Creates the identity: combining it with a value gives that value.
     fn identity(op: Op) -> Self;
     /// `self` and `other` combined; `self` is from the lower ranks.
     #[must_use]

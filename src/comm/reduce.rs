@@ -126,7 +126,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// An inclusive scan in rounds of doubled distance (Hillis and Steele); returns the reduction over the ranks before this
+    /// Computes an inclusive scan in rounds of doubled distance (Hillis and Steele); returns the reduction over the ranks before this
     /// one, if there are any.
     fn scan_tree<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<Option<Vec<T>>> {
         let (rank, size) = (self.rank(), self.size());

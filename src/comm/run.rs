@@ -113,7 +113,7 @@ fn first_of(mut failures: Vec<RunError>, first: usize) -> Option<RunError> {
     Some(failures.swap_remove(origin))
 }
 
-/// What a body returns, or how it fails.
+/// Returns what a body returns, or how it fails.
 fn caught<T, E: Into<Box<dyn Error + Send + Sync>>>(body: impl FnOnce() -> Result<T, E>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result.map_err(|error| Failure::Error(error.into())),

@@ -37,7 +37,7 @@ impl Communicator {
         self.scatter_blocks(&call, root, data)
     }
 
-    /// What `valid` returns for the data at the root; `None` elsewhere.
+    /// Returns what `valid` returns for the data at the root; `None` elsewhere.
     fn valid_scatter<D, R>(&self, root: usize, data: Option<D>, valid: impl Fn(D) -> Result<R>) -> Result<Option<R>> {
         self.valid_rank("the root of scatter", root)?;
         if self.rank() != root {
@@ -95,7 +95,7 @@ impl Communicator {
     }
 }
 
-/// The blocks of so many elements that `data` consists of.
+/// Returns the blocks of so many elements that `data` consists of.
 fn blocks<'a, T>(data: &'a [T], counts: &[u64]) -> Vec<&'a [T]> {
     let mut rest = data;
     let next = |&count: &u64| {

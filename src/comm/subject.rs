@@ -24,7 +24,7 @@ pub(crate) struct Subject {
 pub(super) const SUBJECT_BYTES: usize = size_of::<Subject>();
 
 impl Subject {
-    /// What `text` says in a few words, for errors.
+    /// Returns what `text` says in a few words, for errors.
     pub fn new(text: &str) -> Subject {
         let mut subject = Subject { hash: fnv1a(START, text.as_bytes()), text: [0; TEXT] };
         let end = text.len().min(TEXT);
@@ -37,7 +37,7 @@ impl Subject {
         Subject { hash: fnv1a(self.hash, bytemuck::cast_slice(settings)), ..self }
     }
 
-    /// The subject that a message begins with; none that anybody has, where it is shorter.
+    /// Returns the subject that a message begins with; none that anybody has, where it is shorter.
     pub(super) fn of_message(data: &[u8]) -> Subject {
         data.get(..SUBJECT_BYTES).map_or(Subject::zeroed(), bytemuck::pod_read_unaligned)
     }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The lock of a mutex, also where a thread has panicked while it held it: what is guarded here stays valid.
+/// Returns the lock of a mutex, also where a thread has panicked while it held it: what is guarded here stays valid.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -18,7 +18,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Whether the wait has lasted for long enough to do other things in it.
+    /// Returns `true` if the wait has lasted for long enough to do other things in it.
     #[cfg(feature = "mpi")]
     pub fn is_long(&self) -> bool {
         self.since.is_some()

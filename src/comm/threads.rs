@@ -75,17 +75,17 @@ impl World {
         self.wake_all();
     }
 
-    /// The first failure so far.
+    /// Returns the first failure so far.
     pub fn first_failure(&self) -> Option<(usize, String)> {
         self.status().first.clone()
     }
 
-    /// The number of messages of collectives that no rank has received.
+    /// Returns the number of messages of collectives that no rank has received.
     pub fn untaken(&self) -> u64 {
         self.mailboxes.iter().map(Mailbox::untaken).sum()
     }
 
-    /// Whether and how a rank is gone whose last call in a communicator is `last_call`.
+    /// Returns whether and how a rank is gone whose last call in a communicator is `last_call`.
     fn gone(&self, rank: usize, last_call: LastCall, grace: &Grace) -> Option<Gone> {
         match last_call {
             _ if self.status().ranks[rank] == State::Left => Some(Gone::Left),
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// The state of the communicator of this number, made by the first of its ranks that calls this.
+    /// Returns the state of the communicator of this number, made by the first of its ranks that calls this.
     fn join(&self, id: u64, members: impl Fn() -> Vec<usize>) -> Arc<CommState> {
         let make = || {
             let members = members();
@@ -116,7 +116,7 @@ impl World {
 struct Grace(Cell<Option<Instant>>);
 
 impl Grace {
-    /// Whether that rank has had the time to report a failure: a failing rank drops its communicators just before.
+    /// Returns `true` if that rank has had the time to report a failure: a failing rank drops its communicators just before.
     fn is_over(&self) -> bool {
         let since = self.0.get().unwrap_or_else(Instant::now);
         self.0.set(Some(since));
@@ -175,7 +175,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// The communicator of all ranks.
+    /// Returns the communicator of all ranks.
     pub fn world(world: Arc<World>, rank: usize) -> Threads {
         let context = world.join(0, || (0..world.mailboxes.len()).collect());
         Threads { world, context, rank }
@@ -300,7 +300,7 @@ impl ThreadReceive {
         &self.world.mailboxes[self.context.members[self.rank]]
     }
 
-    /// What keeps the sender, whose last call is `theirs`, from sending to this rank, which is in the collective `mine`.
+    /// Returns what keeps the sender, whose last call is `theirs`, from sending to this rank, which is in the collective `mine`.
     fn mismatch(&self, mine: Call, gone: Option<Gone>, theirs: LastCall) -> Option<Mismatch> {
         let did = match (gone, theirs) {
             (Some(gone), _) => Did::Gone(gone),

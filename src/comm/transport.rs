@@ -23,7 +23,7 @@ pub(super) trait Transport: Send + Sync {
     /// this rank does nothing more.
     fn announce(&self, found: &Mismatch);
 
-    /// Whether a mismatch was found here, by this rank or one that has told it.
+    /// Returns `true` if a mismatch was found here, by this rank or one that has told it.
     fn is_out_of_step(&self) -> bool;
 
     /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
@@ -32,12 +32,12 @@ pub(super) trait Transport: Send + Sync {
     /// Starts to receive a message of so many bytes. The one received may be shorter or longer: the caller compares.
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>>;
 
-    /// Its own collectives, if it has any.
+    /// Returns its own collectives, if it has any.
     fn native(&self) -> Option<&dyn Native> {
         None
     }
 
-    /// A number for a new communicator; unique over all ranks and calls.
+    /// Returns a number for a new communicator; unique over all ranks and calls.
     fn new_context(&self) -> u64;
 
     /// Makes the communicators of a split; `mine` is the part of this rank. Collective, and called after an exchange of all
@@ -98,12 +98,12 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// A message of the length asked for.
+    /// Returns a message of the length asked for.
     pub fn whole(data: Vec<u8>) -> Arrived {
         Arrived { bytes: data.len(), data, more: false }
     }
 
-    /// A message that was sent as `payload` by a rank of this process, brought to `target`. Memory of others that the two use is let go.
+    /// Returns a message that was sent as `payload` by a rank of this process, brought to `target`. Memory of others that the two use is let go.
     pub fn delivered(payload: Payload, target: Target) -> Arrived {
         let span = match target {
             Target::Span(span) => span,
@@ -130,7 +130,7 @@ impl Payload {
 
 /// A piece of a message under way. Dropping a receive before its message has come withdraws it.
 pub(super) trait Pending: Send {
-    /// Whether `wait` would return at once.
+    /// Returns whether `wait` would return at once.
     fn is_done(&mut self) -> Result<bool>;
     /// Waits, then returns the buffer.
     fn wait(self: Box<Self>) -> Result<Arrived>;

@@ -26,7 +26,7 @@ impl Tree {
         Tree { root, size, me, lowest }
     }
 
-    /// How many ranks this one and those below it are.
+    /// Returns how many ranks this one and those below it are.
     pub fn below(&self) -> usize {
         self.lowest.min(self.size - self.me)
     }
@@ -36,12 +36,12 @@ impl Tree {
         (relative + self.root) % self.size
     }
 
-    /// The rank above.
+    /// Returns the rank above.
     pub fn parent(&self) -> Option<usize> {
         (self.me != 0).then(|| self.absolute(self.me - self.lowest))
     }
 
-    /// The ranks right below, the nearest first: the rank, how far from here the ranks below it begin, and how many they are.
+    /// Returns the ranks right below, the nearest first: the rank, how far from here the ranks below it begin, and how many they are.
     pub fn children(&self) -> impl DoubleEndedIterator<Item = (usize, usize, usize)> + '_ {
         let distances = (0..self.lowest.trailing_zeros()).map(|bit| 1 << bit);
         let inside = move |&distance: &usize| self.me + distance < self.size;

@@ -7,7 +7,7 @@ use super::Cosmology;
 /// The critical density today, 3 H0^2/(8 pi G), in (Msun/h)/(Mpc/h)^3.
 pub const CRITICAL_DENSITY: f64 = 2.77536627e11;
 
-/// The peculiar velocity `a dx/dt` in km/s of a canonical momentum `p = a^2 dx/dt` in units of H0 Mpc/h: `100 p / a`.
+/// Returns the peculiar velocity `a dx/dt` in km/s of a canonical momentum `p = a^2 dx/dt` in units of H0 Mpc/h: `100 p / a`.
 pub fn peculiar_velocity(momentum: f64, a: f64) -> f64 {
     100.0 * momentum / a
 }
@@ -25,12 +25,12 @@ fn dark_energy_growth([w0, wa]: [f64; 2], a: f64) -> f64 {
 }
 
 impl Cosmology {
-    /// The comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in (Msun/h)/(Mpc/h)^3.
+    /// Returns the comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in (Msun/h)/(Mpc/h)^3.
     pub fn matter_density(&self) -> f64 {
         self.omega_m() * CRITICAL_DENSITY
     }
 
-    /// The mass in Msun/h of each of `count` particles that share the matter of a comoving box of `side` Mpc/h.
+    /// Returns the mass in Msun/h of each of `count` particles that share the matter of a comoving box of `side` Mpc/h.
     pub fn particle_mass(&self, side: f64, count: u64) -> f64 {
         self.matter_density() * side.powi(3) / count as f64
     }

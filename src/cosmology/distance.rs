@@ -8,7 +8,7 @@ use super::{A_MIN, Cosmology, CosmologyError, HUBBLE_DISTANCE};
 const PANEL: f64 = 0.1;
 
 impl Cosmology {
-    /// The comoving distance in Mpc/h from which light of scale factor `a` arrives today, in flat space:
+    /// Returns the comoving distance in Mpc/h from which light of scale factor `a` arrives today, in flat space:
     /// `c/H0` times the integral of `da / (a^2 E)` from a to 1.
     ///
     /// ```
@@ -33,7 +33,7 @@ impl Cosmology {
         Ok(HUBBLE_DISTANCE * sum)
     }
 
-    /// The scale factor of light that arrives today from the comoving distance `distance` in Mpc/h: the inverse of
+    /// Returns the scale factor of light that arrives today from the comoving distance `distance` in Mpc/h: the inverse of
     /// [`comoving_distance`](Self::comoving_distance).
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl Growth {
         Self { cosmology, nodes }
     }
 
-    /// The cosmology whose growth this is.
+    /// Returns the cosmology whose growth this is.
     pub fn cosmology(&self) -> &Cosmology {
         &self.cosmology
     }
@@ -151,7 +151,7 @@ fn node(i: usize) -> f64 {
     A_MIN.ln() * ((NODES - i) as f64 / NODES as f64)
 }
 
-/// The growing solution at [`A_MIN`].
+/// Returns the growing solution at [`A_MIN`].
 fn earliest(cosmology: &Cosmology) -> State {
     let equality = cosmology.omega_r() / cosmology.omega_m();
     if equality == 0.0 {

@@ -79,12 +79,12 @@ impl<'a> Halofit<'a> {
         Ok(Halofit { power, growth, fit: scale.map(|scale| Fit::new(scale, power.cosmology(), a)) })
     }
 
-    /// Where fluctuations become nonlinear; none where that is below 1e-4 Mpc/h.
+    /// Returns where fluctuations become nonlinear; none where that is below 1e-4 Mpc/h.
     pub fn scale(&self) -> Option<NonlinearScale> {
         self.fit.map(|fit| fit.scale)
     }
 
-    /// The nonlinear P in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
+    /// Returns the nonlinear P in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
     pub fn at(&self, k: f64) -> f64 {
         let linear = self.power.unit(k) * self.growth;
         match &self.fit {
@@ -134,7 +134,7 @@ impl Fit {
     }
 }
 
-/// Where a Gaussian of radius R leaves a contrast of 1; none where that is below the first of [`RADII`].
+/// Returns where a Gaussian of radius R leaves a contrast of 1; none where that is below the first of [`RADII`].
 fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>, CosmologyError> {
     let above = |radius: f64| gaussian(radius, &power)[0] > 1.0;
     let [mut low, mut high] = RADII.map(f64::ln);
@@ -160,7 +160,7 @@ fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>,
     Ok(Some(NonlinearScale { k: 1.0 / radius, index: -3.0 - slope, curvature: slope * slope - bend }))
 }
 
-/// The integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where x = kR.
+/// Returns the integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where x = kR.
 ///
 /// Gauss-Legendre panels of 0.1 in ln k, from where the power is nothing to x = 8, beyond which e^-64 is left.
 fn gaussian(radius: f64, power: &impl Fn(f64) -> f64) -> [f64; 3] {

@@ -25,7 +25,7 @@ pub struct LptFactors {
     pub momentum: [f64; 2],
 }
 
-/// The factors at the epoch of `growth`.
+/// Returns the factors at the epoch of `growth`.
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, Growth, LptOrder, lpt_factors};

@@ -160,7 +160,7 @@ impl MassBins {
         Ok(counts)
     }
 
-    /// The mass function of halos in a cube of side `box_size` in Mpc/h, of which `counts` are in the bins: their number per bin, and per unit of ln M and of
+    /// Returns the mass function of halos in a cube of side `box_size` in Mpc/h, of which `counts` are in the bins: their number per bin, and per unit of ln M and of
     /// volume. One [`MassBin`] for each bin in order, also for empty ones. Counts of ranks add up.
     ///
     /// # Errors

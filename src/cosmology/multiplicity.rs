@@ -131,7 +131,7 @@ fn tinker(overdensity: f64, a: f64) -> Result<[f64; 4], CosmologyError> {
 mod tests {
     use super::*;
 
-    /// The integral of f over ln(1/sigma), by a plain trapezium: f is smooth and vanishes at both ends.
+    /// Returns the integral of f over ln(1/sigma), by a plain trapezium: f is smooth and vanishes at both ends.
     fn all_mass(f: Multiplicity) -> f64 {
         let step = 1e-3;
         // sigma from e^-4 (f below 1e-300) to e^60: the slowest f falls as sigma^-0.4, to 4e-11.

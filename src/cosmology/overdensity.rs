@@ -30,7 +30,7 @@ pub enum Overdensity {
 }
 
 impl Overdensity {
-    /// What it is of the mean density of matter at a time when matter is this fraction of the critical density
+    /// Returns what it is of the mean density of matter at a time when matter is this fraction of the critical density
     /// ([`Cosmology::matter_fraction`](super::Cosmology::matter_fraction)), which is above 0.
     pub fn over_mean(self, matter_fraction: f64) -> f64 {
         match self {

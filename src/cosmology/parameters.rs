@@ -205,7 +205,7 @@ pub struct Cosmology {
 }
 
 impl Cosmology {
-    /// The cosmology of parameters that have been checked, with this A_s.
+    /// Creates the cosmology of parameters that have been checked, with this A_s.
     pub(super) fn from_checked(parameters: &Parameters, primordial_amplitude: f64) -> Self {
         let amplitude = Amplitude::Primordial(primordial_amplitude);
         Self {
@@ -237,7 +237,7 @@ impl Cosmology {
         Self::from_checked(&parameters, 2e-9)
     }
 
-    /// The parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology of them.
+    /// Returns the parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology of them.
     pub fn parameters(&self) -> Parameters {
         self.parameters
     }

@@ -58,7 +58,7 @@ impl LinearPower {
         })
     }
 
-    /// The power of `table` today, which grows as in `cosmology`.
+    /// Returns the power of `table` today, which grows as in `cosmology`.
     ///
     /// # Errors
     /// As [`TransferFunction::new`], whose full form is prepared, too.
@@ -66,22 +66,22 @@ impl LinearPower {
         Ok(Self { table: Some(table), ..Self::new(cosmology, TransferKind::Full)? })
     }
 
-    /// The wavenumbers in h/Mpc for which there is power: those of the table, where there is one.
+    /// Returns the wavenumbers in h/Mpc for which there is power: those of the table, where there is one.
     pub fn range(&self) -> [f64; 2] {
         self.table.as_ref().map_or([0.0, f64::INFINITY], PowerTable::range)
     }
 
-    /// The cosmology whose power this is.
+    /// Returns the cosmology whose power this is.
     pub fn cosmology(&self) -> &Cosmology {
         self.growth.cosmology()
     }
 
-    /// The growth of this cosmology.
+    /// Returns the growth of this cosmology.
     pub fn growth(&self) -> &Growth {
         &self.growth
     }
 
-    /// The transfer function of the cosmology, which is in use where there is no table.
+    /// Returns the transfer function of the cosmology, which is in use where there is no table.
     pub fn transfer(&self) -> &TransferFunction {
         &self.transfer
     }
@@ -98,7 +98,7 @@ impl LinearPower {
         self.scale * k * (k / self.pivot).powf(self.cosmology().n_s() - 1.0) * transfer * transfer
     }
 
-    /// The derivatives of the logarithm of the power at `k` > 0 by n_s and A_s; nothing of a table.
+    /// Returns the derivatives of the logarithm of the power at `k` > 0 by n_s and A_s; nothing of a table.
     pub(crate) fn primordial_derivatives(&self, k: f64) -> [f64; 2] {
         if self.table.is_some() || k == 0.0 {
             return [0.0; 2];

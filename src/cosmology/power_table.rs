@@ -73,12 +73,12 @@ impl PowerTable {
         Ok(PowerTable { range: [k[0], k[k.len() - 1]], x, y, curvature })
     }
 
-    /// The first and the last wavenumber, in h/Mpc.
+    /// Returns the first and the last wavenumber, in h/Mpc.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
 
-    /// A 64-bit mark of the contents.
+    /// Returns a 64-bit mark of the contents.
     pub fn fingerprint(&self) -> u64 {
         let numbers = self.x.iter().chain(&self.y);
         numbers.fold(START, |hash, number| fnv1a(hash, &number.to_bits().to_le_bytes()))
@@ -107,7 +107,7 @@ impl PowerTable {
         (u * a + t * b + bend).exp()
     }
 
-    /// The table with every P times `factor` > 0.
+    /// Returns the table with every P times `factor` > 0.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         self.y.iter_mut().for_each(|y| *y += factor.ln());
@@ -173,7 +173,7 @@ mod tests {
         rows.map(|(k, p)| format!("  {k:.9e}   {p:.9e} 0.5\n")).collect()
     }
 
-    /// A table of the analytic spectrum, with k times `stretch` and P times `factor`.
+    /// Returns a table of the analytic spectrum, with k times `stretch` and P times `factor`.
     fn table(stretch: f64, factor: f64) -> PowerTable {
         let power = LinearPower::new(Cosmology::simple(), TransferKind::Full).unwrap();
         let rows = (0..600).map(|i| 1e-4 * (1e6f64).powf(f64::from(i) / 599.0));

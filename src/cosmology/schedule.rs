@@ -138,7 +138,7 @@ pub fn schedule(
     Ok(ops)
 }
 
-/// The rest of a schedule from step `step` on, which begins with that step's [`StepOp::Reached`].
+/// Returns the rest of a schedule from step `step` on, which begins with that step's [`StepOp::Reached`].
 ///
 /// A [`StepOp::Force`] is added where the first kick uses a force that was computed before the interruption: at the positions
 /// that were stored, so a resumed run computes the same bits.
@@ -214,7 +214,7 @@ pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftK
     DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
 }
 
-/// The ascending scale factors of all step boundaries: those of equal steps, and the snapshots.
+/// Returns the ascending scale factors of all step boundaries: those of equal steps, and the snapshots.
 fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
     require(
         (A_MIN..1.0).contains(&a_start),

@@ -12,7 +12,7 @@ pub(super) struct TopHat {
     pub derivative: f64,
 }
 
-/// The integral of k^3 P/(2 pi^2) W(kR)^2 over ln k, and its derivative by ln R.
+/// Returns the integral of k^3 P/(2 pi^2) W(kR)^2 over ln k, and its derivative by ln R.
 ///
 /// Gauss-Legendre panels in ln k, each at most 0.05 wide (the acoustic wiggles) and at most 1 wide in x = kR (the
 /// window's). Beyond x = 1000 (for large spheres beyond k = 1, where power falls steeply) the window's square is

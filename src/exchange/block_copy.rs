@@ -34,7 +34,7 @@ impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
         FieldBlocks { array, block, stride }
     }
 
-    /// The first element, and the strides between fields and along the axes, where an element of the block is so many of the array.
+    /// Returns the first element, and the strides between fields and along the axes, where an element of the block is so many of the array.
     fn place(&self, words: u64) -> [u64; 5] {
         let [i, j, k] = self.block.strides;
         let last = if words > 1 { 1 } else { k };
@@ -57,7 +57,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel for such elements; [`CopyAction::AddWide`] knows [`Element::U32`] only.
+/// Returns the kernel for such elements; [`CopyAction::AddWide`] knows [`Element::U32`] only.
 pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
     KernelSource::new("exchange::block_copy", include_str!("../../shaders/exchange/block_copy.wgsl"))
         .params::<BlockCopyParams>()
@@ -100,7 +100,7 @@ impl BlockCopy {
 pub(super) const COPIED: [Element; 5] =
     [Element::U32, Element::Complex32, Element::Vec4, Element::F64, Element::Complex64];
 
-/// The element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
+/// Returns the element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
 /// rounds or flushes to zero.
 fn copied_as(element: Element) -> Element {
     match element {

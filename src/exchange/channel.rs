@@ -26,7 +26,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// A chunk of messages, none of them empty, whose places it finds.
+    /// Returns a chunk of messages, none of them empty, whose places it finds.
     fn new(mut messages: Vec<Message>) -> Chunk {
         let mut along: Vec<usize> = (0..messages.len()).collect();
         along.sort_by_key(|&i| messages[i].part.start);
@@ -48,7 +48,7 @@ impl Chunk {
         self.ranges.iter().map(|&(_, len)| len).sum()
     }
 
-    /// Its copies between an array and a staging buffer.
+    /// Returns its copies between an array and a staging buffer.
     pub fn copies<'a>(&'a self, staging: &'a Staging) -> impl Iterator<Item = StagedCopy<'a>> {
         self.ranges.iter().scan(0, move |end, &(start, len)| {
             let at = *end;
@@ -59,7 +59,7 @@ impl Chunk {
 }
 
 impl Message {
-    /// Where its elements of so many bytes lie, where those of its chunk are `whole`.
+    /// Returns where its elements of so many bytes lie, where those of its chunk are `whole`.
     pub fn in_chunk(&self, element_bytes: u64, whole: &Span) -> Span {
         whole.part((self.at * element_bytes) as usize, (self.part.len * element_bytes) as usize)
     }
@@ -72,7 +72,7 @@ pub(super) struct ChunkedArray {
 }
 
 impl ChunkedArray {
-    /// The parts of each peer in turn, in chunks of `per` elements at most.
+    /// Creates the parts of each peer in turn, in chunks of `per` elements at most.
     pub fn new(parts: &[Transfer], order: &[usize], per: u64, array: &RawArray) -> Self {
         let messages = in_order(parts, order).flat_map(|part| cut(part, per));
         ChunkedArray { chunks: packed(messages, per), array: array.clone() }
@@ -96,7 +96,7 @@ fn packed(messages: impl Iterator<Item = Message>, per: u64) -> VecDeque<Chunk> 
     chunks
 }
 
-/// The parts of the peers of `order`, in that order, and of one peer as they stand. Sorted by their peers' places: to look for the parts of each
+/// Returns the parts of the peers of `order`, in that order, and of one peer as they stand. Sorted by their peers' places: to look for the parts of each
 /// peer would take as many steps as there are pairs of both.
 fn in_order(parts: &[Transfer], order: &[usize]) -> impl Iterator<Item = Transfer> + use<> {
     let mut places = vec![usize::MAX; order.iter().max().map_or(0, |last| last + 1)];

@@ -89,7 +89,7 @@ impl Terms<'_> {
         })
     }
 
-    /// A new array for the integers of all sums, zeros: a word of the greatest magnitude for each batch, then two words for each sum, the low one first.
+    /// Returns a new array for the integers of all sums, zeros: a word of the greatest magnitude for each batch, then two words for each sum, the low one first.
     pub(crate) fn words(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let words = recorder.gpu().array("exchange::sums", self.batches * (1 + 2 * self.sums))?;
         recorder.clear(&words);
@@ -160,7 +160,7 @@ const FORMS: [[bool; 3]; 6] = [
     [true, true, false],
 ];
 
-/// All kernels.
+/// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), value()]).collect()
 }
@@ -193,7 +193,7 @@ impl Default for ExactSum {
 }
 
 impl ExactSum {
-    /// The integers of all sums, over the ranks of `comm` if there is one: a word of the greatest magnitude for each batch, then two words for
+    /// Returns the integers of all sums, over the ranks of `comm` if there is one: a word of the greatest magnitude for each batch, then two words for
     /// each sum.
     fn integers(
         &self,
@@ -302,7 +302,7 @@ impl ExactSum {
         Ok(())
     }
 
-    /// The sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
+    /// Returns the sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
     ///
     /// # Errors
     /// As [`record`](Self::record).
@@ -327,7 +327,7 @@ impl ExactSum {
         Ok(most.zip(sums.chunks(2)).map(total).collect())
     }
 
-    /// The only sum of terms, in f64; NaN if a term is not finite. Waits.
+    /// Returns the only sum of terms, in f64; NaN if a term is not finite. Waits.
     ///
     /// # Errors
     /// As [`record`](Self::record).

@@ -59,7 +59,7 @@ impl GhostCells {
         &self.plan
     }
 
-    /// Where the cells of its fields lie.
+    /// Returns where the cells of its fields lie.
     pub fn layout(&self) -> &FieldLayout {
         &self.plan.layout
     }
@@ -129,13 +129,13 @@ impl GhostCells {
         self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Reduce(add)))
     }
 
-    /// What ranks must agree on, but for what each sweep adds.
+    /// Returns what ranks must agree on, but for what each sweep adds.
     fn subject(&self, operation: &str, cells: &str) -> Subject {
         let [i, j, k] = self.plan.shape;
         Subject::new(&format!("ghost cells' {operation} of {i}x{j}x{k} {cells}"))
     }
 
-    /// The fields of an array whose cells are so many elements each.
+    /// Returns the fields of an array whose cells are so many elements each.
     fn fields<T: DeviceElement>(
         &self,
         what: &str,
@@ -213,7 +213,7 @@ impl<T: DeviceElement> Fields<'_, T> {
         Ok(())
     }
 
-    /// The block of each link in the fields of `array`, and in the messages that `packed` holds one behind the other.
+    /// Returns the block of each link in the fields of `array`, and in the messages that `packed` holds one behind the other.
     fn messages<'a, E: DeviceElement>(
         &'a self,
         links: &'a [Link],
@@ -229,7 +229,7 @@ impl<T: DeviceElement> Fields<'_, T> {
     }
 }
 
-/// The message of each peer: its links, one after the other.
+/// Returns the message of each peer: its links, one after the other.
 fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
     let (mut parts, mut at): (Vec<Transfer>, u64) = (Vec::new(), 0);
     for link in links {

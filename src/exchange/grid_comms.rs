@@ -68,27 +68,27 @@ impl GridComms {
         self
     }
 
-    /// The process grid.
+    /// Returns the process grid.
     pub fn grid(&self) -> Grid {
         self.grid
     }
 
-    /// All ranks.
+    /// Returns the communicator of all ranks.
     pub fn world(&self) -> &Communicator {
         &self.world
     }
 
-    /// This rank's number among all.
+    /// Returns this rank's number among all.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
 
-    /// The exchange along `axis`.
+    /// Returns the exchange along `axis`.
     pub fn along(&mut self, axis: usize) -> &mut Exchange {
         &mut self.axes[axis]
     }
 
-    /// What all exchanges so far have cost this rank.
+    /// Returns what all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         let mut cost = Cost::default();
         self.axes.iter().for_each(|exchange| cost += exchange.cost());

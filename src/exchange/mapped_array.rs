@@ -13,7 +13,7 @@ pub(super) enum MappedArray {
 }
 
 impl MappedArray {
-    /// Whether an array of `kind` can be: where the host sees the device's memory, and the array lies in one buffer.
+    /// Returns `true` if an array of `kind` can be: where the host sees the device's memory, and the array lies in one buffer.
     pub fn suits(array: &RawArray, kind: MemoryKind) -> bool {
         array.maps_as(kind) && array.buffers().count() == 1
     }
@@ -26,12 +26,12 @@ impl MappedArray {
         Ok(MappedArray::Asked { map: Map::begin(gpu, buffer, mode, buffer.size()), loan })
     }
 
-    /// Whether the mapping is still to come.
+    /// Returns `true` if the mapping is still to come.
     pub fn awaits_device(&self) -> bool {
         matches!(self, MappedArray::Asked { .. })
     }
 
-    /// The bytes of its buffer, once they are mapped.
+    /// Returns the bytes of its buffer, once they are mapped.
     pub fn span(&mut self) -> Result<Option<&Span>, DeviceError> {
         if let MappedArray::Asked { map, .. } = self
             && map.is_ready()?
@@ -46,7 +46,7 @@ impl MappedArray {
     }
 }
 
-/// The bytes of a part, where those of the buffer that `array` lies in are `whole`.
+/// Returns the bytes of a part, where those of the buffer that `array` lies in are `whole`.
 pub(super) fn part_of(array: &RawArray, part: &Transfer, whole: &Span) -> Span {
     let pieces = array.pieces(part.start, part.len);
     let [start, bytes] = pieces.first().map_or([0; 2], |&(_, offset, bytes)| [offset, bytes].map(|n| n as usize));

@@ -70,7 +70,7 @@ use crate::comm::{Communicator, RESERVED_TAGS, Subject};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
-/// The kernels of the room in all forms that any device compiles; those for double precision are left out.
+/// Returns the kernels of the room in all forms that any device compiles; those for double precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
     let single =
@@ -140,7 +140,7 @@ impl Exchange {
         self
     }
 
-    /// The ranks it runs over.
+    /// Returns the ranks it runs over.
     pub fn comm(&self) -> &Communicator {
         &self.comm
     }
@@ -150,7 +150,7 @@ impl Exchange {
         self.chunk_bytes
     }
 
-    /// The form of values between ranks.
+    /// Returns the form of values between ranks.
     pub fn wire(&self) -> Wire {
         if self.codec.is_some() { Wire::Block16 } else { Wire::Exact }
     }
@@ -160,7 +160,7 @@ impl Exchange {
         self.depth
     }
 
-    /// Bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of one rank, and where arrays of
+    /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of one rank, and where arrays of
     /// [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
     /// [`Gpu::allocated`].
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
@@ -168,7 +168,7 @@ impl Exchange {
         if staged { 2 * self.depth as u64 * staging_size(self.chunk_bytes) } else { 0 }
     }
 
-    /// What all exchanges so far have cost this rank.
+    /// Returns what all exchanges so far have cost this rank.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -236,7 +236,7 @@ impl Exchange {
         self.start_as((tag, subject), recorder, transfers, outgoing, incoming)
     }
 
-    /// The tag of the next exchange: all ranks take them in the same order.
+    /// Returns the tag of the next exchange: all ranks take them in the same order.
     fn next_tag(&self) -> u32 {
         TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS.len() as u32
     }
@@ -309,7 +309,7 @@ impl Exchange {
         self.cost += transfers.cost(self.comm.rank(), element, chunk);
     }
 
-    /// The part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
+    /// Returns the part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
     /// elements.
     fn own_part(&self, parts: &[Transfer], len: u64) -> Result<Option<Transfer>, ExchangeError> {
         let outside = |part: &&Transfer| part.start.checked_add(part.len).is_none_or(|end| end > len);
@@ -323,7 +323,7 @@ impl Exchange {
     }
 }
 
-/// An exchange that its caller says nothing of.
+/// Returns an exchange that its caller says nothing of.
 fn unnamed<T: DeviceElement>() -> Subject {
     Subject::new(&format!("exchange of {}", T::ELEMENT.wgsl()))
 }

@@ -91,7 +91,7 @@ impl PendingExchange {
         Ok(moved)
     }
 
-    /// Whether all is moved.
+    /// Returns `true` if all is moved.
     pub fn is_done(&self) -> bool {
         self.sender.done() && self.receiver.done() && self.decoding.is_none()
     }

@@ -60,12 +60,12 @@ impl Receiver {
         Ok(Receiver { channel, chunks, target, array, arriving: VecDeque::new() })
     }
 
-    /// Whether all messages have arrived and are written.
+    /// Returns `true` if all messages have arrived and are written.
     pub fn done(&self) -> bool {
         matches!(self.target, Target::Released)
     }
 
-    /// Whether mappings are under way.
+    /// Returns `true` if mappings are under way.
     pub fn awaits_device(&self) -> bool {
         match &self.target {
             Target::Mapped(mapped) => mapped.awaits_device(),

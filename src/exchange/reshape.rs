@@ -27,7 +27,7 @@ impl Reshape {
         Reshape { plan, fields, copies: BlockCopies::default() }
     }
 
-    /// What goes where.
+    /// Returns what goes where.
     pub fn plan(&self) -> &Redistribution {
         &self.plan
     }
@@ -37,7 +37,7 @@ impl Reshape {
         self.fields
     }
 
-    /// The redistribution in the other direction, which is the inverse and the adjoint.
+    /// Returns the redistribution in the other direction, which is the inverse and the adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Reshape::new(self.plan.reversed(), self.fields)

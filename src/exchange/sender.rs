@@ -51,12 +51,12 @@ impl Sender {
         Ok(Sender { channel, chunks, source, array, sending: VecDeque::new() })
     }
 
-    /// Whether all messages are sent.
+    /// Returns `true` if all messages are sent.
     pub fn done(&self) -> bool {
         matches!(self.source, Source::Released)
     }
 
-    /// Whether mappings are under way.
+    /// Returns `true` if mappings are under way.
     pub fn awaits_device(&self) -> bool {
         match &self.source {
             Source::Mapped(mapped) => mapped.awaits_device(),

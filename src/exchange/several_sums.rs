@@ -27,12 +27,12 @@ pub struct Summed<'a> {
 }
 
 impl Summed<'_> {
-    /// Whether it may be made in one pass with `other`.
+    /// Returns `true` if it may be made in one pass with `other`.
     fn goes_with(&self, other: &Summed<'_>) -> bool {
         (self.x.len(), self.total) == (other.x.len(), other.total) && self.has_one_window() && other.has_one_window()
     }
 
-    /// Whether each of its arrays takes one binding.
+    /// Returns `true` if each of its arrays takes one binding.
     fn has_one_window(&self) -> bool {
         self.x.raw().windows() == 1 && self.y.is_none_or(|y| y.raw().windows() == 1)
     }
@@ -55,7 +55,7 @@ enum Term {
     Magnitude(usize),
 }
 
-/// The text of the pass that finds the greatest magnitudes, or of the one that adds, for so many arrays.
+/// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so many arrays.
 fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
@@ -78,7 +78,7 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         .constant("SUMS", terms.len() as u32)
 }
 
-/// The kernels with the most arrays for so many sums, and those of an iteration of conjugate gradients.
+/// Returns the kernels with the most arrays for so many sums, and those of an iteration of conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
     use Term::{Magnitude, Product};
     let forms = (0..=PRODUCTS).flat_map(|products| [(products, false), (products, true)]);
@@ -109,7 +109,7 @@ pub struct SeveralSums {
     kernels: Mutex<HashMap<Vec<Term>, [Kernel; 2]>>,
 }
 
-/// The numbers of sums that are made in one pass: products first.
+/// Returns the numbers of sums that are made in one pass: products first.
 fn passes(sums: &[Summed<'_>]) -> Vec<Vec<usize>> {
     let mut passes: Vec<[Vec<usize>; 2]> = Vec::new();
     for (number, sum) in sums.iter().enumerate() {
@@ -130,7 +130,7 @@ fn passes(sums: &[Summed<'_>]) -> Vec<Vec<usize>> {
 }
 
 impl SeveralSums {
-    /// The sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
+    /// Returns the sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
     /// Waits for the device once on one rank, and twice on several, who meet in two reductions: whatever the number of sums.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl SeveralSums {
     }
 }
 
-/// What the sums of a pass add up, of `arrays`, which receive each array once.
+/// Returns what the sums of a pass add up, of `arrays`, which receive each array once.
 fn terms<'a>(sums: impl Iterator<Item = &'a Summed<'a>>, arrays: &mut Vec<&'a RawArray>) -> Vec<Term> {
     // Arrays of one length and one window that share memory are one.
     let mut place = |array: &'a Array<f32>| {

@@ -48,7 +48,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernels that encode and decode.
+/// Returns the kernels that encode and decode.
 pub(super) fn kernels() -> [KernelSource; 2] {
     let encode = KernelSource::new("exchange::encode", include_str!("../../shaders/exchange/encode.wgsl"));
     let decode = KernelSource::new("exchange::decode", include_str!("../../shaders/exchange/decode.wgsl"));
@@ -86,7 +86,7 @@ pub(super) struct Decoding {
 }
 
 impl Codec {
-    /// Whether it knows arrays of this element.
+    /// Returns `true` if it knows arrays of this element.
     pub fn takes(element: Element) -> bool {
         matches!(element, Element::F32 | Element::Complex32)
     }

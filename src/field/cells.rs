@@ -22,7 +22,7 @@ impl PlanKey for Copies {
     type Plan = BlockCopies;
 }
 
-/// The own cells of a rank as a block of an array with ghost cells.
+/// Returns the own cells of a rank as a block of an array with ghost cells.
 fn own_block(mesh: &Mesh) -> Block {
     let layout = mesh.layout();
     Block { offset: layout.offset(), extent: extent(&layout.own), strides: layout.strides() }

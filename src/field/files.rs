@@ -16,7 +16,7 @@ use crate::rank::Rank;
 /// Elements that are on the host at a time, about.
 const CHUNK: u64 = 1 << 22;
 
-/// The rows of own cells that are contiguous in a file: where they begin among the own cells without
+/// Returns the rows of own cells that are contiguous in a file: where they begin among the own cells without
 /// gaps and in the file, and how long they are.
 fn runs(mesh: &Mesh, components: u64) -> impl Iterator<Item = FileRun> + use<> {
     let (shape, own) = (mesh.shape(), mesh.layout().own.clone());
@@ -54,7 +54,7 @@ impl FileRun {
     }
 }
 
-/// The shape of a field in a file: without padding, and with the components in front if there are several.
+/// Returns the shape of a field in a file: without padding, and with the components in front if there are several.
 fn file_shape(mesh: &Mesh, components: u64) -> Vec<u64> {
     let front = if components > 1 { vec![components] } else { Vec::new() };
     [front, mesh.unpadded_shape().to_vec()].concat()

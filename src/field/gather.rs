@@ -20,7 +20,7 @@ fn each_row(shape: [u64; 3], part: &Box3, mut copy: impl FnMut(std::ops::Range<u
     }
 }
 
-/// The own cells of every rank.
+/// Returns the own cells of every rank.
 fn parts(mesh: &Mesh) -> Vec<Box3> {
     (0..mesh.grid().ranks()).map(|rank| mesh.grid().part(mesh.shape(), rank)).collect()
 }

@@ -32,7 +32,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel for results of this element with so many components, without the caller's text.
+/// Returns the kernel for results of this element with so many components, without the caller's text.
 fn source(element: Element, components: u64) -> KernelSource {
     KernelSource::new("field::stencil", include_str!("../../shaders/field/stencil.wgsl"))
         .params::<StencilParams>()
@@ -41,7 +41,7 @@ fn source(element: Element, components: u64) -> KernelSource {
         .constant("COMPONENTS", components as u32)
 }
 
-/// A stencil with all kinds of accessors, for tests of kernels.
+/// Returns a stencil with all kinds of accessors, for tests of kernels.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let form = |element: Element, components: u64| {
         let input = Input { name: "x", element, components };
@@ -55,7 +55,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     all.chain([form(Element::Complex32, 1)]).collect()
 }
 
-/// The WGSL type of a cell's value.
+/// Returns the WGSL type of a cell's value.
 fn value_type(element: Element, components: u64) -> String {
     match components {
         1 => element.wgsl().into(),
@@ -72,7 +72,7 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// The functions that load values of the field on a mesh of so many axes.
+    /// Returns the functions that load values of the field on a mesh of so many axes.
     fn accessors(&self, axes: usize) -> String {
         let Input { name, element, components } = self;
         let value = value_type(*element, *components);

@@ -80,7 +80,7 @@ pub fn unsuitable(adapter: &wgpu::Adapter) -> Option<String> {
     below_floor(&adapter.limits())
 }
 
-/// The first limit that lies below the floor, in words.
+/// Returns the first limit that lies below the floor, in words.
 pub(super) fn below_floor(limits: &wgpu::Limits) -> Option<String> {
     let checks: [(&str, fn(&wgpu::Limits) -> u64); 5] = [
         ("storage buffers per stage", |limits| limits.max_storage_buffers_per_shader_stage.into()),
@@ -97,12 +97,12 @@ pub(super) fn below_floor(limits: &wgpu::Limits) -> Option<String> {
         .map(|(what, have, need)| format!("it has {have} {what}, {need} are needed"))
 }
 
-/// The floor: WebGPU's default limits.
+/// Returns the floor: WebGPU's default limits.
 pub(super) fn floor() -> wgpu::Limits {
     wgpu::Limits::default()
 }
 
-/// The adapter that `selector` names, for the rank number `local_rank` of its host.
+/// Returns the adapter that `selector` names, for the rank number `local_rank` of its host.
 ///
 /// # Errors
 /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::UnknownAdapter`] when none matches,
@@ -137,7 +137,7 @@ pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static 
     }
 }
 
-/// The adapters without those of cards that another backend has offered before (on Windows, Vulkan and DX12 offer each): ranks that take adapters in
+/// Returns the adapters without those of cards that another backend has offered before (on Windows, Vulkan and DX12 offer each): ranks that take adapters in
 /// turn want cards of their own.
 fn cards(all: &'static [wgpu::Adapter]) -> Vec<&'static wgpu::Adapter> {
     let place = |adapter: &wgpu::Adapter| {
@@ -149,7 +149,7 @@ fn cards(all: &'static [wgpu::Adapter]) -> Vec<&'static wgpu::Adapter> {
     all.iter().enumerate().filter(|(n, _)| !is_repeated(&places, *n)).map(|(_, adapter)| adapter).collect()
 }
 
-/// Whether an adapter, by backend and place on the bus, is one before it. Software renderers have no place, and none is given for those of no use.
+/// Returns `true` if an adapter, by backend and place on the bus, is one before it. Software renderers have no place, and none is given for those of no use.
 fn is_repeated<B: PartialEq>(places: &[(B, String)], number: usize) -> bool {
     let (backend, place) = &places[number];
     !place.is_empty() && places[..number].iter().any(|(other, at)| at == place && other != backend)
@@ -183,7 +183,7 @@ fn kind(adapter: &wgpu::Adapter) -> u8 {
     }
 }
 
-/// Bytes of the adapter's largest device-local heap (Vulkan), or what it can work with at once (Metal); none where the driver does not tell (DirectX).
+/// Returns the bytes of the adapter's largest device-local heap (Vulkan), or what it can work with at once (Metal); none where the driver does not tell (DirectX).
 pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
     {

@@ -116,28 +116,28 @@ pub struct RawArray {
 shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
 
 impl RawArray {
-    /// How many windows the array is cut into.
+    /// Returns how many windows the array is cut into.
     pub fn windows(&self) -> u32 {
         self.len.div_ceil(self.window).max(1) as u32
     }
 
-    /// Whether the host can map it without a copy.
+    /// Returns `true` if the host can map it without a copy.
     pub(crate) fn maps_as(&self, kind: MemoryKind) -> bool {
         matches!(self.storage.owner, BufferOwner::Pool(own) if own == kind)
             && self.storage.gpu.capabilities().host_visible
     }
 
-    /// Bytes of the elements.
+    /// Returns the bytes of the elements.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * self.element.bytes()
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub(crate) fn element_bytes(&self) -> u64 {
         self.element.bytes()
     }
 
-    /// Whether it is the same memory. Two arrays of a caller may have one buffer.
+    /// Returns `true` if it is the same memory. Two arrays of a caller may have one buffer.
     pub(crate) fn shares(&self, other: &RawArray) -> bool {
         let (a, b) = (&self.storage, &other.storage);
         let same_buffer = || a.buffers.iter().any(|buffer| b.buffers.contains(buffer));
@@ -145,7 +145,7 @@ impl RawArray {
             || (matches!((&a.owner, &b.owner), (BufferOwner::Caller, BufferOwner::Caller)) && same_buffer())
     }
 
-    /// Whether elements of it are elements of `other` too.
+    /// Returns `true` if elements of it are elements of `other` too.
     pub(super) fn overlaps(&self, other: &RawArray) -> bool {
         let bytes = |array: &RawArray| [array.start, array.start + array.len].map(|at| at * array.element.bytes());
         let ([a, a_end], [b, b_end]) = (bytes(self), bytes(other));
@@ -194,7 +194,7 @@ impl RawArray {
         Ok(Loan(self.storage.clone()))
     }
 
-    /// Its length if it has elements of this type, otherwise 0.
+    /// Returns its length if it has elements of this type, otherwise 0.
     pub(crate) fn complex_len(&self, element: Element) -> u64 {
         if self.element == element { self.len } else { 0 }
     }
@@ -207,12 +207,12 @@ impl RawArray {
         RawArray { element, len, start, window: window.max(1), span: span.max(1), ..self.clone() }
     }
 
-    /// Whether one binding holds so many bytes of it, where they lie in one buffer.
+    /// Returns `true` if one binding holds so many bytes of it, where they lie in one buffer.
     pub(crate) fn may_hold(&self, bytes: u64) -> bool {
         self.windows() == 1 || bytes + ALIGNMENT <= self.storage.gpu.capabilities().window_bytes
     }
 
-    /// A part of the same memory in one window, which holds these bytes, and the byte that it begins at, a multiple of 256; none where no
+    /// Returns a part of the same memory in one window, which holds these bytes, and the byte that it begins at, a multiple of 256; none where no
     /// binding holds them, because they are too many or lie in two buffers.
     pub(crate) fn in_one_window(&self, bytes: Range<u64>) -> Option<(RawArray, u64)> {
         if self.windows() == 1 {
@@ -225,12 +225,12 @@ impl RawArray {
         whole.then(|| (RawArray { start, len, window: len, ..self.clone() }, base))
     }
 
-    /// The buffers it lies in.
+    /// Returns the buffers it lies in.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
         self.storage.buffers.iter()
     }
 
-    /// The bindings of all windows.
+    /// Returns the bindings of all windows.
     pub(super) fn bindings(&self) -> impl Iterator<Item = wgpu::BufferBinding<'_>> {
         let bytes = self.element.bytes();
         (0..u64::from(self.windows())).map(move |w| {
@@ -245,7 +245,7 @@ impl RawArray {
         self.storage.shared.store(true, Ordering::Relaxed);
     }
 
-    /// The contiguous pieces of a range of elements: buffer, byte offset, bytes.
+    /// Returns the contiguous pieces of a range of elements: buffer, byte offset, bytes.
     pub(crate) fn pieces(&self, start: u64, len: u64) -> Vec<(&wgpu::Buffer, u64, u64)> {
         let (bytes, span) = (self.element.bytes(), self.span);
         let (mut at, end, mut pieces) = (self.start + start, self.start + start + len, Vec::new());
@@ -300,7 +300,7 @@ fn cut(gpu: &Gpu, len: u64, bytes: u64) -> [u64; 2] {
 }
 
 impl Gpu {
-    /// An array of `len` elements in device memory, with undefined contents.
+    /// Returns an array of `len` elements in device memory, with undefined contents.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
@@ -382,7 +382,7 @@ impl<T: DeviceElement> Array<T> {
         Ok(Array::over(storage, len, [window, len.div_ceil(window)]))
     }
 
-    /// The buffers that the array lies in, for passes and copies of a caller: a binding for each window, in order. One is the common
+    /// Returns the buffers that the array lies in, for passes and copies of a caller: a binding for each window, in order. One is the common
     /// case. A window is a range of a buffer that one storage binding can hold; an array without elements has one window of
     /// undefined contents.
     ///
@@ -397,17 +397,17 @@ impl<T: DeviceElement> Array<T> {
         Ok(self.raw.bindings())
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.raw.len
     }
 
-    /// Whether there are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.raw.len == 0
     }
 
-    /// The handle that dispatches take.
+    /// Returns the handle that dispatches take.
     pub fn raw(&self) -> &RawArray {
         &self.raw
     }
@@ -417,12 +417,12 @@ impl<T: DeviceElement> Array<T> {
         Array::new(RawArray { writable: false, ..self.raw })
     }
 
-    /// The first elements of the same memory, as many as there are.
+    /// Returns the first elements of the same memory, as many as there are.
     pub(crate) fn first(&self, len: u64) -> Array<T> {
         Array::new(RawArray { len: len.min(self.raw.len), ..self.raw.clone() })
     }
 
-    /// A part of the same memory that begins where one may: at a multiple of 256 bytes where the array lies in one window, otherwise with a window.
+    /// Returns a part of the same memory that begins where one may: at a multiple of 256 bytes where the array lies in one window, otherwise with a window.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;
         let fits = start.is_multiple_of(self.part_begins()) && start + len <= raw.len;
@@ -430,7 +430,7 @@ impl<T: DeviceElement> Array<T> {
         fits.then(|| Array::new(RawArray { start: raw.start + start, len, window, ..raw.clone() }))
     }
 
-    /// A number of elements at whose multiples a [`part`](Self::part) may begin.
+    /// Returns a number of elements at whose multiples a [`part`](Self::part) may begin.
     pub(crate) fn part_begins(&self) -> u64 {
         if self.raw.windows() == 1 { ALIGNMENT / T::ELEMENT.bytes() } else { self.raw.window }
     }

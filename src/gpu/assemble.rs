@@ -168,7 +168,7 @@ impl Assembly<'_> {
     }
 }
 
-/// The entry point that a directive stands for.
+/// Returns the entry point that a directive stands for.
 fn entry_point(directive: &str, count: &str) -> Option<String> {
     let body = match (directive, count) {
         // The loop ends behind the last element: a software renderer executes what stands in a condition, whether it holds or not. Its end is no
@@ -248,7 +248,7 @@ mod tests {
         ]
     }
 
-    /// The text of `body` before the entry point, which is added.
+    /// Returns the text of `body` before the entry point, which is added.
     fn with(flags: &[(&'static str, bool)], body: &str) -> Result<String, String> {
         const MAIN: &str = "@compute @workgroup_size(1) fn main() {}";
         let parts = Parts { modules: &modules(), flags, marks: &[('#', 2)] };

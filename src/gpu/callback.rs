@@ -68,7 +68,7 @@ pub(crate) struct CallbackKey {
 }
 
 impl Callback {
-    /// A callback with this text.
+    /// Creates a callback with this text.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self::with_trust(Trust::Nobody, text)
     }
@@ -88,7 +88,7 @@ impl Callback {
         Callback { text: text.into(), fields, values, ..self }
     }
 
-    /// A callback of the library.
+    /// Creates a callback of the library.
     pub(crate) fn trusted(text: impl Into<Arc<str>>) -> Self {
         Self::with_trust(Trust::Library, text)
     }
@@ -145,12 +145,12 @@ impl Callback {
         self
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The rounds of loops of one call.
+    /// Returns the rounds of loops of one call.
     pub(crate) fn rounds(&self) -> u32 {
         self.loop_rounds
     }
@@ -160,17 +160,17 @@ impl Callback {
         self.trust
     }
 
-    /// Its arrays, in the order of their declarations.
+    /// Returns its arrays, in the order of their declarations.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &RawArray> {
         self.arrays.iter().map(|(_, array)| array)
     }
 
-    /// Its arrays as they are declared.
+    /// Returns its arrays as they are declared.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.arrays.iter().map(|(slot, _)| slot)
     }
 
-    /// The values of its parameters, to follow those of a kernel and of other callbacks at a multiple of 16 bytes.
+    /// Returns the values of its parameters, to follow those of a kernel and of other callbacks at a multiple of 16 bytes.
     pub(crate) fn values(&self) -> Vec<u8> {
         let mut values = self.values.clone();
         values.resize(values.len().next_multiple_of(16), 0);
@@ -182,7 +182,7 @@ impl Callback {
         if fields.is_empty() { String::new() } else { format!("@align(16) {}", fields.join(", ")) }
     }
 
-    /// The declarations of its arrays and its text.
+    /// Returns the declarations of its arrays and its text.
     pub(crate) fn wgsl(&self) -> String {
         let declaration = |slot: &Slot| {
             let (name, element) = (&slot.name, slot.element.wgsl());
@@ -200,12 +200,12 @@ impl Callback {
         source.callers_module(module, self.wgsl()).more_params(&self.fields())
     }
 
-    /// What distinguishes its kernels from those of other callbacks.
+    /// Returns what distinguishes its kernels from those of other callbacks.
     pub(crate) fn key(&self) -> CallbackKey {
         CallbackKey { text: self.wgsl(), fields: self.fields(), trust: self.trust }
     }
 
-    /// Whether the text has this definition: its keyword and its name.
+    /// Returns `true` if the text has this definition: its keyword and its name.
     pub(crate) fn defines(&self, definition: &str) -> bool {
         let wanted = words(definition);
         words(&self.text).windows(wanted.len()).any(|found| found == wanted)

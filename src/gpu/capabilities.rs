@@ -109,12 +109,12 @@ impl Capabilities {
     }
 }
 
-/// Whether a ballot has a bit for each lane. For Metal, the compiler writes the first 32, which are all of Apple's GPUs; AMD's in older Macs have 64.
+/// Returns `true` if a ballot has a bit for each lane. For Metal, the compiler writes the first 32, which are all of Apple's GPUs; AMD's in older Macs have 64.
 fn ballots_are_whole(info: &wgpu::AdapterInfo) -> bool {
     info.backend != wgpu::Backend::Metal || info.name.starts_with("Apple")
 }
 
-/// The least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU could have, from 4 on; Apple's have 32 lanes.
+/// Returns the least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU could have, from 4 on; Apple's have 32 lanes.
 fn subgroup_sizes(info: &wgpu::AdapterInfo) -> [u32; 2] {
     if info.backend == wgpu::Backend::Metal && info.name.starts_with("Apple") {
         return [32; 2];

@@ -19,7 +19,7 @@ impl Command {
         matches!(self, Command::Dispatch { .. })
     }
 
-    /// The arrays it works on.
+    /// Returns the arrays it works on.
     pub fn arrays(&self) -> Vec<&RawArray> {
         match self {
             Command::Dispatch { arrays, .. } => arrays.iter().collect(),
@@ -28,7 +28,7 @@ impl Command {
         }
     }
 
-    /// What it is called.
+    /// Returns what it is called.
     pub fn name(&self) -> &str {
         match self {
             Command::Dispatch { pipeline, .. } => &pipeline.label,
@@ -115,7 +115,7 @@ impl Encoding<'_> {
     }
 }
 
-/// The windows of an array as one binding.
+/// Returns the windows of an array as one binding.
 fn resource<'a>(windows: &'a [wgpu::BufferBinding<'a>]) -> wgpu::BindingResource<'a> {
     match windows {
         [one] => wgpu::BindingResource::Buffer(one.clone()),

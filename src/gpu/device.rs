@@ -150,12 +150,12 @@ impl Gpu {
         &self.0.open.info
     }
 
-    /// What the device allows.
+    /// Returns what the device allows.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.open.capabilities
     }
 
-    /// What this device and those of the other ranks have in common, where ranks have agreed on it, as those of a
+    /// Returns what this device and those of the other ranks have in common, where ranks have agreed on it, as those of a
     /// [`Rank`](crate::Rank) have; else what this one has.
     pub fn common(&self) -> &CommonLimits {
         &self.1
@@ -171,47 +171,47 @@ impl Gpu {
         self.capabilities().profile.workgroup_shape()
     }
 
-    /// Whether the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].
+    /// Returns `true` if the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].
     pub fn checked(&self) -> bool {
         self.0.pipelines.checked
     }
 
-    /// Whether arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be mapped without a copy.
+    /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be mapped without a copy.
     pub fn host_visible(&self) -> bool {
         self.capabilities().host_visible
     }
 
-    /// The device underneath.
+    /// Returns the device underneath.
     pub fn device(&self) -> &wgpu::Device {
         &self.0.open.device
     }
 
-    /// Its queue.
+    /// Returns its queue.
     pub fn queue(&self) -> &wgpu::Queue {
         &self.0.open.queue
     }
 
-    /// How many kernels were compiled so far.
+    /// Returns how many kernels were compiled so far.
     pub fn compiled(&self) -> usize {
         self.0.pipelines.built()
     }
 
-    /// How many compiled kernels are kept, of [`Options::kernels`] at most.
+    /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
     pub fn kernels_kept(&self) -> usize {
         self.0.pipelines.len()
     }
 
-    /// How many buffers were asked of the driver so far (a warmed step asks for none).
+    /// Returns how many buffers were asked of the driver so far (a warmed step asks for none).
     pub fn allocations(&self) -> u64 {
         self.0.pool.allocations()
     }
 
-    /// Bytes of buffers held at present, in use or pooled.
+    /// Returns the bytes of buffers held at present, in use or pooled.
     pub fn allocated(&self) -> u64 {
         self.0.pool.allocated()
     }
 
-    /// The most bytes of buffers that were in use at a time since it was opened.
+    /// Returns the most bytes of buffers that were in use at a time since it was opened.
     pub fn most_used(&self) -> u64 {
         self.0.pool.most_used()
     }
@@ -223,7 +223,7 @@ impl Gpu {
         self.0.pipelines.cache.iter().for_each(PipelineCache::save);
     }
 
-    /// The file of compiled kernels, if the device has one.
+    /// Returns the file of compiled kernels, if the device has one.
     pub(crate) fn pipeline_file(&self) -> Option<&Path> {
         self.0.pipelines.cache.as_ref().map(PipelineCache::file)
     }
@@ -246,19 +246,19 @@ impl Gpu {
         self.0.open.check()
     }
 
-    /// A function that makes all further work on the device fail with [`DeviceError::Lost`] and the words it is given: for the
+    /// Returns a function that makes all further work on the device fail with [`DeviceError::Lost`] and the words it is given: for the
     /// device-lost handler of a caller's own device. It does not keep the device alive.
     pub fn failure_reporter(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let failure = self.0.open.failure();
         move |why| failure.note(why.into())
     }
 
-    /// A number that no other device of this process ever has.
+    /// Returns a number that no other device of this process ever has.
     pub(crate) fn number(&self) -> u64 {
         self.0.open.number
     }
 
-    /// A buffer for an array, from the pool.
+    /// Returns a buffer for an array, from the pool.
     pub(super) fn buffer(&self, label: &str, kind: MemoryKind, bytes: u64) -> Result<wgpu::Buffer, DeviceError> {
         let buffer = self.0.pool.take(&self.0.open, label, kind, bytes)?;
         if self.0.poison {

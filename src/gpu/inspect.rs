@@ -9,7 +9,7 @@ use super::params::ParamField;
 /// Bytes that the parameters of a kernel may have: to the end of the last field, or with the padding behind it.
 pub(super) type Extent = RangeInclusive<u64>;
 
-/// The bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and parameters if `has_params`, which begin with the
+/// Returns the bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and parameters if `has_params`, which begin with the
 /// fields of `layout`.
 ///
 /// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings that the text makes for itself: they

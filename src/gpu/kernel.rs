@@ -56,7 +56,7 @@ impl Kernel {
         Self::with_trust(Trust::Caller, source)
     }
 
-    /// A kernel of the library.
+    /// Creates a kernel of the library.
     pub(crate) fn trusted(source: KernelSource) -> Self {
         Self::with_trust(Trust::Library, source)
     }
@@ -65,7 +65,7 @@ impl Kernel {
         Kernel { assembled: source.assemble(), source, trust, compiled: Mutex::default() }
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn source(&self) -> &KernelSource {
         &self.source
     }
@@ -88,7 +88,7 @@ impl Kernel {
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
-    /// The compiled form for these arrays.
+    /// Returns the compiled form for these arrays.
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
         self.check(gpu, assembled, arrays)?;

@@ -152,7 +152,7 @@ impl OpenDevice {
         self.failure.0.get().map_or(Ok(()), |why| Err(DeviceError::Lost(why.clone())))
     }
 
-    /// Where handlers of a caller's device may note that it is lost.
+    /// Returns where handlers of a caller's device may note that it is lost.
     pub fn failure(&self) -> FirstFailure {
         self.failure.clone()
     }
@@ -180,7 +180,7 @@ impl OpenDevice {
     }
 }
 
-/// What `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost the device that somebody waits for. It holds no lock
+/// Returns what `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost the device that somebody waits for. It holds no lock
 /// then, and whoever asks hears of the loss. (A program that aborts on panics ends there.)
 fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {

@@ -73,7 +73,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
+    /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
     /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
     /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels). Empty variables are as none.
     ///
@@ -168,7 +168,7 @@ fn variable(name: &str) -> Result<Option<String>, DeviceError> {
     }
 }
 
-/// The profile that `MESHLOOM_PROFILE` names, if it is set.
+/// Returns the profile that `MESHLOOM_PROFILE` names, if it is set.
 fn profile() -> Result<Option<Profile>, DeviceError> {
     match variable("MESHLOOM_PROFILE")?.as_deref() {
         None => Ok(None),

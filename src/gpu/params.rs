@@ -16,7 +16,7 @@ pub struct ParamField {
 /// # Safety
 /// `fields` names every field with its offset.
 pub unsafe trait KernelParams: bytemuck::NoUninit + 'static {
-    /// The fields, in order.
+    /// Returns the fields, in order.
     fn fields() -> Vec<ParamField>;
 }
 

@@ -70,12 +70,12 @@ impl Pipelines {
         Pipelines { checked, observer, cache, kept, most, built, clock }
     }
 
-    /// How many were compiled.
+    /// Returns how many were compiled.
     pub fn built(&self) -> usize {
         self.built.load(Ordering::Relaxed)
     }
 
-    /// How many are kept.
+    /// Returns how many are kept.
     pub fn len(&self) -> usize {
         self.kept().len()
     }
@@ -89,7 +89,7 @@ impl Pipelines {
         pipeline.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The entry of a text. Where it is a new one, the one that was used longest ago makes room: what is recorded keeps its own until it has run.
+    /// Returns the entry of a text. Where it is a new one, the one that was used longest ago makes room: what is recorded keeps its own until it has run.
     fn entry(&self, key: (String, Trust)) -> Compiled {
         let mut kept = self.kept();
         if !kept.contains_key(&key) && kept.len() >= self.most {
@@ -105,7 +105,7 @@ impl Pipelines {
         kept.entry(key).or_default().clone()
     }
 
-    /// A kernel compiled for arrays with these numbers of windows.
+    /// Returns a kernel compiled for arrays with these numbers of windows.
     ///
     /// # Errors
     /// [`DeviceError::TooManyWindows`], [`DeviceError::Shader`].
@@ -200,13 +200,13 @@ impl Pipelines {
     }
 }
 
-/// Where a kernel that binds so many windows finds its parameters on this device.
+/// Returns where a kernel that binds so many windows finds its parameters on this device.
 fn params_space(open: &OpenDevice, windows: u32) -> ParamsSpace {
     let lavapipe = open.capabilities.loop_rounds.is_some();
     if lavapipe && windows < open.capabilities.bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }
 }
 
-/// The parameters at binding 0, then the windows of each array; where windows are bound together the parameters are in the second group.
+/// Returns the parameters at binding 0, then the windows of each array; where windows are bound together the parameters are in the second group.
 fn bind_group_layouts(
     device: &wgpu::Device,
     source: &Assembled,
@@ -244,7 +244,7 @@ fn bind_group_layouts(
     }
 }
 
-/// The text as a module, with run-time checks or without.
+/// Returns the text as a module, with run-time checks or without.
 fn shader_module(device: &wgpu::Device, label: Option<&str>, text: &str, checked: bool) -> wgpu::ShaderModule {
     let descriptor = wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
     if checked {

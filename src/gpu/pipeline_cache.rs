@@ -40,7 +40,7 @@ pub(super) struct PipelineCache {
     is_saved_by_others: AtomicBool,
 }
 
-/// The user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in `$XDG_CACHE_HOME`,
+/// Returns the user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in `$XDG_CACHE_HOME`,
 /// `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. The program keeps them there; the library only where
 /// [`Options::cache`](super::Options::cache) says.
 pub fn cache_directory() -> Option<PathBuf> {
@@ -61,7 +61,7 @@ fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf
     Some(system?.join("meshloom"))
 }
 
-/// The file of an adapter; none where wgpu knows no pipeline caches.
+/// Returns the file of an adapter; none where wgpu knows no pipeline caches.
 fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
     // Hosts that share a directory may have other drivers for the same card.
     let driver = fnv1a(fnv1a(START, info.driver.as_bytes()), info.driver_info.as_bytes());
@@ -69,7 +69,7 @@ fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
     Some(format!("{key}_{driver:016x}_{}.bin", env!("CARGO_PKG_VERSION")))
 }
 
-/// The data of a file, unless it is not what was written.
+/// Returns the data of a file, unless it is not what was written.
 fn unwrap_data(file: &[u8]) -> Option<&[u8]> {
     let (header, data) = file.split_at_checked(HEADER)?;
     let whole = header[..8] == MAGIC && header[8..] == fnv1a(START, data).to_le_bytes();
@@ -109,7 +109,7 @@ fn write(path: &Path, data: &[u8]) -> std::io::Result<()> {
 }
 
 impl PipelineCache {
-    /// The cache of a device that has [`wgpu::Features::PIPELINE_CACHE`], with what the file in `directory` holds.
+    /// Returns the cache of a device that has [`wgpu::Features::PIPELINE_CACHE`], with what the file in `directory` holds.
     pub fn open(device: &wgpu::Device, info: &wgpu::AdapterInfo, directory: &Path) -> Option<Self> {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
@@ -138,12 +138,12 @@ impl PipelineCache {
         })
     }
 
-    /// What pipelines are compiled with.
+    /// Returns what pipelines are compiled with.
     pub fn handle(&self) -> &wgpu::PipelineCache {
         &self.cache
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
     }

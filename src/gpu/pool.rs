@@ -23,7 +23,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// What its buffers are used for; `host_visible` where they can be mapped.
+    /// Returns what its buffers are used for; `host_visible` where they can be mapped.
     fn usage(self, host_visible: bool) -> wgpu::BufferUsages {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         match self {
@@ -49,7 +49,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A buffer of `bytes` bytes at least, for arrays of this kind.
+    /// Returns a buffer of `bytes` bytes at least, for arrays of this kind.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -81,7 +81,7 @@ impl Pool {
         self.free().entry((kind, buffer.size())).or_default().push(buffer);
     }
 
-    /// A buffer straight from the driver, counted. Where memory is short, free buffers are given up for it.
+    /// Returns a buffer straight from the driver, counted. Where memory is short, free buffers are given up for it.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -134,12 +134,12 @@ impl Pool {
         self.waiting.fetch_sub(freed, Ordering::Relaxed);
     }
 
-    /// The most bytes that were in use at a time so far.
+    /// Returns the most bytes that were in use at a time so far.
     pub fn most_used(&self) -> u64 {
         self.most_used.load(Ordering::Relaxed)
     }
 
-    /// Bytes of buffers that are in use or free.
+    /// Returns the bytes of buffers that are in use or free.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
@@ -154,7 +154,7 @@ impl Pool {
     }
 }
 
-/// What an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
+/// Returns what an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
 pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);

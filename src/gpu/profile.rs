@@ -19,7 +19,7 @@ pub struct WorkgroupShape {
 }
 
 impl Profile {
-    /// The shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, and measured there as part of
+    /// Returns the shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, and measured there as part of
     /// what uses it.
     pub const fn workgroup_shape(self) -> WorkgroupShape {
         match self {

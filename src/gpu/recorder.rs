@@ -63,7 +63,7 @@ impl fmt::Debug for Recorder {
 const MOST: usize = 256;
 
 impl Recorder {
-    /// A recorder for `gpu`.
+    /// Creates a recorder for `gpu`.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -85,12 +85,12 @@ impl Recorder {
         })
     }
 
-    /// The device it records for.
+    /// Returns the device it records for.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// What it has done so far.
+    /// Returns what it has done so far.
     pub fn counts(&self) -> RecorderCounts {
         self.counts
     }
@@ -106,7 +106,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What each kernel took that was submitted since [`measure`](Self::measure) was switched on, the longest first; nothing where it is
+    /// Returns what each kernel took that was submitted since [`measure`](Self::measure) was switched on, the longest first; nothing where it is
     /// off or the device has no timestamps.
     pub fn kernel_times(&self) -> Vec<KernelTime> {
         self.timer.as_ref().map(Timer::kernels).unwrap_or_default()
@@ -373,7 +373,7 @@ impl Recorder {
         self.gpu.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
     }
 
-    /// The last submission, if there was one, to [wait for](Self::wait_for) while later ones go on.
+    /// Returns the last submission, if there was one, to [wait for](Self::wait_for) while later ones go on.
     pub fn last_submission(&self) -> Option<wgpu::SubmissionIndex> {
         self.last.clone()
     }

@@ -61,7 +61,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     pub const fn bytes(self) -> u64 {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
@@ -70,7 +70,7 @@ impl Element {
         }
     }
 
-    /// The WGSL type.
+    /// Returns the WGSL type.
     pub const fn wgsl(self) -> &'static str {
         match self {
             Element::F32 => "f32",
@@ -84,7 +84,7 @@ impl Element {
         }
     }
 
-    /// Whether it is of double precision, which only some devices have.
+    /// Returns `true` if it is of double precision, which only some devices have.
     pub(crate) const fn is_double(self) -> bool {
         matches!(self, Element::F64 | Element::Complex64)
     }
@@ -122,7 +122,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The array that a line declares, if it does; `elements` are names of types that stand for others.
+    /// Returns the array that a line declares, if it does; `elements` are names of types that stand for others.
     fn declared(line: &str, elements: &[(&'static str, Element)]) -> Option<Result<Self, String>> {
         let declaration = line.trim_start().strip_prefix("var<storage")?;
         let split = || {
@@ -196,7 +196,7 @@ pub struct Variant<'a> {
 }
 
 impl<'a> Variant<'a> {
-    /// The form that every device takes, with windows of `window` words.
+    /// Creates the form that every device takes, with windows of `window` words.
     pub const fn plain(windows: &'a [u32], window: u64, shape: WorkgroupShape) -> Self {
         let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
         Variant { windows, window, shape, params, binding, subgroup_barrier: false }
@@ -261,7 +261,7 @@ pub struct KernelSource {
 }
 
 impl KernelSource {
-    /// A kernel called `label` (`room::kernel`, shown by profilers and in errors).
+    /// Creates a kernel called `label` (`room::kernel`, shown by profilers and in errors).
     pub fn new(label: impl Into<String>, body: impl Into<Cow<'static, str>>) -> Self {
         KernelSource {
             label: label.into(),
@@ -279,7 +279,7 @@ impl KernelSource {
         }
     }
 
-    /// The parameters: what stands behind `Params` in `var<uniform> params: Params;`. A dispatch takes a value of this type.
+    /// Creates the parameters: what stands behind `Params` in `var<uniform> params: Params;`. A dispatch takes a value of this type.
     #[must_use]
     pub fn params<P: KernelParams>(mut self) -> Self {
         (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
@@ -366,7 +366,7 @@ impl KernelSource {
         &self.label
     }
 
-    /// The arrays it binds, in order.
+    /// Returns the arrays it binds, in order.
     ///
     /// # Errors
     /// As [`wgsl`](Self::wgsl).
@@ -374,22 +374,22 @@ impl KernelSource {
         Ok(self.assemble()?.slots)
     }
 
-    /// Its parameters as Rust has them.
+    /// Returns its parameters as Rust has them.
     pub fn param_fields(&self) -> &[ParamField] {
         &self.layout
     }
 
-    /// The type of its parameters.
+    /// Returns the type of its parameters.
     pub(super) fn params_type(&self) -> Option<TypeId> {
         self.params_type
     }
 
-    /// The invocations of its workgroup, if it fixes them.
+    /// Returns the invocations of its workgroup, if it fixes them.
     pub fn fixed_group(&self) -> Option<u32> {
         self.group
     }
 
-    /// The whole shader in one variant.
+    /// Returns the whole shader in one variant.
     ///
     /// # Errors
     /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, a flag is set on and off, or a declaration is

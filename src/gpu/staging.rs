@@ -63,7 +63,7 @@ pub(crate) struct Staging {
     buffer: wgpu::Buffer,
 }
 
-/// Bytes of the buffer that [`Staging::take`] makes for so many.
+/// Returns the bytes of the buffer that [`Staging::take`] makes for so many.
 pub(crate) fn staging_size(bytes: u64) -> u64 {
     bytes.max(1 << 12).next_power_of_two()
 }
@@ -127,7 +127,7 @@ impl Map {
         Map { gpu: gpu.clone(), buffer: buffer.clone(), mode, bytes, state }
     }
 
-    /// Whether the bytes are there.
+    /// Returns whether the bytes are there.
     ///
     /// # Errors
     /// [`DeviceError::Lost`] when they cannot be mapped.
@@ -181,7 +181,7 @@ unsafe impl Send for MappedBytes {}
 unsafe impl Sync for MappedBytes {}
 
 impl MappedBytes {
-    /// The bytes of a mapping that [is ready](Map::is_ready).
+    /// Returns the bytes of a mapping that [is ready](Map::is_ready).
     ///
     /// # Errors
     /// [`DeviceError::Lost`] when the device is.
@@ -200,12 +200,12 @@ impl MappedBytes {
         Ok(MappedBytes { place, bytes: map.bytes as usize, _view: view, _map: map })
     }
 
-    /// Where they begin. They may be read, or written where the mapping is for writing.
+    /// Returns where they begin. They may be read, or written where the mapping is for writing.
     pub fn place(&self) -> NonNull<u8> {
         self.place
     }
 
-    /// How many they are.
+    /// Returns how many they are.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

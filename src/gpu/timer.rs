@@ -29,7 +29,7 @@ pub(super) struct Timer {
     kernels: BTreeMap<String, (u64, f64)>,
 }
 
-/// Bytes of the timestamps of so many passes.
+/// Returns the bytes of the timestamps of so many passes.
 fn bytes(passes: u32) -> u64 {
     16 * u64::from(passes)
 }
@@ -49,7 +49,7 @@ impl Timer {
         Ok(Some(Timer { gpu: gpu.clone(), queries, resolved, read, most, kernels: BTreeMap::new() }))
     }
 
-    /// What pass number `pass` of a submission writes.
+    /// Returns what pass number `pass` of a submission writes.
     pub fn writes(&self, pass: u32) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         (pass < self.most).then(|| wgpu::ComputePassTimestampWrites {
             query_set: &self.queries,
@@ -84,7 +84,7 @@ impl Timer {
         Ok(all)
     }
 
-    /// What each kernel took, the longest first.
+    /// Returns what each kernel took, the longest first.
     pub fn kernels(&self) -> Vec<KernelTime> {
         let time =
             |(kernel, &(dispatches, seconds)): (&String, _)| KernelTime { kernel: kernel.clone(), dispatches, seconds };

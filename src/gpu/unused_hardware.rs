@@ -63,7 +63,7 @@ fn hardware(root: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A host with files in `/dev` and with render nodes of a PCI vendor and class.
+    /// Returns a host with files in `/dev` and with render nodes of a PCI vendor and class.
     fn host(files: &[&str], nodes: &[(&str, &str, &str)]) -> Option<String> {
         let unique = std::thread::current().name().map(|name| name.replace("::", "-")).unwrap_or_default();
         let root = std::env::temp_dir().join(format!("meshloom-{}-{unique}", std::process::id()));

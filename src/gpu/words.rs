@@ -64,7 +64,7 @@ fn ends_a_line(c: char) -> bool {
     matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// The length of the comment that a text begins with, which may have others inside.
+/// Returns the length of the comment that a text begins with, which may have others inside.
 fn block_comment(text: &str) -> usize {
     let (mut open, mut at) = (0, 0);
     while let Some(two) = text.as_bytes().get(at..at + 2) {

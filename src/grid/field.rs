@@ -47,12 +47,12 @@ impl FieldLayout {
         (0..3).fold(0, |at: u64, a| at.saturating_add(self.ghosts[a][0].saturating_mul(strides[a])))
     }
 
-    /// Number of cells, ghosts included; `u64::MAX` where it is more.
+    /// Returns the number of cells, ghosts included; `u64::MAX` where it is more.
     pub fn len(&self) -> u64 {
         product(self.shape())
     }
 
-    /// Whether there are no cells at all.
+    /// Returns `true` if there are no cells at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

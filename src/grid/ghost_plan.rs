@@ -32,17 +32,17 @@ pub struct Block {
 }
 
 impl Block {
-    /// Number of cells.
+    /// Returns the number of cells.
     pub fn len(&self) -> u64 {
         self.extent.iter().product()
     }
 
-    /// Whether the block has no cells.
+    /// Returns `true` if the block has no cells.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether its cells, in C order, are contiguous in the array.
+    /// Returns `true` if its cells, in C order, are contiguous in the array.
     pub fn is_contiguous(&self) -> bool {
         let [_, j, k] = self.extent;
         let packed = [j * k, k, 1];

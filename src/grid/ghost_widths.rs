@@ -38,23 +38,23 @@ impl GhostWidths {
         Ok(GhostWidths { along: [0, 1, 2].map(|axis| vec![widths[axis]; grid.along(axis)]), at: [i, j, 0] })
     }
 
-    /// Whether they are as `rank` of `grid` sees them.
+    /// Returns `true` if they are as `rank` of `grid` sees them.
     pub(super) fn are_of(&self, grid: Grid, rank: usize) -> bool {
         let [i, j] = grid.at(rank);
         self.at == [i, j, 0] && (0..3).all(|axis| self.along[axis].len() == grid.along(axis))
     }
 
-    /// The widths of all parts of this rank's line along an axis.
+    /// Returns the widths of all parts of this rank's line along an axis.
     pub fn along(&self, axis: usize) -> &[[u64; 2]] {
         &self.along[axis]
     }
 
-    /// The widths of this rank by axis.
+    /// Returns the widths of this rank by axis.
     pub fn own(&self) -> [[u64; 2]; 3] {
         [0, 1, 2].map(|axis| self.along[axis][self.at[axis]])
     }
 
-    /// The position of this rank along an axis.
+    /// Returns the position of this rank along an axis.
     pub(super) fn position(&self, axis: usize) -> usize {
         self.at[axis]
     }

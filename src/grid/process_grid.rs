@@ -33,7 +33,7 @@ impl Grid {
         }
     }
 
-    /// All grids for `ranks` ranks, from slabs on.
+    /// Returns all grids for `ranks` ranks, from slabs on.
     pub fn all(ranks: usize) -> impl Iterator<Item = Self> {
         (1..=ranks)
             .filter(move |parts| ranks.is_multiple_of(*parts))
@@ -69,12 +69,12 @@ impl Grid {
         self.parts.get(axis).copied().unwrap_or(1)
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.parts[0] * self.parts[1]
     }
 
-    /// The position of `rank` in the grid.
+    /// Returns the position of `rank` in the grid.
     pub fn at(&self, rank: usize) -> [usize; 2] {
         [rank / self.parts[1], rank % self.parts[1]]
     }
@@ -88,7 +88,7 @@ impl Grid {
         })
     }
 
-    /// The ranks that differ from `rank` in their position along `axis` only, with itself, in order.
+    /// Returns the ranks that differ from `rank` in their position along `axis` only, with itself, in order.
     pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {

@@ -122,7 +122,7 @@ impl Redistribution {
         })
     }
 
-    /// The plan from the boxes after to those before: the inverse and adjoint.
+    /// Returns the plan from the boxes after to those before: the inverse and adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let kept = self.kept.map(|Kept { from, to }| Kept { from: to, to: from });
@@ -131,57 +131,57 @@ impl Redistribution {
         Redistribution { from, to, kept, pack, unpack, alike: [after, before], ..*self }
     }
 
-    /// This rank.
+    /// Returns this rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// This rank's box before.
+    /// Returns this rank's box before.
     pub fn from(&self) -> &Box3 {
         &self.from
     }
 
-    /// This rank's box after.
+    /// Returns this rank's box after.
     pub fn to(&self) -> &Box3 {
         &self.to
     }
 
-    /// Whether *every* rank keeps its box: no messages, and the arrays before and after are the same.
+    /// Returns `true` if *every* rank keeps its box: no messages, and the arrays before and after are the same.
     pub fn is_identity(&self) -> bool {
         self.identity
     }
 
-    /// What all ranks must have alike: numbers of their boxes before and after.
+    /// Returns what all ranks must have alike: numbers of their boxes before and after.
     pub(crate) fn alike(&self) -> [u64; 2] {
         self.alike
     }
 
-    /// The cells that this rank keeps, if there are any.
+    /// Returns the cells that this rank keeps, if there are any.
     pub fn kept(&self) -> Option<Kept> {
         self.kept
     }
 
-    /// What it sends, by peer: blocks of the array before, and their place in the outgoing array.
+    /// Returns what it sends, by peer: blocks of the array before, and their place in the outgoing array.
     pub fn pack(&self) -> &[BoxCopy] {
         &self.pack
     }
 
-    /// What it receives, by peer: blocks of the array after, and their place in the incoming array.
+    /// Returns what it receives, by peer: blocks of the array after, and their place in the incoming array.
     pub fn unpack(&self) -> &[BoxCopy] {
         &self.unpack
     }
 
-    /// The messages between the packed arrays.
+    /// Returns the messages between the packed arrays.
     pub fn transfers(&self) -> Transfers {
         self.transfers_of(1)
     }
 
-    /// The messages when each holds its block of `fields` meshes, one after the other.
+    /// Returns the messages when each holds its block of `fields` meshes, one after the other.
     pub fn transfers_of(&self, fields: u64) -> Transfers {
         let part =
             |copy: &BoxCopy| Transfer { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };
@@ -189,12 +189,12 @@ impl Redistribution {
     }
 }
 
-/// A number of the boxes of all ranks.
+/// Returns a number of the boxes of all ranks.
 fn number_of(boxes: &[Box3]) -> u64 {
     boxes.iter().flatten().fold(START, |hash, range| fnv1a(hash, bytemuck::cast_slice(&[range.start, range.end])))
 }
 
-/// The cells that two boxes share, if there are any.
+/// Returns the cells that two boxes share, if there are any.
 fn intersection(a: &Box3, b: &Box3) -> Option<Box3> {
     let shared = [0, 1, 2].map(|axis| a[axis].start.max(b[axis].start)..a[axis].end.min(b[axis].end));
     shared.iter().all(|range| !range.is_empty()).then_some(shared)

@@ -30,7 +30,7 @@ pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Resu
     }
 }
 
-/// The number of cells of these extents; `u128::MAX` where it is more.
+/// Returns the number of cells of these extents; `u128::MAX` where it is more.
 fn size(extents: &[u64]) -> u128 {
     extents.iter().fold(1, |product: u128, &n| product.saturating_mul(n.into()))
 }

@@ -21,12 +21,12 @@ pub struct Deal {
 }
 
 impl Deal {
-    /// The items of a rank.
+    /// Returns the items of a rank.
     pub fn block(&self, rank: usize) -> Range<u64> {
         split(self.items, self.ranks as u64, rank as u64)
     }
 
-    /// How many each rank has.
+    /// Returns how many each rank has.
     pub fn counts(&self) -> Vec<u64> {
         let len = |block: Range<u64>| block.end - block.start;
         (0..self.ranks).map(|rank| len(self.block(rank))).collect()

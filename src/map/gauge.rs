@@ -17,7 +17,7 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// All ranks call it.
+    /// Creates a gauge. Collective.
     pub fn new(context: &Rank) -> Result<Self, MapError> {
         let process = fnv1a(crate::host::id(), &std::process::id().to_le_bytes());
         let device = fnv1a(process, &context.gpu.number().to_le_bytes());

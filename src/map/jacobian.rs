@@ -158,7 +158,7 @@ impl Sizes {
         Ok((Sizes { chunk: 1, measuring: true, estimate: Some(estimate) }, held))
     }
 
-    /// What measures the next chunk, if it is to be.
+    /// Returns what measures the next chunk, if it is to be.
     fn gauge(&self, rank: &mut Rank) -> Result<Option<JointGauge>, MapError> {
         self.measuring.then(|| JointGauge::begin(rank)).transpose()
     }

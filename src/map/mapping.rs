@@ -23,7 +23,7 @@ pub enum RowReduction {
 }
 
 impl RowReduction {
-    /// What comes of no items.
+    /// Returns what comes of no items.
     pub fn neutral(&self) -> f32 {
         match self {
             RowReduction::Sum => 0.0,
@@ -92,7 +92,7 @@ impl Mapping {
         self
     }
 
-    /// The results, in the order in which they were named.
+    /// Returns the results, in the order in which they were named.
     pub fn outputs(&self) -> &[MapOutput] {
         &self.outputs
     }

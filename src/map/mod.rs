@@ -30,7 +30,7 @@ pub use jacobian::{jacobian_columns, jacobian_rows, numbers_of};
 pub use mapping::{MapOutput, Mapping, Placement, RowReduction};
 pub use run::{MapChunk, Mapped, map, map_reduce};
 
-/// The kernels of the room: a reduction with a function of a caller's.
+/// Returns the kernels of the room: a reduction with a function of a caller's.
 pub(crate) fn kernels() -> Vec<crate::gpu::KernelSource> {
     vec![ordered::sample()]
 }

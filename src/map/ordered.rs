@@ -14,7 +14,7 @@ use crate::exchange::collectives::{Collectives, PairCombiner, Pairs};
 use crate::gpu::{Array, Gpu, KernelSource, Recorder};
 use crate::grid::split;
 
-/// A form of the kernel with a caller's function.
+/// Returns a form of the kernel with a caller's function.
 pub(super) fn sample() -> KernelSource {
     PairCombiner::of_function("fn combine(a: f32, b: f32) -> f32 { return a * b; }").source().clone()
 }
@@ -68,7 +68,7 @@ impl OrderedReduction {
         Ok(self.combiner.record(recorder, &self.rows, self.width, pairs)?)
     }
 
-    /// The one row that all items of all ranks become. All ranks call it; waits for other ranks.
+    /// Returns the one row that all items of all ranks become. All ranks call it; waits for other ranks.
     pub fn finish(
         mut self,
         recorder: &mut Recorder,

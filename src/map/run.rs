@@ -30,7 +30,7 @@ pub struct MapChunk {
 }
 
 impl MapChunk {
-    /// How many items there are, at least one.
+    /// Returns how many items there are, at least one.
     pub fn count(&self) -> u64 {
         self.items.end - self.items.start
     }
@@ -45,7 +45,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// An output, by its name: the rows of this rank's items where they are sharded, of all items where they are gathered, or one row.
+    /// Returns an output, by its name: the rows of this rank's items where they are sharded, of all items where they are gathered, or one row.
     pub fn output(&self, name: &str) -> Option<&Array<f32>> {
         self.outputs.iter().find(|(other, _)| other == name).map(|(_, array)| array)
     }
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
         Ok(Run { mapping, deal, own, inputs, sinks, collectives, done, chunk, chunks, gauge, estimate, in_flight })
     }
 
-    /// The next chunk with its inputs, on their way; of ranks that keep in step it may be empty.
+    /// Returns the next chunk with its inputs, on their way; of ranks that keep in step it may be empty.
     fn begin(&mut self, context: &mut Rank) -> Result<Option<MapChunk>, MapError> {
         let len = self.own.end - self.own.start;
         let all = if self.gauge.is_some() { self.deal.most() } else { len };

@@ -16,23 +16,23 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The node of one item.
+    /// Creates the node of one item.
     pub fn item(index: u64) -> Self {
         Node { level: 0, index }
     }
 
-    /// Its first item.
+    /// Returns its first item.
     pub fn first(self) -> u64 {
         self.index << self.level
     }
 
-    /// Whether it is the second half of the node above, whose first half is `other`.
+    /// Returns `true` if it is the second half of the node above, whose first half is `other`.
     fn follows(self, other: Node) -> bool {
         self.level == other.level && self.index == other.index + 1 && other.index.is_multiple_of(2)
     }
 }
 
-/// The fewest whole nodes that a range of items is, from left to right: at most two of each level.
+/// Returns the fewest whole nodes that a range of items is, from left to right: at most two of each level.
 pub(crate) fn nodes(items: Range<u64>) -> Vec<Node> {
     let (mut at, mut found) = (items.start, Vec::new());
     while at < items.end {
@@ -44,7 +44,7 @@ pub(crate) fn nodes(items: Range<u64>) -> Vec<Node> {
     found
 }
 
-/// The pairs of rows to combine, level by level, so that of rows of a range of items the first row of each of its [`nodes`] holds that node.
+/// Returns the pairs of rows to combine, level by level, so that of rows of a range of items the first row of each of its [`nodes`] holds that node.
 pub(super) fn levels(items: Range<u64>) -> impl Iterator<Item = Pairs> {
     let most = if items.is_empty() { 0 } else { (items.end - items.start).ilog2() + 1 };
     (0..most).filter_map(move |level| {
@@ -113,7 +113,7 @@ impl<T> Fold<T> {
         }
     }
 
-    /// The values, of the [`nodes`] of the items that were pushed.
+    /// Returns the values, of the [`nodes`] of the items that were pushed.
     pub fn into_values(self) -> Vec<T> {
         self.values
     }
@@ -127,7 +127,7 @@ impl<T> Fold<T> {
     }
 }
 
-/// The sum of numbers, one for each item, along the tree; 0 of none.
+/// Returns the sum of numbers, one for each item, along the tree; 0 of none.
 pub(crate) fn tree_sum(values: &[f64]) -> f64 {
     let add = |sum: &mut f64, value: f64| {
         *sum += value;
@@ -145,7 +145,7 @@ pub(crate) fn tree_sum(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The tree as a recursion, which writes down what it combines.
+    /// Returns the tree as a recursion, which writes down what it combines.
     fn tree(items: Range<u64>) -> String {
         match items.end - items.start {
             1 => items.start.to_string(),

@@ -67,7 +67,7 @@ fn several(pairs: usize) -> KernelSource {
         .repeat('$', pairs as u32)
 }
 
-/// All forms that any device takes.
+/// Returns all forms that any device takes.
 pub(super) fn kernels() -> [KernelSource; 5] {
     [single(false), single(true), several(2), several(3), several(4)]
 }

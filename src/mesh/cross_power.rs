@@ -23,7 +23,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// What multiplies by the squared cosine.
+/// Returns what multiplies by the squared cosine.
 pub(super) fn kernels() -> [KernelSource; 1] {
     let text = include_str!("../../shaders/mesh/power/line_of_sight.wgsl");
     [KernelSource::new("mesh::line_of_sight", text).params::<SightParams>()]
@@ -69,7 +69,7 @@ impl ModeBinner {
         Ok(bins)
     }
 
-    /// The multipoles of a field's power about the line of sight along `axis`. All ranks call it and all get the result. Waits for the device.
+    /// Returns the multipoles of a field's power about the line of sight along `axis`. All ranks call it and all get the result. Waits for the device.
     ///
     /// # Errors
     /// As [`measure`](Self::measure); [`DeviceError::Misuse`] for an axis beyond 2.

@@ -10,7 +10,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// The point at which finite values up to `largest` take `bits` bits.
+    /// Creates the point at which finite values up to `largest` take `bits` bits.
     pub fn holding(largest: f64, bits: i32) -> Self {
         // The power of two above the largest value.
         let power = bits - ((largest.to_bits() >> 52) as i32 - 1022);
@@ -26,7 +26,7 @@ impl Unit {
         self.divided(value as f64)
     }
 
-    /// A sum of integers, or a mean of them, as a value.
+    /// Returns a sum of integers, or a mean of them, as a value.
     pub fn divided(self, value: f64) -> f64 {
         value * self.down[0] * self.down[1]
     }

@@ -20,7 +20,7 @@ fn kernel(window: Window) -> KernelSource {
         .flag("in_cells", false)
 }
 
-/// The kernels for all windows.
+/// Returns the kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().map(kernel)
 }

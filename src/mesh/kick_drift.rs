@@ -20,7 +20,7 @@ over_particles! {
     }
 }
 
-/// The kernel for a window.
+/// Returns the kernel for a window.
 fn kernel(window: Window) -> KernelSource {
     particle_kernel("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window)
         .params::<KickDriftParams>()
@@ -28,7 +28,7 @@ fn kernel(window: Window) -> KernelSource {
         .flag("vector", true)
 }
 
-/// The kernels for all windows.
+/// Returns the kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().map(kernel)
 }

@@ -44,13 +44,13 @@ pub use window::Window;
 
 use crate::gpu::KernelSource;
 
-/// The kernels for devices that add to integers of 64 bits, for tests that compile all kernels.
+/// Returns the kernels for devices that add to integers of 64 bits, for tests that compile all kernels.
 #[doc(hidden)]
 pub fn wide_kernels() -> Vec<KernelSource> {
     [painter::wide_kernels(), value_painter::wide_kernels()].concat()
 }
 
-/// The kernels of the room in all forms.
+/// Returns the kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
     particles

@@ -50,7 +50,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// What finds the largest mode, and what sums powers, without and with interlacing.
+/// Returns what finds the largest mode, and what sums powers, without and with interlacing.
 pub(super) fn kernels() -> [KernelSource; 3] {
     let bins = |label: &str, interlaced: bool| {
         KernelSource::new(label, include_str!("../../shaders/mesh/power/bins.wgsl"))
@@ -104,7 +104,7 @@ struct Scale {
 }
 
 impl ModeBinner {
-    /// The spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those without modes are left out. All ranks call it and
+    /// Returns the spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those without modes are left out. All ranks call it and
     /// all get the result. Waits for the device.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl ModeBinner {
         last.insert(own.unwrap_or_else(|| (geometry.clone(), bins.sums(geometry)))).1.clone()
     }
 
-    /// The largest part of all ranks' modes.
+    /// Returns the largest part of all ranks' modes.
     fn largest(
         &self,
         recorder: &mut Recorder,

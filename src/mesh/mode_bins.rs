@@ -28,7 +28,7 @@ pub(super) struct ModeBins {
 pub(super) type ModeSums = Vec<[i128; 2]>;
 
 impl ModeBins {
-    /// The bins of a spectrum, or [`MeshError::Bins`] where there would be too many.
+    /// Creates the bins of a spectrum, or [`MeshError::Bins`] where there would be too many.
     pub fn new(geometry: &SpectrumGeometry) -> Result<Self, MeshError> {
         let (shape, size) = (geometry.shape, geometry.size);
         let (longest, nyquist) = (geometry.longest(), geometry.nyquist());
@@ -47,13 +47,13 @@ impl ModeBins {
         Ok(ModeBins { count: count as usize, nyquist, squares })
     }
 
-    /// The [`squares`](Self::squares) as real numbers, in fundamental modes: those of modes in bins, whatever the unit of length is; beyond all bins
+    /// Returns the [`squares`](Self::squares) as real numbers, in fundamental modes: those of modes in bins, whatever the unit of length is; beyond all bins
     /// they end at some number.
     pub fn real_squares(&self) -> Vec<f32> {
         self.squares.iter().flatten().map(|&square| square as f32 / 2f32.powi(32)).collect()
     }
 
-    /// The bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
+    /// Returns the bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
     pub fn of(&self, square: u64) -> usize {
         // The lower edge of a bin from 1 on, (bin - 1/2)^2.
         let edge = |bin: u64| ((bin * bin - bin) << 32) + (1 << 30);
@@ -65,7 +65,7 @@ impl ModeBins {
         if square < edge(low + 1) { low as usize } else { low as usize + 1 }
     }
 
-    /// The fixed point in which wavenumbers are summed.
+    /// Returns the fixed point in which wavenumbers are summed.
     pub fn unit(&self) -> Unit {
         Unit::holding(2.0 * self.nyquist, 84)
     }
@@ -88,7 +88,7 @@ impl ModeBins {
         sums
     }
 
-    /// The wavenumbers of this rank's part along an axis but for signs, and how many modes have each. On the half axis they stand for
+    /// Returns the wavenumbers of this rank's part along an axis but for signs, and how many modes have each. On the half axis they stand for
     /// their mirror images too.
     fn distinct(&self, geometry: &SpectrumGeometry, axis: usize) -> Vec<Along> {
         let mut found: Vec<Along> = geometry.part[axis]

@@ -43,7 +43,7 @@ fn readout_vectors(window: Window, in_cells: bool) -> KernelSource {
         .flag("vector", true)
 }
 
-/// What paints, reads and measures the reach.
+/// Returns what paints, reads and measures the reach.
 fn kernels_of(window: Window, in_cells: bool) -> [KernelSource; 3] {
     [
         ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
@@ -63,7 +63,7 @@ fn density_kernel() -> KernelSource {
     KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
 }
 
-/// What paints where integers of 64 bits are added to.
+/// Returns what paints where integers of 64 bits are added to.
 fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
     particle_kernel("mesh::paint_wide", include_str!("../../shaders/mesh/paint.wgsl"), window)
         .params::<ParticleParams>()
@@ -71,13 +71,13 @@ fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
         .flag("wide", true)
 }
 
-/// The kernels for devices that add to integers of 64 bits, for all windows.
+/// Returns the kernels for devices that add to integers of 64 bits, for all windows.
 pub(super) fn wide_kernels() -> Vec<KernelSource> {
     let windows = Window::ALL;
     windows.into_iter().flat_map(|window| [false, true].map(|in_cells| paint_wide(window, in_cells))).collect()
 }
 
-/// All kernels, for all windows.
+/// Returns all kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = Window::ALL;
     let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| kernels_of(window, in_cells)));
@@ -109,13 +109,13 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// A painter with this window.
+    /// Creates a painter with this window.
     pub fn new(window: Window) -> Self {
         let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
         Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }
     }
 
-    /// Its window.
+    /// Returns its window.
     pub fn window(&self) -> Window {
         self.window
     }

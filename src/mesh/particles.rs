@@ -25,12 +25,12 @@ impl Lattice {
         Lattice { sites, own: grid.part(sites, rank) }
     }
 
-    /// Number of this rank's particles.
+    /// Returns the number of this rank's particles.
     pub fn len(&self) -> u64 {
         volume(&self.own)
     }
 
-    /// Whether this rank has none.
+    /// Returns `true` if this rank has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,7 +103,7 @@ pub enum MeshParticles<'a> {
 }
 
 impl MeshParticles<'_> {
-    /// Number of particles.
+    /// Returns the number of particles.
     pub fn len(&self) -> u64 {
         match self {
             MeshParticles::Displaced { lattice, .. } => lattice.len(),
@@ -111,7 +111,7 @@ impl MeshParticles<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -229,7 +229,7 @@ pub(super) fn holds<T: DeviceElement>(
     Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
 }
 
-/// A kernel over particles, but for its parameters and what else it takes.
+/// Returns a kernel over particles, but for its parameters and what else it takes.
 pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -> KernelSource {
     // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
     let rows = if window == Window::Cic { 2 } else { 1 };

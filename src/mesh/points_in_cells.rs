@@ -100,14 +100,14 @@ impl LocateParams {
     }
 }
 
-/// The kernel that finds the owners of points, or their cells.
+/// Returns the kernel that finds the owners of points, or their cells.
 fn locate_kernel(owner: bool) -> KernelSource {
     KernelSource::new("mesh::locate", include_str!("../../shaders/mesh/locate.wgsl"))
         .params::<LocateParams>()
         .flag("owner", owner)
 }
 
-/// The kernels of this file.
+/// Returns the kernels of this file.
 pub(super) fn kernels() -> [KernelSource; 2] {
     [true, false].map(locate_kernel)
 }
@@ -341,22 +341,22 @@ impl PointsInCells {
         [0, 1, 2].map(|a| u64::from(locate(position[a], size[a], shape[a]).0))
     }
 
-    /// The mesh.
+    /// Returns the mesh.
     pub fn mesh(&self) -> &MeshPart {
         &self.mesh
     }
 
-    /// Number of points on this rank.
+    /// Returns the number of points on this rank.
     pub fn len(&self) -> u64 {
         self.cell.len()
     }
 
-    /// Whether this rank has none.
+    /// Returns `true` if this rank has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of points on all ranks.
+    /// Returns the number of points on all ranks.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -367,12 +367,12 @@ impl PointsInCells {
         self.weights.as_ref().map_or(self.total as f64, |weights| weights.effective_count)
     }
 
-    /// Bytes that this rank sent to others when they were distributed.
+    /// Returns the bytes that this rank sent to others when they were distributed.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The points as kernels take them.
+    /// Returns the points as kernels take them.
     pub fn particles(&self) -> MeshParticles<'_> {
         let [x, y, z] = &self.offset;
         MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }

@@ -14,7 +14,7 @@ over_particles! {
     }
 }
 
-/// The kernels for a window: of painting, and of a force.
+/// Returns the kernels for a window: of painting, and of a force.
 fn of_window(window: Window) -> [KernelSource; 2] {
     [
         ("mesh::paint_adjoint", include_str!("../../shaders/mesh/paint_adjoint.wgsl")),
@@ -28,7 +28,7 @@ fn of_window(window: Window) -> [KernelSource; 2] {
     })
 }
 
-/// The kernels for all windows.
+/// Returns the kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().flat_map(of_window)
 }

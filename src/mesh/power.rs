@@ -74,7 +74,7 @@ pub fn power_spectrum(
     Ok(means(comm, &bins, modes, powers, |sum| unit.real(sum))?)
 }
 
-/// The bins of all ranks' sums, where `power` makes a power of an integer.
+/// Returns the bins of all ranks' sums, where `power` makes a power of an integer.
 pub(super) fn means(
     comm: &Communicator,
     bins: &ModeBins,

@@ -39,17 +39,17 @@ impl Push {
         fits
     }
 
-    /// The kicks: what is kept of the momentum, and the factor of the field.
+    /// Returns the kicks: what is kept of the momentum, and the factor of the field.
     pub fn kicks(&self) -> &[[f64; 2]] {
         &self.kicks
     }
 
-    /// The factors of the drifts.
+    /// Returns the factors of the drifts.
     pub fn drifts(&self) -> &[f64] {
         &self.drifts
     }
 
-    /// Whether it moves nothing.
+    /// Returns `true` if it moves nothing.
     pub fn is_empty(&self) -> bool {
         self.kicks.is_empty() && self.drifts.is_empty()
     }

@@ -17,18 +17,18 @@ pub struct SpectrumGeometry {
 }
 
 impl SpectrumGeometry {
-    /// The bins of its spectra, one fundamental mode of the longest side wide, from 1 up to the Nyquist frequency of the coarsest axis; 0 where that is below the
+    /// Returns the bins of its spectra, one fundamental mode of the longest side wide, from 1 up to the Nyquist frequency of the coarsest axis; 0 where that is below the
     /// fundamental mode.
     pub fn bins(&self) -> u64 {
         (self.nyquist() * self.longest() / (2.0 * PI) + 1e-9).floor() as u64
     }
 
-    /// The longest side of the box.
+    /// Returns the longest side of the box.
     pub(super) fn longest(&self) -> f64 {
         self.size.iter().fold(0.0, |a: f64, &b| a.max(b))
     }
 
-    /// The Nyquist frequency of the coarsest axis.
+    /// Returns the Nyquist frequency of the coarsest axis.
     pub(super) fn nyquist(&self) -> f64 {
         (0..3).map(|a| PI * self.shape[a] as f64 / self.size[a]).fold(f64::INFINITY, f64::min)
     }
@@ -38,19 +38,19 @@ impl SpectrumGeometry {
         [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
     }
 
-    /// How many modes of the whole spectrum one with this index along the half axis stands for.
+    /// Returns how many modes of the whole spectrum one with this index along the half axis stands for.
     pub(super) fn weight(&self, half: u64) -> u64 {
         if half == 0 || 2 * half == self.shape[2] { 1 } else { 2 }
     }
 
-    /// Where the mode at an index of the part stands in the whole half spectrum.
+    /// Returns where the mode at an index of the part stands in the whole half spectrum.
     pub(super) fn place(&self, index: u64) -> [u64; 3] {
         let [_, n1, n2] = extent(&self.part).map(|n| n.max(1));
         let at = [index / n2 / n1, index / n2 % n1, index % n2];
         [0, 1, 2].map(|a| self.part[a].start + at[a])
     }
 
-    /// What makes powers per volume of squares of modes: V / N^2.
+    /// Returns what makes powers per volume of squares of modes: V / N^2.
     pub(super) fn scale(&self) -> f64 {
         self.size.iter().product::<f64>() / self.shape.iter().map(|&n| n as f64).product::<f64>().powi(2)
     }

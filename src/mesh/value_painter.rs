@@ -84,20 +84,20 @@ fn finish_kernel() -> KernelSource {
         .module("gpu::fixed", FIXED)
 }
 
-/// All kernels, for all windows.
+/// Returns all kernels, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let windows = Window::ALL.into_iter();
     windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, false))).chain([finish_kernel()]).collect()
 }
 
-/// The kernels for devices that add to integers of 64 bits, for all windows.
+/// Returns the kernels for devices that add to integers of 64 bits, for all windows.
 pub(super) fn wide_kernels() -> Vec<KernelSource> {
     let windows = Window::ALL.into_iter();
     windows.flat_map(|window| FORMS.map(|form| paint_kernel(window, form, true))).collect()
 }
 
 impl ValuePainter {
-    /// A painter with this window.
+    /// Creates a painter with this window.
     pub fn new(window: Window) -> Self {
         let [kernels, wide] =
             [false, true].map(|wide| FORMS.map(|form| Kernel::trusted(paint_kernel(window, form, wide))));

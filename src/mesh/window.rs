@@ -19,7 +19,7 @@ impl Window {
     /// All of them.
     pub const ALL: [Window; 3] = [Window::Cic, Window::Tsc, Window::Pcs];
 
-    /// The order `p`, which is also the number of nodes along an axis.
+    /// Returns the order `p`, which is also the number of nodes along an axis.
     pub const fn order(self) -> u32 {
         match self {
             Window::Cic => 2,
@@ -28,7 +28,7 @@ impl Window {
         }
     }
 
-    /// The first node along an axis and the weights of the [`order`](Self::order) nodes from there on, for a particle at
+    /// Returns the first node along an axis and the weights of the [`order`](Self::order) nodes from there on, for a particle at
     /// `x` cells. The host's twin of `shaders/mesh/window.wgsl`.
     pub fn nodes(self, x: f64) -> (i64, [f64; 4]) {
         match self {
@@ -49,7 +49,7 @@ impl Window {
         }
     }
 
-    /// The transform of the window along one axis at `w = k h`.
+    /// Returns the transform of the window along one axis at `w = k h`.
     pub fn transform(self, w: f64) -> f64 {
         let sinc = if w == 0.0 { 1.0 } else { (w / 2.0).sin() / (w / 2.0) };
         sinc.powi(self.order() as i32)

@@ -154,7 +154,7 @@ impl Config {
         Ok(())
     }
 
-    /// The linear power of `cosmology`, or that of the table as it grows there.
+    /// Returns the linear power of `cosmology`, or that of the table as it grows there.
     pub(super) fn linear_power(&self, cosmology: Cosmology) -> Result<LinearPower, CosmologyError> {
         match &self.power_table {
             Some(table) => LinearPower::tabulated(cosmology, PowerTable::clone(table)),
@@ -162,12 +162,12 @@ impl Config {
         }
     }
 
-    /// The operations of the run.
+    /// Returns the operations of the run.
     pub(super) fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
         schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
-    /// The step that ends at scale factor `a`, if one does.
+    /// Returns the step that ends at scale factor `a`, if one does.
     ///
     /// # Errors
     /// [`CosmologyError`] for scale factors and steps that make no schedule.
@@ -177,7 +177,7 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// The process grid of a run on `ranks` ranks. Unless it is given it is the one for which [`forecast`](Self::forecast) says the least time with
+    /// Returns the process grid of a run on `ranks` ranks. Unless it is given it is the one for which [`forecast`](Self::forecast) says the least time with
     /// the usual [`Speeds`](crate::fft::Speeds): transforms want slabs, and ghost cells pencils where slabs are thin. It depends on nothing but the
     /// configuration and the number of ranks; thousands of ranks take a fraction of a second.
     ///

@@ -12,7 +12,7 @@ use super::Config;
 const SMALL_DISPLACEMENT: f64 = 0.15;
 
 impl Config {
-    /// The strongest false wave that the lattice paints into the force mesh before any particle has moved, by its wavenumber along an axis in units of
+    /// Returns the strongest false wave that the lattice paints into the force mesh before any particle has moved, by its wavenumber along an axis in units of
     /// the box's fundamental mode. None where the mesh has a whole number of cells for each particle.
     ///
     /// The lattice has waves of multiples of `particles`. Those that are too short for the mesh it takes for longer ones, by a multiple of `mesh`. Where that is
@@ -37,7 +37,7 @@ impl Config {
         waves.max_by(|&one, &other| left(one).total_cmp(&left(other))).map(folded)
     }
 
-    /// The rms displacement along an axis of linear theory at the start, in cells of the force mesh; of the waves that the lattice has.
+    /// Returns the rms displacement along an axis of linear theory at the start, in cells of the force mesh; of the waves that the lattice has.
     ///
     /// # Errors
     /// [`CosmologyError`] of a start out of range.
@@ -49,7 +49,7 @@ impl Config {
         Ok(power.displacement([low, high], self.a_start)? * self.mesh as f64 / self.box_size)
     }
 
-    /// Whether displacements at the start are so small a part of a cell that cloud in cell makes structure grow too fast.
+    /// Returns whether displacements at the start are so small a part of a cell that cloud in cell makes structure grow too fast.
     ///
     /// Particles begin on nodes of the mesh, where that window has a kink: what it paints of a particle that moves by a small part of a cell, and the force
     /// that it reads out there, depend on which side of the node it is. [`Window::Tsc`] has no kink there.
@@ -61,7 +61,7 @@ impl Config {
         Ok(on_nodes && self.start_displacement(power)? < SMALL_DISPLACEMENT)
     }
 
-    /// What the user of a run should know that goes ahead although its numbers spoil its physics, one sentence each: of a [false wave](Self::false_wave), and
+    /// Returns what the user of a run should know that goes ahead although its numbers spoil its physics, one sentence each: of a [false wave](Self::false_wave), and
     /// of [growth from displacements beside nodes](Self::grows_off_nodes).
     ///
     /// # Errors

@@ -20,7 +20,7 @@ pub(super) struct PlannedFor {
 }
 
 impl PlannedFor {
-    /// This device, together with those of the other ranks.
+    /// Returns this device, together with those of the other ranks.
     pub fn device(gpu: &Gpu) -> Self {
         let tuning = TransformTuning::of(gpu);
         PlannedFor { tuning, limits: tuning.limits(gpu.common()) }
@@ -136,19 +136,19 @@ impl Footprint {
         }
     }
 
-    /// The source of the second order from the modes of the contrast: the source, the trace, and a strain; at the end its modes.
+    /// Returns the source of the second order from the modes of the contrast: the source, the trace, and a strain; at the end its modes.
     pub fn second_order_source(&self) -> u64 {
         (2 * self.lattice.field + self.lattice.back()).max(self.lattice.there())
     }
 
-    /// A force: the painted integers and the density; then the density and three components.
+    /// Returns a force: the painted integers and the density; then the density and three components.
     pub fn force(&self) -> u64 {
         self.mesh.field + self.of_cells(8).max(self.filters[1] + self.of_cells(12))
     }
 }
 
 impl Config {
-    /// Bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
+    /// Returns the bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
     pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
         let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
         Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })

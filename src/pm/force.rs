@@ -48,7 +48,7 @@ pub struct Force {
 const MARGIN: u64 = 1;
 
 impl Force {
-    /// A solver for the mesh of `config` over the process grid of `comms`.
+    /// Creates a solver for the mesh of `config` over the process grid of `comms`.
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
@@ -82,22 +82,22 @@ impl Force {
         })
     }
 
-    /// The mesh transform.
+    /// Returns the mesh transform.
     pub fn transform(&self) -> &Transform<f32> {
         &self.transform
     }
 
-    /// Bytes that the passes of the filter read and write in device memory.
+    /// Returns the bytes that the passes of the filter read and write in device memory.
     pub fn filter_traffic(&self) -> u64 {
         self.filter.traffic()
     }
 
-    /// The mesh of this rank, and its ghost cells as wide as they are now.
+    /// Returns the mesh of this rank, and its ghost cells as wide as they are now.
     pub(super) fn mesh(&self) -> (&MeshPart, &GhostCells) {
         (&self.mesh, &self.ghosts)
     }
 
-    /// The three components of the force of where particles are, one after the other, ghost cells included.
+    /// Returns the three components of the force of where particles are, one after the other, ghost cells included.
     pub(super) fn field(&self) -> Option<&Array<f32>> {
         self.field.as_ref()
     }
@@ -271,7 +271,7 @@ impl Force {
         recorder.clear(&self.faults);
     }
 
-    /// A word on the device: the particles of this rank that could not be painted since the solver was made or [begun](Self::begin) again.
+    /// Returns a word on the device: the particles of this rank that could not be painted since the solver was made or [begun](Self::begin) again.
     pub fn faults(&self) -> &Array<u32> {
         &self.faults
     }
@@ -358,7 +358,7 @@ fn needed_widths(
     ))
 }
 
-/// The kernel of the force along `axis` on the density contrast, times `sign`, for the modes of `part`; with the sign -1 its conjugate.
+/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the modes of `part`; with the sign -1 its conjugate.
 pub(super) fn kernel(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
     let (gradient, laplacian) = (config.gradient, config.laplacian);
     let operator = Operator {

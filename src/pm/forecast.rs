@@ -28,7 +28,7 @@ pub struct RunForecast {
 }
 
 impl RunForecast {
-    /// The most bytes of device memory at one time; on several ranks with ghost cells that reach 10 Mpc/h, and more where displacements are larger.
+    /// Returns the most bytes of device memory at one time; on several ranks with ghost cells that reach 10 Mpc/h, and more where displacements are larger.
     pub fn memory(&self) -> u64 {
         self.particle_memory + (self.start + self.stepping).memory_bytes
     }
@@ -52,7 +52,7 @@ impl Config {
         self.forecast_over(self.grid(ranks)?, &self.schedule()?)
     }
 
-    /// What the run will take over `grid`, of parameters that are in their ranges and this schedule.
+    /// Returns what the run will take over `grid`, of parameters that are in their ranges and this schedule.
     fn forecast_over(&self, grid: Grid, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
         let ghosts = self.typical_ghosts();
         let planned = PlannedFor::any_gpu();
@@ -91,7 +91,7 @@ impl Config {
         })
     }
 
-    /// The process grid with the least [forecast](Self::forecast) of all for so many ranks, on a machine with the usual [`Speeds`], so that all
+    /// Returns the process grid with the least [forecast](Self::forecast) of all for so many ranks, on a machine with the usual [`Speeds`], so that all
     /// ranks choose alike. That of parameters out of range is any.
     pub(super) fn fastest_grid(&self, ranks: usize) -> Grid {
         let usual = Grid::auto(self.cells(), ranks);
@@ -105,7 +105,7 @@ impl Config {
         fastest.map_or(usual, |(_, grid)| grid)
     }
 
-    /// What the largest rank sends and receives for one force: 8 bytes of density and 12 of forces for each ghost cell.
+    /// Returns what the largest rank sends and receives for one force: 8 bytes of density and 12 of forces for each ghost cell.
     fn ghost_cost(&self, grid: Grid, ghosts: u64) -> Cost {
         let mut cost = Cost::default();
         let part = extent(&grid.part(self.cells(), 0));

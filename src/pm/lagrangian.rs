@@ -11,7 +11,7 @@ use crate::rank::Rank;
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 
-/// Whether each rank of `grid` has its share already: all in whole planes, of which each rank has as many.
+/// Returns `true` if each rank of `grid` has its share already: all in whole planes, of which each rank has as many.
 fn is_in_order(n: u64, grid: Grid) -> bool {
     let [along, across] = grid.parts();
     across == 1 && n.is_multiple_of(along as u64)
@@ -70,7 +70,7 @@ impl LinePlan {
         LinePlan { transfers, arrivals: (!in_order).then_some(arrivals), share: share.end - share.start }
     }
 
-    /// The transfers in elements, `per` a line.
+    /// Returns the transfers in elements, `per` a line.
     fn elements(&self, per: u64) -> Transfers {
         let scaled = |parts: &[Transfer]| {
             parts
@@ -119,7 +119,7 @@ impl Simulation {
         Ok(ordered)
     }
 
-    /// The particles as points of the periodic box, in Lagrangian order: see [`in_order`](Self::in_order). All ranks call it. Waits for the device.
+    /// Returns the particles as points of the periodic box, in Lagrangian order: see [`in_order`](Self::in_order). All ranks call it. Waits for the device.
     ///
     /// ```
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};

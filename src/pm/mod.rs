@@ -227,12 +227,12 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether its particles are not on the device.
+    /// Returns `true` if its particles are not on the device.
     fn is_released(&self) -> bool {
         self.displacement[0].len() != self.lattice.len()
     }
 
-    /// A run that begins after step `step`, without the values of its particles.
+    /// Creates a run that begins after step `step`, without the values of its particles.
     fn plan(context: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
@@ -273,7 +273,7 @@ impl Simulation {
         })
     }
 
-    /// The white noise of this rank's sites on the device.
+    /// Returns the white noise of this rank's sites on the device.
     fn noise(&mut self, context: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = || context.gpu.array("pm::noise", self.lattice.len());
@@ -345,22 +345,22 @@ impl Simulation {
         config::rows(&self.lattice.own, self.config.particles)
     }
 
-    /// The parameters of the run.
+    /// Returns the parameters of the run.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The linear power spectrum.
+    /// Returns the linear power spectrum.
     pub fn linear_power(&self) -> &LinearPower {
         &self.power
     }
 
-    /// The process grid.
+    /// Returns the process grid.
     pub fn grid(&self) -> Grid {
         self.comms.grid()
     }
 
-    /// The last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
+    /// Returns the last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
     pub fn steps(&self) -> usize {
         self.ops
             .iter()
@@ -466,7 +466,7 @@ impl Simulation {
         Ok([displacement, momentum])
     }
 
-    /// The accelerations `-grad phi` of the particles where they are, by axis, in C order of this rank's sites. It computes
+    /// Returns the accelerations `-grad phi` of the particles where they are, by axis, in C order of this rank's sites. It computes
     /// the force. All ranks call it. Waits for the device.
     ///
     /// # Errors
@@ -483,7 +483,7 @@ impl Simulation {
         Ok(accelerations)
     }
 
-    /// The density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. All ranks call
+    /// Returns the density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. All ranks call
     /// it. Waits for the device.
     ///
     /// # Errors
@@ -510,7 +510,7 @@ impl Simulation {
         self.force.widen(&mut context.recorder, &mut self.comms, particles)
     }
 
-    /// The power spectrum of the density on the force mesh, without correction for the window, in (Mpc/h)^3 over h/Mpc.
+    /// Returns the power spectrum of the density on the force mesh, without correction for the window, in (Mpc/h)^3 over h/Mpc.
     /// All ranks call it and all get the result.
     ///
     /// # Errors
@@ -526,19 +526,19 @@ impl Simulation {
         Ok(self.binner.measure(&mut context.recorder, &context.comm, &geometry, modes)?)
     }
 
-    /// Bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
+    /// Returns the bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
     /// initial conditions and the ghost cells. Of a resumed run: those of the steps that were left.
     pub fn traffic(&self) -> u64 {
         self.force_traffic().schedule(&self.ops)
     }
 
-    /// What its bytes depend on.
+    /// Returns what its bytes depend on.
     fn force_traffic(&self) -> Traffic {
         let cells = extent(&self.force.layout().own).iter().product();
         Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() }
     }
 
-    /// The scale factor that the run reaches after the present one.
+    /// Returns the scale factor that the run reaches after the present one.
     fn next_epoch(&self) -> Option<f64> {
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         self.ops.get(self.done + 1..)?.iter().find_map(reached)
@@ -562,7 +562,7 @@ fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshPa
     MeshParticles::Displaced { lattice, displacement: [x, y, z] }
 }
 
-/// The kernels of the room.
+/// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     white_noise::kernels()
         .into_iter()

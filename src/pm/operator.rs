@@ -92,7 +92,7 @@ const NOISE: &str = "white_noise";
 const COSMOLOGY: &str = "cosmology";
 
 impl SimulationOperator {
-    /// The run of `config`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
+    /// Creates the run of `config`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
     /// force in each linearisation ([`memory`](Self::memory)). All ranks call it with the same values.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl SimulationOperator {
         Ok(self)
     }
 
-    /// The parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
+    /// Returns the parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
     pub fn own_cosmology(&self) -> [f64; COUNT] {
         cosmology_values(&self.config.cosmology)
     }
@@ -168,7 +168,7 @@ impl SimulationOperator {
         self.signature.domain.len() > 1
     }
 
-    /// The noise and the parameters of a field of the domain, or of a tangent.
+    /// Returns the noise and the parameters of a field of the domain, or of a tangent.
     fn parts(&self, x: &Vector) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
         self.signature.domain.admits(x.space(), NAME)?;
         let (mut noise, mut parameters) = (None, None);
@@ -195,7 +195,7 @@ impl SimulationOperator {
         }
     }
 
-    /// The array of each observable in a field of the target.
+    /// Returns the array of each observable in a field of the target.
     fn observed<'a>(&self, y: &'a Vector) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
         self.signature.target.admits(y.space(), NAME)?;
         let mut names: Vec<Observable> = self.observables.clone();
@@ -220,7 +220,7 @@ impl SimulationOperator {
         Ok(())
     }
 
-    /// The machinery, which one call has at a time.
+    /// Returns the machinery, which one call has at a time.
     fn sweeps(&self) -> RefMut<'_, Sweeps> {
         self.sweeps.borrow_mut()
     }
@@ -369,7 +369,7 @@ impl Linearised for SimulationAt {
     }
 }
 
-/// An error of the run as one of the operator.
+/// Returns an error of the run as one of the operator.
 fn failed(error: SimulationError) -> OperatorError {
     match error {
         SimulationError::Device(error) => OperatorError::Device(error),

@@ -16,7 +16,7 @@ crate::gpu::kernel_params! {
 /// Invocations of a workgroup.
 const GROUP: u32 = 64;
 
-/// The kernel of means.
+/// Returns the kernel of means.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("pm::column_means", include_str!("../../shaders/pm/column_means.wgsl"))
         .params::<ColumnParams>()
@@ -24,7 +24,7 @@ pub(super) fn kernel() -> KernelSource {
 }
 
 impl Simulation {
-    /// The mean of the [density](Self::density) over the cells of each column along the last axis, which no rank shares: those of this rank's own
+    /// Returns the mean of the [density](Self::density) over the cells of each column along the last axis, which no rank shares: those of this rank's own
     /// cells, in C order. Only the means come to the host. All ranks call it. Waits for the device.
     ///
     /// # Errors

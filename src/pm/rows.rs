@@ -56,7 +56,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernels: rows of columns, columns of rows, velocities, positions.
+/// Returns the kernels: rows of columns, columns of rows, velocities, positions.
 pub(super) fn kernels() -> [KernelSource; 4] {
     [
         KernelSource::new("pm::rows", include_str!("../../shaders/pm/rows.wgsl")).params::<RowParams>(),
@@ -70,7 +70,7 @@ pub(super) fn kernels() -> [KernelSource; 4] {
     ]
 }
 
-/// A number as the sum of two floats, right to some 48 bits.
+/// Returns a number as the sum of two floats, right to some 48 bits.
 fn two_floats(value: f64) -> [f32; 2] {
     let high = value as f32;
     [high, (value - f64::from(high)) as f32]
@@ -88,7 +88,7 @@ fn most(count: u64, n: u64) -> u64 {
     (PIECE / n * n).max(n).min(count)
 }
 
-/// The pieces of a rank's `count` particles that are on the way between host and device at a time.
+/// Returns the pieces of a rank's `count` particles that are on the way between host and device at a time.
 fn pieces(count: u64, n: u64) -> impl Iterator<Item = Piece> {
     let most = most(count, n);
     (0..count).step_by(most.max(1) as usize).map(move |first| Piece { first, count: most.min(count - first) })

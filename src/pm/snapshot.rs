@@ -60,7 +60,7 @@ pub fn seal_snapshot_together(
 }
 
 impl Simulation {
-    /// The header of a snapshot of the present moment.
+    /// Returns the header of a snapshot of the present moment.
     pub fn snapshot_info(&self) -> SnapshotInfo {
         let (n, cosmology) = (self.config.particles, &self.config.cosmology);
         SnapshotInfo {

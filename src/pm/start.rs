@@ -104,7 +104,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// The wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no value.
+/// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no value.
 fn odd(wave: Wave) -> f64 {
     if wave.nyquist { 0.0 } else { wave.k }
 }
@@ -117,12 +117,12 @@ pub(super) struct LatticeFields<'a> {
 }
 
 impl LatticeFields<'_> {
-    /// A field with one value per site of this rank.
+    /// Returns a field with one value per site of this rank.
     pub fn field(&self) -> Result<Array<f32>, DeviceError> {
         self.recorder.gpu().array("pm::start", self.lpt.transform.field_layout().len())
     }
 
-    /// A field of zeros.
+    /// Returns a field of zeros.
     pub fn zeros(&mut self) -> Result<Array<f32>, DeviceError> {
         let field = self.field()?;
         self.recorder.clear(&field);
@@ -139,7 +139,7 @@ impl LatticeFields<'_> {
         self.lpt.axpby.record_product(self.recorder, a, xz, b, y)
     }
 
-    /// The modes of a field.
+    /// Returns the modes of a field.
     pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
         let LatticeFields { recorder, comms, lpt } = self;
         let spectrum = lpt.transform.spectrum(recorder.gpu())?;
@@ -147,7 +147,7 @@ impl LatticeFields<'_> {
         Ok(spectrum)
     }
 
-    /// The modes of a field, scaled by a table over their numbers squared.
+    /// Returns the modes of a field, scaled by a table over their numbers squared.
     pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
         let modes = self.spectrum(field)?;
         self.lpt.transform.scale_radially(self.recorder, &modes, amplitudes)?;
@@ -159,7 +159,7 @@ impl LatticeFields<'_> {
         self.inverse(modes, None)
     }
 
-    /// The field of a table times the modes of a field.
+    /// Returns the field of a table times the modes of a field.
     pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>, SimulationError> {
         let modes = self.scaled(field, amplitudes)?;
         self.of_modes(&modes)

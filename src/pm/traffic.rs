@@ -36,14 +36,14 @@ impl Traffic {
         (1 + 3 * 2 + 2 * 3 + 5 + 1, 12 * self.particles + paint + modes + read)
     }
 
-    /// Bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.
+    /// Returns the bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.
     pub fn force(&self) -> u64 {
         let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;
         let density = (8 + 4) * self.cells;
         paint + density + self.filter
     }
 
-    /// Bytes of a push: the force and positions are read for kicks; momenta are read, and written by kicks; positions are read and written
+    /// Returns the bytes of a push: the force and positions are read for kicks; momenta are read, and written by kicks; positions are read and written
     /// by drifts.
     pub fn push(&self, push: &Push) -> u64 {
         let (kicked, drifts) = (!push.kicks().is_empty(), push.drifts().len() as u64);
@@ -53,7 +53,7 @@ impl Traffic {
         }
     }
 
-    /// Bytes of a schedule, whose kicks and drifts are recorded together as far as a [`Push`] takes them.
+    /// Returns the bytes of a schedule, whose kicks and drifts are recorded together as far as a [`Push`] takes them.
     pub fn schedule(&self, ops: &[StepOp]) -> u64 {
         let (mut bytes, mut push) = (0, Push::default());
         for op in ops {

@@ -48,7 +48,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernels: of sites, of modes, and of points.
+/// Returns the kernels: of sites, of modes, and of points.
 pub(super) fn kernels() -> [KernelSource; 3] {
     let normal = include_str!("../../shaders/pm/normal.wgsl");
     let site_noise = include_str!("../../shaders/pm/white_noise.wgsl");

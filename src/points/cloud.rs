@@ -21,7 +21,7 @@ pub enum AnyArray {
 }
 
 impl AnyArray {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         match self {
             AnyArray::F32(array) => array.len(),
@@ -30,12 +30,12 @@ impl AnyArray {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The type of its elements.
+    /// Returns the type of its elements.
     pub fn element(&self) -> Element {
         match self {
             AnyArray::F32(_) => Element::F32,
@@ -115,7 +115,7 @@ impl Attribute {
         Attribute { values, width }
     }
 
-    /// The values: those of the first point, then those of the second.
+    /// Returns the values: those of the first point, then those of the second.
     pub fn values(&self) -> &AnyArray {
         &self.values
     }
@@ -200,7 +200,7 @@ impl PrepareParams {
     }
 }
 
-/// The kernel that wraps points and finds their bounds.
+/// Returns the kernel that wraps points and finds their bounds.
 pub(super) fn prepare() -> KernelSource {
     KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
@@ -245,7 +245,7 @@ impl Bounds {
     }
 }
 
-/// The real that an integer in the order of the reals stands for.
+/// Returns the real that an integer in the order of the reals stands for.
 fn real(image: u32) -> f32 {
     f32::from_bits(if image >> 31 == 1 { image & 0x7fff_ffff } else { !image })
 }
@@ -257,7 +257,7 @@ const OUTSIDE: usize = SAMPLE as usize / 32;
 /// How far a core reaches beyond the middle of a sample, in extents of that.
 const MARGIN: f32 = 64.0;
 
-/// The points of a sample of so many.
+/// Returns the points of a sample of so many.
 fn sample_rows(count: u64) -> Vec<u32> {
     if count < 4 * SAMPLE { Vec::new() } else { (0..SAMPLE).map(|at| (at * count / SAMPLE) as u32).collect() }
 }
@@ -411,33 +411,33 @@ impl Cloud {
         }
     }
 
-    /// Where the points lie.
+    /// Returns where the points lie.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> u64 {
         self.positions.len() / self.domain.dims() as u64
     }
 
-    /// Whether there are no points.
+    /// Returns `true` if there are no points.
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// The coordinates, point by point.
+    /// Returns the coordinates, point by point.
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
-    /// A box that holds all points: the bounding box, or that of the cloud from which [`gather`](Self::gather) has made this one. `None`
+    /// Returns a box that holds all points: the bounding box, or that of the cloud from which [`gather`](Self::gather) has made this one. `None`
     /// without points.
     pub fn bounds(&self) -> Option<Bounds> {
         self.bounds
     }
 
-    /// A box that holds all points but those that lie far away from nearly all others: the [bounds](Self::bounds) cut to 64 times the
+    /// Returns a box that holds all points but those that lie far away from nearly all others: the [bounds](Self::bounds) cut to 64 times the
     /// extent of most of the points around these. A single point far out would take the cells of a curve from all the rest.
     pub fn core(&self) -> Option<Bounds> {
         self.core
@@ -472,17 +472,17 @@ impl Cloud {
         Cloud { attributes: BTreeMap::new(), ..self.clone() }
     }
 
-    /// The attribute of this name.
+    /// Returns the attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
     }
 
-    /// All attributes, by name in alphabetic order.
+    /// Returns all attributes, by name in alphabetic order.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &Attribute)> {
         self.attributes.iter().map(|(name, attribute)| (name.as_str(), attribute))
     }
 
-    /// A new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
+    /// Returns a new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
     /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one per attribute;
     /// neither submits nor waits.
     ///

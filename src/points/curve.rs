@@ -34,7 +34,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The cells of a domain: from 0 to the side along periodic axes, over `bounds` along open ones. `bounds` are those
+    /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along open ones. `bounds` are those
     /// of all points, of all ranks if there are several; `None` if there are no points. An extent beyond the range of
     /// `f32` is cut to it.
     pub fn new(domain: &Domain, bounds: Option<Bounds>) -> Self {
@@ -76,14 +76,14 @@ impl Frame {
         Ok(Frame::new(domain, bounds))
     }
 
-    /// The cell of a point with at least [`Frame::dims`] coordinates.
+    /// Returns the cell of a point with at least [`Frame::dims`] coordinates.
     pub fn cell(&self, point: &[f32]) -> [u32; 3] {
         let along =
             |a: usize| if a < self.dims { cell(point[a], self.low[a], self.span[a], bits(self.dims)) } else { 0 };
         [along(0), along(1), along(2)]
     }
 
-    /// The key of a point with at least [`Frame::dims`] coordinates: what [`CurveKeys`] gives on the device.
+    /// Returns the key of a point with at least [`Frame::dims`] coordinates: what [`CurveKeys`] gives on the device.
     pub fn key(&self, curve: Curve, point: &[f32]) -> u64 {
         match curve {
             Curve::Morton => morton(self.cell(point), self.dims),
@@ -177,7 +177,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that computes keys along `curve`.
+/// Returns the kernel that computes keys along `curve`.
 fn keys(curve: Curve) -> KernelSource {
     let label = if curve == Curve::Hilbert { "points::hilbert" } else { "points::morton" };
     KernelSource::new(label, include_str!("../../shaders/points/keys.wgsl"))
@@ -188,7 +188,7 @@ fn keys(curve: Curve) -> KernelSource {
         .flag("hilbert", curve == Curve::Hilbert)
 }
 
-/// The kernels of both curves.
+/// Returns the kernels of both curves.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [Curve::Morton, Curve::Hilbert].map(keys).into()
 }
@@ -256,7 +256,7 @@ impl CurveKeys {
 mod tests {
     use super::*;
 
-    /// The cell at a place of the Z-order curve: the inverse of [`morton`].
+    /// Returns the cell at a place of the Z-order curve: the inverse of [`morton`].
     fn demorton(key: u64, dims: usize) -> [u32; 3] {
         let mut cell = [0; 3];
         for (axis, cell) in cell.iter_mut().enumerate().take(dims) {
@@ -265,7 +265,7 @@ mod tests {
         cell
     }
 
-    /// A splitmix64 stream.
+    /// Returns a splitmix64 stream.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

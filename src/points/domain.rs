@@ -55,7 +55,7 @@ impl Domain {
         }
     }
 
-    /// Number of axes: 2 or 3.
+    /// Returns the number of axes: 2 or 3.
     pub fn dims(&self) -> usize {
         self.dims
     }
@@ -65,7 +65,7 @@ impl Domain {
         &self.periods[..self.dims]
     }
 
-    /// The side of a periodic axis; `None` for an open axis, and beyond the last one.
+    /// Returns the side of a periodic axis; `None` for an open axis, and beyond the last one.
     pub fn side(&self, axis: usize) -> Option<f32> {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
     }
@@ -75,7 +75,7 @@ impl Domain {
         self.periods.get(axis).copied().filter(|&period| period > 0.0)
     }
 
-    /// The sides as kernels take them: 0 along open axes and behind the last.
+    /// Returns the sides as kernels take them: 0 along open axes and behind the last.
     pub fn sides(&self) -> [f32; 3] {
         self.sides
     }
@@ -88,7 +88,7 @@ impl Domain {
         }
     }
 
-    /// The periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once; what
+    /// Returns the periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once; what
     /// rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
     pub fn wrap(&self, axis: usize, x: f64) -> f32 {
         let Some(side) = self.side(axis) else { return x as f32 };
@@ -97,7 +97,7 @@ impl Domain {
         if inside >= side { 0.0 } else { inside + 0.0 }
     }
 
-    /// The least difference of two coordinates that differ by `d`, among their images: in `[-side/2, side/2]` along a
+    /// Returns the least difference of two coordinates that differ by `d`, among their images: in `[-side/2, side/2]` along a
     /// periodic axis for `d` in `(-side, side)`, `d` itself along an open one.
     pub fn minimum_image(&self, axis: usize, d: f32) -> f32 {
         match self.side(axis) {
@@ -129,7 +129,7 @@ impl Domain {
     }
 }
 
-/// The least number from 0 on that differs from `x` by whole sides. Most coordinates are theirs: no division then.
+/// Returns the least number from 0 on that differs from `x` by whole sides. Most coordinates are theirs: no division then.
 fn remainder(x: f64, side: f64) -> f64 {
     if (0.0..side).contains(&x) { x } else { x.rem_euclid(side) }
 }
@@ -144,12 +144,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The greatest extent along an axis; infinity beyond the range of `f32`.
+    /// Returns the greatest extent along an axis; infinity beyond the range of `f32`.
     pub fn extent(&self) -> f32 {
         [0, 1, 2].map(|axis| self.high[axis] - self.low[axis]).into_iter().fold(0.0, f32::max)
     }
 
-    /// The least box that holds both.
+    /// Returns the least box that holds both.
     #[must_use]
     pub fn union(&self, other: &Bounds) -> Bounds {
         Bounds {

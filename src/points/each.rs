@@ -71,7 +71,7 @@ impl Variable<'_> {
         }
     }
 
-    /// The place of each value in the variable, and its offset among those of the particle.
+    /// Returns the place of each value in the variable, and its offset among those of the particle.
     fn components(&self) -> Vec<(String, u64)> {
         let (name, width) = (self.name, self.width);
         if width == 1 { vec![(name.into(), 0)] } else { (0..width).map(|c| (format!("{name}[{c}]"), c)).collect() }
@@ -90,7 +90,7 @@ impl Variable<'_> {
     }
 }
 
-/// The caller's text with its variables.
+/// Returns the caller's text with its variables.
 fn text_of(variables: &[Variable<'_>], text: &str) -> String {
     let declared =
         variables.iter().map(|one| format!("var<private> {}: {};\n", one.name, one.wgsl())).collect::<String>();
@@ -101,7 +101,7 @@ fn text_of(variables: &[Variable<'_>], text: &str) -> String {
     )
 }
 
-/// The kernel that runs a callback for each particle.
+/// Returns the kernel that runs a callback for each particle.
 fn kernel(callback: &Callback) -> KernelSource {
     let body = format!("var<uniform> params: Params;\n#import {MODULE}\n#each_invocation params.count\n");
     callback.bind(KernelSource::new("points::each", body).params::<EachParams>().group(GROUP), MODULE)

@@ -63,12 +63,12 @@ impl Extent {
         Ok(Extent { low: [a, b, c], high: [-d, -e, -f], least })
     }
 
-    /// The greatest difference along an axis; 0 without points.
+    /// Returns the greatest difference along an axis; 0 without points.
     pub fn span(&self) -> f64 {
         [0, 1, 2].map(|axis| self.high[axis] - self.low[axis]).into_iter().fold(0.0, f64::max)
     }
 
-    /// The greatest magnitude of a coordinate; 0 without points.
+    /// Returns the greatest magnitude of a coordinate; 0 without points.
     pub fn most(&self) -> f64 {
         if self.low[0] > self.high[0] {
             return 0.0;

@@ -47,7 +47,7 @@ pub use particles::{Attributes, Particles};
 
 use crate::gpu::KernelSource;
 
-/// The kernels of this room in all forms that any device compiles.
+/// Returns the kernels of this room in all forms that any device compiles.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let own =
         [cloud::prepare(), rows::kernel(), ghosts::kernel(), partition::kernel()].into_iter().chain(curve::kernels());

@@ -62,7 +62,7 @@ impl Attributes {
     }
 }
 
-/// The values of an attribute as an array of their type. `known` gives the names that there are.
+/// Returns the values of an attribute as an array of their type. `known` gives the names that there are.
 fn typed<'a, T: DeviceValue>(
     name: &str,
     values: Option<&AnyArray>,
@@ -213,7 +213,7 @@ impl Particles {
         Ok(Particles { cloud, order: None })
     }
 
-    /// Number of particles on this rank.
+    /// Returns the number of particles on this rank.
     pub fn len(&self) -> u64 {
         self.cloud.len()
     }
@@ -228,7 +228,7 @@ impl Particles {
         self.cloud.domain()
     }
 
-    /// This rank's positions and attributes.
+    /// Returns this rank's positions and attributes.
     pub fn cloud(&self) -> &Cloud {
         &self.cloud
     }

@@ -24,7 +24,7 @@ pub(crate) struct LocalPoints {
 }
 
 impl LocalPoints {
-    /// The indices, in the input of all ranks, of the points in `rows`; none for a row of all ones. Recorded only.
+    /// Returns the indices, in the input of all ranks, of the points in `rows`; none for a row of all ones. Recorded only.
     pub fn ids_of(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<U64Array, DeviceError> {
         match &self.ids {
             Some(ids) => ids.select(recorder, rows),
@@ -95,7 +95,7 @@ impl JointPoints {
     }
 }
 
-/// The first `before` elements of `ghosts`, then those of `own`, then the rest of `ghosts`. Recorded only.
+/// Returns the first `before` elements of `ghosts`, then those of `own`, then the rest of `ghosts`. Recorded only.
 fn between<T: DeviceElement>(
     recorder: &mut Recorder,
     before: u64,
@@ -152,12 +152,12 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that inverts a permutation.
+/// Returns the kernel that inverts a permutation.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("points::inverse", include_str!("../../shaders/points/inverse.wgsl")).params::<InverseParams>()
 }
 
-/// The place of each row in `order`. Recorded only.
+/// Returns the place of each row in `order`. Recorded only.
 fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, DeviceError> {
     let places = recorder.gpu().array("partition::places", order.len())?;
     let params = InverseParams { count: order.len() as u32 };
@@ -230,12 +230,12 @@ impl Decomposition {
         self.sorted.is_some()
     }
 
-    /// Number of points that this rank has in the input.
+    /// Returns the number of points that this rank has in the input.
     pub fn input_rows(&self) -> u64 {
         self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order().len())
     }
 
-    /// The way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
+    /// Returns the way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
     /// several.
     pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
         let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);

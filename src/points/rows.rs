@@ -6,7 +6,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::{Transfer, Transfers};
 use crate::rank::Rank;
 
-/// Where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
+/// Returns where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
 pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
     counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect()
 }
@@ -26,7 +26,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that numbers rows.
+/// Returns the kernel that numbers rows.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("points::iota", include_str!("../../shaders/points/iota.wgsl")).params::<IotaParams>()
 }
@@ -44,7 +44,7 @@ pub(crate) fn every(recorder: &mut Recorder, first: u64, step: u32, count: u64) 
     Ok(numbers)
 }
 
-/// The elements of one array, then those of another. Recorded only.
+/// Returns the elements of one array, then those of another. Recorded only.
 pub(crate) fn chained<T: DeviceElement>(
     recorder: &mut Recorder,
     one: &Array<T>,
@@ -76,7 +76,7 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     Ok(incoming)
 }
 
-/// The part of each rank, one after the other.
+/// Returns the part of each rank, one after the other.
 fn parts(counts: &[u64], width: u64) -> Vec<Transfer> {
     let parts = offsets(counts).into_iter().zip(counts).enumerate();
     let parts = parts.map(|(peer, (first, &rows))| Transfer { peer, start: first * width, len: rows * width });

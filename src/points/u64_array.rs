@@ -41,7 +41,7 @@ fn select() -> KernelSource {
         .params::<SelectParams>()
 }
 
-/// The kernels of both forms.
+/// Returns the kernels of both forms.
 pub(super) fn kernels() -> Vec<KernelSource> {
     vec![add(false), add(true), select()]
 }
@@ -86,7 +86,7 @@ impl U64Array {
         Ok(U64Array { words })
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.words[0].len()
     }
@@ -96,17 +96,17 @@ impl U64Array {
         self.len() == 0
     }
 
-    /// The low words and, where there are any, the high ones.
+    /// Returns the low words and, where there are any, the high ones.
     pub(crate) fn words(&self) -> &[Array<u32>] {
         &self.words
     }
 
-    /// The numbers whose words `change` makes from the words of these.
+    /// Returns the numbers whose words `change` makes from the words of these.
     pub(crate) fn map<E>(&self, change: impl FnMut(&Array<u32>) -> Result<Array<u32>, E>) -> Result<Self, E> {
         Ok(U64Array { words: self.words.iter().map(change).collect::<Result<_, _>>()? })
     }
 
-    /// The numbers whose words `join` makes from the words of these and of others of the same form.
+    /// Returns the numbers whose words `join` makes from the words of these and of others of the same form.
     pub(crate) fn zip<E>(
         &self,
         others: &U64Array,
@@ -116,7 +116,7 @@ impl U64Array {
         Ok(U64Array { words: words.collect::<Result<_, _>>()? })
     }
 
-    /// The numbers at `index`, none where an index lies behind the last. Recorded only.
+    /// Returns the numbers at `index`, none where an index lies behind the last. Recorded only.
     pub(crate) fn select(&self, recorder: &mut Recorder, index: &Array<u32>) -> Result<Self, DeviceError> {
         let (kernel, count) = (Kernel::trusted(select()), index.len());
         let params = SelectParams { count: count as u32, words: self.len() as u32 };
@@ -148,7 +148,7 @@ impl U64Array {
         self.zip(others, |own, others| chained(recorder, own, others))
     }
 
-    /// The stable order of the numbers, each less than `below`. Recorded only.
+    /// Returns the stable order of the numbers, each less than `below`. Recorded only.
     pub(crate) fn order(&self, recorder: &mut Recorder, below: u64) -> Result<Array<u32>, DeviceError> {
         let gpu = recorder.gpu().clone();
         let order = gpu.array("points::order", self.len())?;

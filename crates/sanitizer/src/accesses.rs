@@ -210,7 +210,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// The workgroup whose memory a place is in; 0 for buffers, which all share.
+/// Returns the workgroup whose memory a place is in; 0 for buffers, which all share.
 fn of_group(root: Root, group: u32) -> u32 {
     if matches!(root, Root::Workgroup(_)) { group } else { 0 }
 }

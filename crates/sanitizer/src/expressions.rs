@@ -11,7 +11,7 @@ use super::report::Problem;
 use super::value::{Value, either};
 
 impl<'a> Interpreter<'a> {
-    /// The value of an argument of the entry point.
+    /// Returns the value of an argument of the entry point.
     pub(super) fn builtin(&self, argument: &FunctionArgument) -> Result<Slot, Stop> {
         let [x, y, z] = self.program.invocations();
         let [column, row] = self.place();
@@ -77,7 +77,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// The value of an expression that takes scalars of others as they are; none for other expressions.
+    /// Returns the value of an expression that takes scalars of others as they are; none for other expressions.
     fn put_together(&self, frame: &Frame<'a>, expression: &Expression, mask: &[u32]) -> Result<Option<Value>, Stop> {
         let lanes = self.lanes;
         Ok(Some(match *expression {
@@ -126,7 +126,7 @@ impl<'a> Interpreter<'a> {
         Ok(Value::all(vec![bytes / u64::from(stride)]).into())
     }
 
-    /// A part of a value, or of what a pointer points to.
+    /// Returns a part of a value, or of what a pointer points to.
     fn access(
         &mut self,
         frame: &Frame<'a>,
@@ -141,7 +141,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// A pointer to a part of what `pointer`, a `ty`, points to.
+    /// Returns a pointer to a part of what `pointer`, a `ty`, points to.
     fn pointed(&self, ty: &TypeInner, pointer: &Pointer, index: &Value, mask: &[u32]) -> Result<Pointer, Stop> {
         let inner = match *ty {
             TypeInner::Pointer { base, .. } => self.program.module.types[base].inner.clone(),

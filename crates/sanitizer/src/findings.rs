@@ -25,7 +25,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// The mark of values that what is being run makes different between devices.
+    /// Returns the mark of values that what is being run makes different between devices.
     pub(super) fn origin(&mut self, problem: Problem, detail: impl FnOnce() -> String) -> Taint {
         let number = self.program.line(self.at).0;
         let known = self.origins.iter().position(|found| found.problem == problem && found.line.0 == number);

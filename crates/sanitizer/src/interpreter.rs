@@ -180,7 +180,7 @@ impl<'a> Interpreter<'a> {
         self.call(function, table, arguments, &mask).map(|_| ())
     }
 
-    /// Number of the workgroup that runs, by column and row.
+    /// Returns the number of the workgroup that runs, by column and row.
     pub(super) fn place(&self) -> [u32; 2] {
         [self.group % self.groups[0], self.group / self.groups[0]]
     }
@@ -223,7 +223,7 @@ impl<'a> Interpreter<'a> {
         Ok(frame.result)
     }
 
-    /// What an expression is at present.
+    /// Returns what an expression is at present.
     pub(super) fn slot(&self, frame: &Frame<'a>, expression: Handle<Expression>) -> Result<Slot, Stop> {
         if let Some(slot) = &frame.slots[expression.index()] {
             return Ok(slot.clone());

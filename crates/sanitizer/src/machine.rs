@@ -124,7 +124,7 @@ pub const INTEL: Machine = Machine {
 pub const GPUS: [Machine; 5] = [H100, MI300, NAVI31, APPLE, INTEL];
 
 impl Machine {
-    /// Bytes that memory moves for a run of `bytes` that begins at a sector.
+    /// Returns the bytes that memory moves for a run of `bytes` that begins at a sector.
     pub const fn moved(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.sector as u64) * self.sector as u64
     }

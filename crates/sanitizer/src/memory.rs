@@ -47,12 +47,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A buffer's.
+    /// Creates the memory of a buffer.
     pub fn of_buffer(bytes: Vec<u8>) -> Self {
         Memory { bytes, shadow: Shadow::default(), taints: Vec::new(), writes: Vec::new(), grain: WORD }
     }
 
-    /// A workgroup's, which holds anything.
+    /// Creates the memory of a workgroup, whose initial contents are undefined.
     pub fn of_workgroup(bytes: u32) -> Self {
         Memory {
             bytes: vec![0; bytes as usize],
@@ -63,12 +63,12 @@ impl Memory {
         }
     }
 
-    /// Whether a scalar at `at` lies in it.
+    /// Returns `true` if a scalar at `at` lies in it.
     pub fn holds(&self, at: u64, scalar: Scalar) -> bool {
         at.checked_add(u64::from(scalar.width)).is_some_and(|end| end <= self.bytes.len() as u64)
     }
 
-    /// Whether anybody has written the scalar at `at` in this dispatch.
+    /// Returns `true` if anybody has written the scalar at `at` in this dispatch.
     pub fn is_written(&mut self, at: u64) -> bool {
         let cell = at as usize / self.grain;
         self.shadow.cell(cell).is_written()
@@ -84,12 +84,12 @@ impl Memory {
         read(&self.bytes, at as usize, scalar)
     }
 
-    /// Whether anything has been written.
+    /// Returns `true` if anything has been written.
     pub fn is_changed(&self) -> bool {
         !self.writes.is_empty()
     }
 
-    /// The scalar that was written last at a word, if one was.
+    /// Returns the scalar that was written last at a word, if one was.
     pub fn written(&self, word: usize) -> Option<Write> {
         self.writes.get(word).copied().flatten()
     }

@@ -102,7 +102,7 @@ impl Program {
         self.module.entry_points[0].workgroup_size
     }
 
-    /// The line of the text that `span` begins in, with its number.
+    /// Returns the line of the text that `span` begins in, with its number.
     pub fn line(&self, span: Span) -> (u32, &str) {
         if !span.is_defined() {
             return (0, "");
@@ -180,7 +180,7 @@ fn bits(literal: &Literal) -> Result<u64, String> {
     })
 }
 
-/// The scalars of a type in their order; none for an array whose length is not known.
+/// Returns the scalars of a type in their order; none for an array whose length is not known.
 pub fn leaves(ctx: GlobalCtx<'_>, inner: &TypeInner) -> Result<Vec<Leaf>, String> {
     let within = |ty: Handle<Type>, at: u32| -> Result<Vec<Leaf>, String> {
         let inner = leaves(ctx, &ctx.types[ty].inner)?;

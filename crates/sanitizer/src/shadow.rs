@@ -28,13 +28,13 @@ pub struct Who {
 }
 
 impl Who {
-    /// Whether an access of this one is done before `later` makes another.
+    /// Returns `true` if an access of this one is done before `later` makes another.
     fn is_before(self, kind: Kind, later: Who) -> bool {
         let passed = if kind == Kind::Read { self.barriers < later.barriers } else { self.epoch < later.epoch };
         self.group == 0 || (self.group == later.group && (self.lane == later.lane || passed))
     }
 
-    /// Whether nothing orders a write of this one and a read of `reader`.
+    /// Returns `true` if nothing orders a write of this one and a read of `reader`.
     pub fn races(self, kind: Kind, reader: Who) -> bool {
         !self.is_before(kind, reader) && !reader.is_before(Kind::Read, self)
     }
@@ -49,7 +49,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether anybody has written it.
+    /// Returns `true` if anybody has written it.
     pub fn is_written(&self) -> bool {
         self.write.group != 0 || self.atomics[0].group != 0
     }

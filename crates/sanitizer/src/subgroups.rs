@@ -10,7 +10,7 @@ use super::report::Problem;
 use super::value::Value;
 
 impl<'a> Interpreter<'a> {
-    /// The invocations of `mask` by subgroup. All of a subgroup must come to its operations.
+    /// Returns the invocations of `mask` by subgroup. All of a subgroup must come to its operations.
     fn subgroups<'m>(&mut self, mask: &'m [u32]) -> Vec<&'m [u32]> {
         let size = self.subgroup;
         let parts: Vec<&[u32]> = mask.chunk_by(|a, b| a / size == b / size).collect();
@@ -159,7 +159,7 @@ fn combined(op: SubgroupOperation, scalar: Scalar, a: u64, b: u64) -> Option<u64
     }
 }
 
-/// What changes nothing, of operations that have an exclusive scan.
+/// Returns what changes nothing, of operations that have an exclusive scan.
 fn neutral(op: SubgroupOperation, scalar: Scalar) -> Option<u64> {
     let one = || arithmetic::converted(Scalar::U32, scalar, 1)?.ok();
     if op == SubgroupOperation::Mul { one() } else { Some(0) }

@@ -41,7 +41,7 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// What `body` leaves in `x`, which begins as 0, 1, 2...; nothing may be found.
+/// Returns what `body` leaves in `x`, which begins as 0, 1, 2...; nothing may be found.
 fn results(body: &str) -> Vec<u32> {
     let mut buffers = [vec![3], (0..64).collect(), vec![7; 64], vec![0]];
     let report = run_over(&kernel(body), [2, 1], &mut buffers);

@@ -37,12 +37,12 @@ impl Value {
         Value { bits: vec![0; scalars * lanes], taints: Vec::new(), stride: lanes }
     }
 
-    /// Whether it is the same in all invocations.
+    /// Returns `true` if it is the same in all invocations.
     pub fn is_uniform(&self) -> bool {
         self.stride == 0
     }
 
-    /// How many scalars an invocation has.
+    /// Returns how many scalars an invocation has.
     pub fn scalars(&self) -> usize {
         self.bits.len() / self.stride.max(1)
     }
@@ -59,7 +59,7 @@ impl Value {
         if self.taints.is_empty() { 0 } else { self.taints[self.at(scalar, lane)] }
     }
 
-    /// The taint of any of an invocation's scalars.
+    /// Returns the taint of any of an invocation's scalars.
     pub fn taint_of_any(&self, lane: u32) -> Taint {
         if self.taints.is_empty() {
             return 0;

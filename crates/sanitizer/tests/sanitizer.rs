@@ -12,7 +12,7 @@ fn open(sanitizer: Sanitizer) -> Gpu {
     Gpu::open(&Options { observer: Some(Arc::new(sanitizer)), ..options() }, 0).unwrap()
 }
 
-/// The options of the environment, whatever it says of the sanitizer.
+/// Returns the options of the environment, whatever it says of the sanitizer.
 fn options() -> Options {
     Options { observer: None, ..meshloom_sanitizer::options().unwrap() }
 }

@@ -96,7 +96,7 @@ const CASES: [Case; 14] = [
 ];
 
 impl Case {
-    /// The subject with the sizes that fit into `memory` bytes, if any does. A number of bytes that the driver does not tell
+    /// Returns the subject with the sizes that fit into `memory` bytes, if any does. A number of bytes that the driver does not tell
     /// is taken to be enough.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) ->
     Ok(outcome)
 }
 
-/// What a panic says.
+/// Returns what a panic says.
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")

@@ -142,7 +142,7 @@ fn on_devices(
 }
 
 impl Operation {
-    /// What this rank gives.
+    /// Returns what this rank gives.
     fn data(self, bytes: u64, comm: &Communicator) -> Vec<u64> {
         let blocks = if self == Operation::AllToAll { comm.size() as u64 } else { 1 };
         keys(bytes / 8 * blocks, 60, comm.rank())
@@ -171,7 +171,7 @@ impl Operation {
         }
     }
 
-    /// What this rank gets as an array of the device.
+    /// Returns what this rank gets as an array of the device.
     fn run_on_devices(
         self,
         collectives: &mut Collectives,

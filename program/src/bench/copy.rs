@@ -9,7 +9,7 @@ use super::measure::Spread;
 use super::report::rate;
 use super::session::Session;
 
-/// Bytes that are copied on a device with enough memory: far more than its caches hold, and enough that a submission costs little beside them.
+/// Returns the bytes that are copied on a device with enough memory: far more than its caches hold, and enough that a submission costs little beside them.
 fn most_bytes(profile: Profile) -> u64 {
     match profile {
         Profile::Gpu => 1 << 30,

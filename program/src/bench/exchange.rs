@@ -56,7 +56,7 @@ fn bytes(text: &str) -> Result<Bytes, String> {
 }
 
 impl Arguments {
-    /// An exchange with the chunks of the call.
+    /// Returns an exchange with the chunks of the call.
     fn set(&self, usual: Exchange) -> Exchange {
         let chunk = self.chunk_bytes.unwrap_or(usual.chunk_bytes());
         let depth = self.depth.map_or(usual.depth(), usize::from);

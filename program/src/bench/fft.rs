@@ -263,7 +263,7 @@ fn on_host(session: &Session, kind: Values, shape: [u64; 3]) -> Result<Option<[S
     session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
 }
 
-/// What was chosen, for the report.
+/// Returns what was chosen, for the report.
 fn settings(choice: &TransformChoice) -> Value {
     let tuning = choice.tuning;
     json!({

@@ -25,7 +25,7 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
-/// A linking parameter.
+/// Returns a linking parameter.
 pub fn parameter(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(parameter) if parameter > 0.0 && parameter.is_finite() => Ok(parameter),
@@ -75,7 +75,7 @@ fn one(
     Ok(())
 }
 
-/// Number of groups with so many members and more.
+/// Returns the number of groups with so many members and more.
 fn groups(labels: &[u32], least: u64) -> u64 {
     let mut counts = vec![0u64; labels.len()];
     for &label in labels {
@@ -87,7 +87,7 @@ fn groups(labels: &[u32], least: u64) -> u64 {
     counts.iter().filter(|&&count| count >= least).count() as u64
 }
 
-/// Whether labels are those of the reference, but for links that rounding makes or breaks: the groups must be unions of those
+/// Returns `true` if labels are those of the reference, but for links that rounding makes or breaks: the groups must be unions of those
 /// with a slightly smaller linking length and lie within those with a slightly larger one.
 fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
     let close = || {
@@ -100,7 +100,7 @@ fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> boo
     ours.len() == theirs.len() && (ours == theirs || close())
 }
 
-/// Whether each group of `fine` lies in one of `coarse`: a point and the point that its label names have one label there.
+/// Returns `true` if each group of `fine` lies in one of `coarse`: a point and the point that its label names have one label there.
 fn within(fine: &[u32], coarse: &[u32]) -> bool {
     let mut each = fine.iter().zip(coarse);
     each.all(|(&fine, label)| coarse.get(fine as usize) == Some(label))

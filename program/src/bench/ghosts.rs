@@ -87,7 +87,7 @@ fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> 
     report(session, ["groups", "linking_parameter"], (cloud.len(), parameter), once, (&spread, host))
 }
 
-/// What `work` gives once, its times, and the seconds that it keeps this rank's processor busy.
+/// Returns what `work` gives once, its times, and the seconds that it keeps this rank's processor busy.
 fn repeated<T>(
     session: &mut Session,
     work: impl Fn(&mut Rank) -> Result<T, Error>,

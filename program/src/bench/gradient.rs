@@ -65,7 +65,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// The logarithm of the power, summed over bins.
+/// Returns the logarithm of the power, summed over bins.
 fn loss(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
     let spectrum = observer.run().power(context)?;
     let has_power = |bin: &&Bin| bin.power > 0.0;

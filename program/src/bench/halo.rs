@@ -50,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// The sweeps over the axes in their order, each with the blocks that this rank sends and receives.
+    /// Returns the sweeps over the axes in their order, each with the blocks that this rank sends and receives.
     fn sweeps(self, plan: &GhostPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
         let sweeps = plan.sweeps.iter();
         match self {
@@ -59,7 +59,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that packing, unpacking and a rank's copies to itself read and write in device memory.
+    /// Returns the bytes that packing, unpacking and a rank's copies to itself read and write in device memory.
     fn traffic(self, plan: &GhostPlan, comms: &mut GridComms) -> u64 {
         let cells = |links: &[Link]| links.iter().map(|link| link.block.len()).sum::<u64>();
         let mut traffic = 0;
@@ -178,7 +178,7 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     result
 }
 
-/// Whether two fields are the same, but for rounding of sums in another order.
+/// Returns `true` if two fields are the same, but for rounding of sums in another order.
 fn close(device: &[f32], host: &[f32]) -> bool {
     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * (1.0 + a.abs());
     device.len() == host.len() && device.iter().zip(host).all(near)
@@ -217,7 +217,7 @@ impl HostField {
     }
 }
 
-/// The rows of a block, as ranges of the array.
+/// Returns the rows of a block, as ranges of the array.
 fn rows(block: Block) -> impl Iterator<Item = std::ops::Range<usize>> {
     let Block { offset, extent: [n0, n1, n2], strides: [s0, s1, _] } = block;
     (0..n0).flat_map(move |i| {

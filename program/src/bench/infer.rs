@@ -56,7 +56,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// A log-normal rate on `n` x `n` cells.
+/// Returns a log-normal rate on `n` x `n` cells.
 fn rate(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
@@ -143,7 +143,7 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// An iteration that ends after so many steps.
+/// Returns an iteration that ends after so many steps.
 fn options(pairs: u64, numbers: u64) -> IterationOptions {
     IterationOptions {
         pairs: pairs as usize,
@@ -153,7 +153,7 @@ fn options(pairs: u64, numbers: u64) -> IterationOptions {
     }
 }
 
-/// What a fit takes of the device, of the rank that takes the most.
+/// Returns what a fit takes of the device, of the rank that takes the most.
 fn bytes(footprint: &Footprint, pairs: u64) -> Value {
     json!({
         "vector": footprint.vector, "linearisation": footprint.linearisation, "work": footprint.work,

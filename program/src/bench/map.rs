@@ -68,7 +68,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// The items: constants of springs.
+/// Returns the items: constants of springs.
 fn stiffness(size: u64) -> Vec<f32> {
     (0..size).map(|item| 0.5 + (item % 1000) as f32 / 1000.0).collect()
 }

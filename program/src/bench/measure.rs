@@ -39,7 +39,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of the seconds of one run or more.
+    /// Creates the spread of the seconds of one run or more.
     pub fn new(mut seconds: Vec<f64>, repeats: u32) -> Self {
         seconds.iter_mut().for_each(|s| *s /= f64::from(repeats));
         seconds.sort_by(f64::total_cmp);
@@ -51,7 +51,7 @@ impl Spread {
         Spread { median, min: seconds[0], max: seconds[seconds.len() - 1], repeats }
     }
 
-    /// The spread of this work and then that: the sums of medians, minima and maxima.
+    /// Returns the spread of this work and then that: the sums of medians, minima and maxima.
     pub fn then(&self, that: &Spread) -> Spread {
         Spread {
             median: self.median + that.median,
@@ -103,7 +103,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock for so many measurements.
+    /// Creates a clock for so many measurements.
     pub fn new(settings: &Settings, context: &Rank, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
         let bar = settings.common.progress(context.comm.rank(), steps, "bench");
@@ -167,7 +167,7 @@ impl Clock {
         self.kernels.iter().for_each(|kernels| kernels.borrow_mut().push((median, times.clone())));
     }
 
-    /// The medians of all measurements, each with what its kernels took; nothing where that is not wanted.
+    /// Returns the medians of all measurements, each with what its kernels took; nothing where that is not wanted.
     pub fn kernels(&self) -> Vec<(f64, Vec<KernelTime>)> {
         self.kernels.as_ref().map(RefCell::take).unwrap_or_default()
     }
@@ -222,7 +222,7 @@ impl Clock {
         sum(&self.comm, own)
     }
 
-    /// The greatest over all ranks.
+    /// Returns the greatest over all ranks.
     pub fn most(&self, own: u64) -> Result<u64, Error> {
         let mut most = [own];
         self.comm.all_reduce(&mut most, Op::Max)?;

@@ -62,7 +62,7 @@ impl PointSet {
         self.side.unwrap_or(1.0)
     }
 
-    /// A description in words.
+    /// Returns a description in words.
     pub fn name(&self) -> String {
         let kind = match self.kind {
             Kind::Uniform => "uniform points",

@@ -59,7 +59,7 @@ impl Report {
         }
     }
 
-    /// What all reports say: the program, the device, and how often was measured.
+    /// Returns what all reports say: the program, the device, and how often was measured.
     pub fn head(context: &Rank, settings: &Settings) -> Value {
         let info = context.gpu.info();
         json!({
@@ -190,12 +190,12 @@ impl Report {
     }
 }
 
-/// The object of a reference beside our time.
+/// Returns the object of a reference beside our time.
 pub fn reference(ours: &Spread, name: &str, theirs: &Spread) -> Value {
     json!({ "name": name, "seconds": theirs, "ratio": ours.median / theirs.median })
 }
 
-/// A time with its unit.
+/// Returns a time with its unit.
 pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),

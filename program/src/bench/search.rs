@@ -59,7 +59,7 @@ pub struct SearchBench<'a> {
 }
 
 impl<'a> SearchBench<'a> {
-    /// A benchmark called `subject` of so many `searches` of each number of points, whose table begins with `columns`.
+    /// Creates a benchmark called `subject` of so many `searches` of each number of points, whose table begins with `columns`.
     pub fn new(
         subject: &str,
         settings: &'a Settings,
@@ -192,7 +192,7 @@ impl<'a> SearchBench<'a> {
         self.session.report.result(result);
     }
 
-    /// The whole report.
+    /// Returns the whole report.
     pub fn finish(self) -> Report {
         self.session.finish()
     }

@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
         self.clock.sum(own)
     }
 
-    /// The whole report.
+    /// Returns the whole report.
     pub fn finish(mut self) -> Report {
         self.report.field("seconds", json!({ "total": self.clock.finish() }));
         for (median, kernels) in self.clock.kernels() {

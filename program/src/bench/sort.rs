@@ -118,7 +118,7 @@ fn upload(context: &mut Rank, keys: &[u64], shift: u32) -> Result<Array<u32>, Er
     Ok(array)
 }
 
-/// The time of the reference, and whether `order` is its order on all ranks.
+/// Returns the time of the reference, and whether `order` is its order on all ranks.
 fn sorted_on_host(session: &mut Session, keys: &[u64], order: &[u32]) -> Result<(Spread, bool), Error> {
     let Session { context, clock, .. } = session;
     let pairs: Vec<(u64, u32)> = keys.iter().copied().zip(0..).collect();

@@ -83,7 +83,7 @@ impl Subject {
         with_arguments!(self, arguments => &mut arguments.settings)
     }
 
-    /// What `--reference` compares it with.
+    /// Returns what `--reference` compares it with.
     pub fn peer(&self) -> Peer {
         match self {
             Subject::Fft(_)

@@ -42,12 +42,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The input, which `--plan-only` has not.
+    /// Returns the input, which `--plan-only` has not.
     pub fn input(&self) -> &Path {
         self.input.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// The output, which `--plan-only` has not.
+    /// Returns the output, which `--plan-only` has not.
     pub fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(""))
     }

@@ -86,12 +86,12 @@ impl FileTransform {
         Ok((transform, file))
     }
 
-    /// The shape of the output array.
+    /// Returns the shape of the output array.
     pub fn output_shape(&self) -> &[u64] {
         &self.output[3 - self.axes..]
     }
 
-    /// Whether numbers of this type may have more digits than the transform's precision.
+    /// Returns `true` if numbers of this type may have more digits than the transform's precision.
     pub fn loses_digits(&self, dtype: Dtype) -> bool {
         self.precision == Precision::Single && dtype.is_integer() && dtype.bytes() >= 4
     }

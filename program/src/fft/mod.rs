@@ -173,7 +173,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
         }
     }
 
-    /// Bytes that the passes of this rank move through device memory.
+    /// Returns the bytes that the passes of this rank move through device memory.
     fn traffic(&self) -> u64 {
         let plan = self.transform.plan();
         if self.request.inverse { plan.inverse.traffic() } else { plan.forward.traffic() }

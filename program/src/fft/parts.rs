@@ -20,7 +20,7 @@ pub trait Stored: DeviceElement + NpyElement {
     /// Reads elements of a file in this type.
     fn read(file: &NpyFile, elements: Range<u64>) -> Result<Vec<Self>, IoError>;
 
-    /// Whether it is neither infinite nor NaN.
+    /// Returns `true` if it is neither infinite nor NaN.
     fn finite(&self) -> bool;
 }
 

@@ -23,7 +23,7 @@ pub const FILES: [&str; 2] = ["data.npy", "truth.npy"];
 /// Which of the random streams of a seed the truth and its counts have; no iteration counts so far.
 const TRUTH: u32 = u32::MAX - 1;
 
-/// A number between 0 and 1 for a draw of a cell (splitmix64).
+/// Returns a number between 0 and 1 for a draw of a cell (splitmix64).
 fn uniform(seed: u64, cell: u64, draw: u64) -> f64 {
     let start = seed.wrapping_add((cell + 1).wrapping_mul(0xd134_2543_de82_ef95));
     let mut z = start.wrapping_add((draw + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -38,7 +38,7 @@ const MOST: f64 = 1e6;
 /// Rates from which on counts are normal numbers, which then differ from Poisson's by less than the truth is known by.
 const MANY: f64 = 1e3;
 
-/// A count of this rate, [`MOST`] at most: events whose waiting times fill one.
+/// Returns a count of this rate, [`MOST`] at most: events whose waiting times fill one.
 fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
     if rate > MANY {
         let [radius, angle] = [0, 1].map(|draw| uniform(seed, cell, draw));
@@ -55,7 +55,7 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
     }
 }
 
-/// The data, and the truth that they are drawn from, neither of which has its name yet. Collective.
+/// Returns the data, and the truth that they are drawn from, neither of which has its name yet. Collective.
 pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
     let comm = context.comm.clone();
     // One of the call is that of a group of samples, and here all ranks work together.

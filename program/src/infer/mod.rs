@@ -77,7 +77,7 @@ fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> I
     options
 }
 
-/// Where a fit begins: near the mean of the prior.
+/// Returns where a fit begins: near the mean of the prior.
 fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error> {
     let mut start = Vector::new(&rank.gpu, problem.likelihood.domain())?;
     let mut noise = Vector::new(&rank.gpu, problem.likelihood.domain())?;
@@ -166,7 +166,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     Ok(report)
 }
 
-/// What to do where data and prior are far apart.
+/// Returns what to do where data and prior are far apart.
 fn remedy(problem: &Problem) -> String {
     let HyperParameters { offset_mean, offset_std: [offset_std, _], fluctuations: [fluctuations, _], .. } =
         problem.hyper;
@@ -197,7 +197,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The fit, and what `run.json` says of its device memory. Collective.
+    /// Returns the fit, and what `run.json` says of its device memory. Collective.
     fn fit(
         &self,
         rank: &mut Rank,
@@ -229,7 +229,7 @@ impl Asked<'_> {
         Ok((fit, memory))
     }
 
-    /// What `run.json` says of the problem, ranks and the device. Collective.
+    /// Returns what `run.json` says of the problem, ranks and the device. Collective.
     fn report(&self, rank: &Rank, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
         let Asked { all, groups, problem, parameters } = *self;
         let (info, cost, signal) = (rank.gpu.info(), rank.exchange_cost(), problem.signal.cost());
@@ -254,7 +254,7 @@ impl Asked<'_> {
     }
 }
 
-/// What `run.json` says of the device memory of the rank that takes the most.
+/// Returns what `run.json` says of the device memory of the rank that takes the most.
 fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
     let samples = parameters.most_samples().div_ceil(groups);
     let kept = parameters.memory().map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;

@@ -50,7 +50,7 @@ impl Outputs<'_> {
         self.parameters.out.join(name)
     }
 
-    /// Whether this inference reads a file.
+    /// Returns `true` if this inference reads a file.
     fn is_input(&self, path: &Path) -> bool {
         let RunOptions { data, exposure, mask, noise, .. } = &self.parameters.options;
         let noise = if let Some(Noise::File(path)) = noise { Some(path) } else { None };
@@ -67,7 +67,7 @@ impl Outputs<'_> {
         Ok(lines.into_iter().map(line).collect())
     }
 
-    /// A file of the shape of the data, written by the first group.
+    /// Returns a file of the shape of the data, written by the first group.
     fn seal_field(&self, name: &str, lines: &Lines) -> Result<Sealed, Error> {
         let is_first = self.groups.index() == 0;
         seal_npy::<f32, Error>(self.all, &self.path(name), &self.problem.grids.shape, |writer| {
@@ -127,7 +127,7 @@ impl Outputs<'_> {
         Ok(files)
     }
 
-    /// The signal of all samples, pairs next to each other.
+    /// Returns the signal of all samples, pairs next to each other.
     fn seal_samples(&self, rank: &mut Rank) -> Result<Sealed, Error> {
         let shape = [&[self.samples.count() as u64][..], &self.problem.grids.shape].concat();
         let cells: u64 = self.problem.grids.shape.iter().product();
@@ -166,7 +166,7 @@ impl Outputs<'_> {
         Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
 
-    /// The power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
+    /// Returns the power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
     /// log-normal distribution about its median.
     fn spectrum(&self, rank: &mut Rank) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
@@ -213,7 +213,7 @@ impl Outputs<'_> {
         Ok(Some(seal_whole(self.path("parameters.csv"), text.as_bytes())?))
     }
 
-    /// A line for each iteration.
+    /// Returns a line for each iteration.
     fn iterations(&self, history: &[IterationReport]) -> Result<Option<Sealed>, Error> {
         if self.all.rank() != 0 {
             return Ok(None);
@@ -246,13 +246,13 @@ impl Outputs<'_> {
     }
 }
 
-/// Whether a description is of an inference with samples. Those of before do not name the command.
+/// Returns `true` if a description is of an inference with samples. Those of before do not name the command.
 fn has_samples(description: &Value) -> bool {
     let parameters = &description["parameters"];
     parameters["hyper_parameters"].is_object() && parameters["samples"].as_u64() > Some(0)
 }
 
-/// Whether a description is of an inference that has made its data.
+/// Returns `true` if a description is of an inference that has made its data.
 fn is_demo(description: &Value) -> bool {
     let parameters = &description["parameters"];
     parameters["hyper_parameters"].is_object() && parameters.get("data").is_some_and(Value::is_null)

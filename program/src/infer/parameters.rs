@@ -407,12 +407,12 @@ impl RunParameters {
         })
     }
 
-    /// Bytes of device memory; `None` for as many as it takes.
+    /// Returns the bytes of device memory; `None` for as many as it takes.
     pub fn memory(&self) -> Option<u64> {
         self.options.memory.map(|bytes| bytes.0)
     }
 
-    /// The most samples of an iteration, each sign one; without samples the position is one.
+    /// Returns the most samples of an iteration, each sign one; without samples the position is one.
     pub fn most_samples(&self) -> usize {
         // No iteration of the schedule has more than its last one.
         (2 * self.last_pairs()).max(1)
@@ -423,7 +423,7 @@ impl RunParameters {
         self.pairs.unwrap_or_else(|| Schedule::pairs(self.iterations - 1))
     }
 
-    /// How many groups of `ranks` samples are dealt to, each with the process grid `grid`.
+    /// Returns how many groups of `ranks` samples are dealt to, each with the process grid `grid`.
     ///
     /// # Errors
     /// [`Failure::Usage`].
@@ -453,7 +453,7 @@ impl RunParameters {
         }
     }
 
-    /// All that decides the result.
+    /// Returns all that decides the result.
     pub fn object(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         let mut object = self.problem((kind, lognormal), hyper);
@@ -476,7 +476,7 @@ impl RunParameters {
         json!({ "sample_steps": self.sample_steps, "mode": mode })
     }
 
-    /// What says which problem it is, but for the contents of files: a state of another one is none to go on from.
+    /// Returns what says which problem it is, but for the contents of files: a state of another one is none to go on from.
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.options.noise { Some(sigma) } else { None };
         json!({

@@ -73,7 +73,7 @@ impl Maps<'_> {
         Raster::new(self.grids.cells)
     }
 
-    /// The slice of a field of which ranks have lines: each cell of one of them, so that sums are exact.
+    /// Returns the slice of a field of which ranks have lines: each cell of one of them, so that sums are exact.
     fn slice(&self, comm: &Communicator, lines: &[(u64, Vec<f32>)]) -> Result<Vec<f32>, Error> {
         let raster = self.raster();
         let mut map: Vec<f64> = host_memory::zeros("a picture", raster.size().iter().product())?;
@@ -85,7 +85,7 @@ impl Maps<'_> {
         Ok(map.into_iter().map(|value| value as f32).collect())
     }
 
-    /// The slice of a file of the shape of the data. Numbers beyond f32 are infinite.
+    /// Returns the slice of a file of the shape of the data. Numbers beyond f32 are infinite.
     fn read(&self, path: &Path) -> Result<Vec<f32>, IoError> {
         let (raster, file) = (self.raster(), NpyFile::open(path)?.accept_integers());
         let mut map = host_memory::zeros("a picture", raster.size().iter().product())?;
@@ -95,7 +95,7 @@ impl Maps<'_> {
         Ok(map.into_iter().map(|value| value as f32).collect())
     }
 
-    /// The slice of the data. What is masked is NaN: it may be any number, and has no part in the scale of colors.
+    /// Returns the slice of the data. What is masked is NaN: it may be any number, and has no part in the scale of colors.
     fn data(&self) -> Result<Vec<f32>, IoError> {
         let mut data = self.read(self.data)?;
         if let Some(mask) = self.mask {
@@ -119,7 +119,7 @@ impl Maps<'_> {
         density_image(&whole, width, height, PANEL.div_ceil(width.max(height)))
     }
 
-    /// The picture as a file's bytes, on the first rank of each group. Collective over a group.
+    /// Returns the picture as a file's bytes, on the first rank of each group. Collective over a group.
     ///
     /// # Errors
     /// Those of the data's files, and of pictures that are too large.

@@ -30,7 +30,7 @@ pub struct Grids {
     pub distances: [f64; 3],
 }
 
-/// The next even number whose only prime factors are 2, 3 and 5.
+/// Returns the next even number whose only prime factors are 2, 3 and 5.
 fn smooth(least: u64) -> u64 {
     let is_smooth = |n: u64| {
         let rest = [2, 3, 5].into_iter().fold(n, |mut rest, prime| {
@@ -83,7 +83,7 @@ impl Grids {
         Ok(Grids { shape: shape.to_vec(), padded: cells.map(pad), cells, distances })
     }
 
-    /// The data's cells among those of a part of the field's grid.
+    /// Returns the data's cells among those of a part of the field's grid.
     pub fn seen(&self, part: &Box3) -> Box3 {
         [0, 1, 2].map(|a| part[a].start.min(self.cells[a])..part[a].end.min(self.cells[a]))
     }
@@ -106,7 +106,7 @@ impl Grids {
         lines
     }
 
-    /// The index of an element of the data.
+    /// Returns the index of an element of the data.
     fn index(&self, element: u64) -> String {
         let mut rest = element;
         let mut index: Vec<String> = self
@@ -145,7 +145,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// This rank's values; NaN beyond the data.
+    /// Returns this rank's values; NaN beyond the data.
     fn read(&self, path: &Path) -> Result<Vec<f64>, Error> {
         let file = NpyFile::open(path)?.accept_integers();
         file.expect_shape(&self.grids.shape)?;
@@ -229,13 +229,13 @@ fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     }
 }
 
-/// The grid of the field as the rank's ranks cut it.
+/// Returns the grid of the field as the rank's ranks cut it.
 fn regular_of(rank: &Rank, grid: Grid, grids: &Grids) -> RegularGrid {
     let size = [0, 1, 2].map(|a| grids.padded[a] as f64 * grids.distances[a]);
     RegularGrid { shape: grids.padded, size, grid, rank: rank.index() }
 }
 
-/// The correlated field and the signal made of it.
+/// Returns the correlated field and the signal made of it.
 pub fn model_of(
     rank: &mut Rank,
     grid: Grid,

@@ -78,14 +78,14 @@ impl Parsed {
         self.module.entry_points.first().map_or(0, |entry| entry.workgroup_size.iter().product())
     }
 
-    /// Bytes of the parameters.
+    /// Returns the bytes of the parameters.
     pub fn param_bytes(&self) -> u32 {
         let is_params = |variable: &&naga::GlobalVariable| variable.binding.is_some_and(|place| place.binding == 0);
         let params = self.module.global_variables.iter().map(|(_, variable)| variable).find(is_params);
         params.map_or(0, |params| self.module.types[params.ty].inner.size(self.module.to_ctx()))
     }
 
-    /// The kernel in a language other than WGSL.
+    /// Returns the kernel in a language other than WGSL.
     ///
     /// # Errors
     /// What the language cannot express: there is no double precision in Metal's.

@@ -88,7 +88,7 @@ fn named(sources: Vec<KernelSource>) -> Result<Vec<Named>, Failure> {
 /// Names that an error lists.
 const LISTED: usize = 8;
 
-/// The place of the kernel that `name` is the name of, or the only one whose name begins with it.
+/// Returns the place of the kernel that `name` is the name of, or the only one whose name begins with it.
 fn find(kernels: &[Named], name: &str) -> Result<usize, Failure> {
     if let Some(at) = kernels.iter().position(|(own, _)| own == name) {
         return Ok(at);

@@ -40,7 +40,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// The shape of the profile with this name, or of the file whose name ends in `.toml`.
+    /// Creates the shape of the profile with this name, or of the file whose name ends in `.toml`.
     ///
     /// # Errors
     /// [`Failure::Usage`] for other names and values out of range, [`Failure::Failed`] for files that cannot be read and
@@ -85,7 +85,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The form of a kernel whose arrays are cut into so many `windows`.
+    /// Returns the form of a kernel whose arrays are cut into so many `windows`.
     pub fn variant<'a>(&self, windows: &'a [u32]) -> Variant<'a> {
         let params = match self.params {
             Space::Uniform => ParamsSpace::Uniform,

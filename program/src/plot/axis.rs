@@ -29,7 +29,7 @@ impl LogAxis<'_> {
         low > 0.0 && low < high && high.is_finite() && (high / low).is_finite()
     }
 
-    /// The position of a value: 0 at the least shown, 1 at the greatest; infinite or NaN for values without a logarithm.
+    /// Returns the position of a value: 0 at the least shown, 1 at the greatest; infinite or NaN for values without a logarithm.
     pub(super) fn position(&self, value: f64) -> f64 {
         let [low, high] = self.range.map(f64::log10);
         (value.log10() - low) / (high - low)

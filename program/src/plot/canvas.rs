@@ -100,7 +100,7 @@ impl Canvas {
         self.text_along(text, Transform::from_rotate(-90.0).post_translate(x, y), size, align);
     }
 
-    /// The width of a line of text.
+    /// Returns the width of a line of text.
     pub fn width(&self, text: &str, size: f32) -> f32 {
         text.chars().map(|c| self.advance(Glyph::of(c), size)).sum()
     }

@@ -102,7 +102,7 @@ pub fn log_plot(plot: &LogPlot<'_>, path: &Path) -> Result<RgbImage, IoError> {
 }
 
 impl LogPlot<'_> {
-    /// The position of a value in pixels.
+    /// Returns the position of a value in pixels.
     fn pixel(&self, x: f64, y: f64) -> (f32, f32) {
         let [left, top, right, bottom] = FIELD;
         let (x, y) = (self.x.position(x) as f32, self.y.position(y) as f32);

@@ -13,7 +13,7 @@ use crate::particle_type::ParticleType;
 use crate::point_values::PointValues;
 use crate::space::common_sides;
 
-/// The box of the call, else that which the headers of the files say.
+/// Returns the box of the call, else that which the headers of the files say.
 fn box_of(arguments: &Arguments, file: &dyn PointReader, other: Option<&dyn PointReader>) -> Result<[f64; 3], Failure> {
     if let Some(size) = arguments.size {
         return Ok(size);

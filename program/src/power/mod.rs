@@ -65,7 +65,7 @@ impl Inputs {
         Ok(Inputs(inputs))
     }
 
-    /// What is measured of each.
+    /// Returns what is measured of each.
     fn measurements<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Measurement<'a>>, Failure> {
         self.check_contrast(arguments)?;
         let Input { file, content, .. } = &self.0[0];
@@ -195,7 +195,7 @@ fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
     one.iter().zip(other).zip(cross).map(|((p, q), r)| bounded(r / (p.power * q.power).sqrt())).collect()
 }
 
-/// The spectra, the same on all ranks, and the bytes that this rank sent to distribute points.
+/// Returns the spectra, the same on all ranks, and the bytes that this rank sent to distribute points.
 fn spectra(
     transform: &mut MeshTransform,
     inputs: &Inputs,

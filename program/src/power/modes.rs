@@ -58,7 +58,7 @@ impl<'a> MeshTransform<'a> {
         Ok(MeshTransform { recorder, comms, plan })
     }
 
-    /// The modes of a field.
+    /// Returns the modes of a field.
     fn modes(&mut self, real: &Array<f32>) -> Result<ModeArray, Error> {
         let MeshTransform { recorder, comms, plan } = self;
         let spectrum = plan.spectrum(recorder.gpu())?;
@@ -66,7 +66,7 @@ impl<'a> MeshTransform<'a> {
         Ok(spectrum)
     }
 
-    /// The modes of the density contrast of points.
+    /// Returns the modes of the density contrast of points.
     fn modes_of_points(
         &mut self,
         points: &PointsInCells,
@@ -82,13 +82,13 @@ impl<'a> MeshTransform<'a> {
         Ok(modes)
     }
 
-    /// A field in real space.
+    /// Returns a field in real space.
     fn real(&self) -> Result<Array<f32>, Error> {
         Ok(self.recorder.gpu().array("power::real", self.plan.field_layout().len())?)
     }
 }
 
-/// The modes of an input.
+/// Returns the modes of an input.
 pub fn modes_of(
     measurement: &Measurement,
     input: &Input,
@@ -101,7 +101,7 @@ pub fn modes_of(
     }
 }
 
-/// The modes of a field.
+/// Returns the modes of a field.
 fn field_modes(
     measurement: &Measurement,
     file: &dyn PointReader,

@@ -31,7 +31,7 @@ pub fn temperatures(signal: f64) -> Vec<f64> {
 /// Halvings of the temperature at most.
 const MOST: i32 = 40;
 
-/// What an iteration does, of `numbers` latent values.
+/// Returns what an iteration does, of `numbers` latent values.
 fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, numbers: f64) -> IterationOptions {
     let steps = temperatures.len() as u32;
     // In natural units of information: what no posterior is changed by, though it is of few numbers.
@@ -59,13 +59,13 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The temperature of an iteration.
+    /// Returns the temperature of an iteration.
     pub fn temperature(&self, iteration: u32) -> f64 {
         self.temperatures.get(iteration as usize).copied().unwrap_or(1.0)
     }
 }
 
-/// The fit, from the state or from the beginning. Collective.
+/// Returns the fit, from the state or from the beginning. Collective.
 pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Result<Fitted, Ended> {
     let temperatures = temperatures(problem.signal()?);
     let Problem { parameters, groups, rank, run, sites, values, .. } = problem;
@@ -112,7 +112,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     Ok(Fitted { fit, likelihood, temperatures })
 }
 
-/// Bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.
+/// Returns the bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.
 fn memory(rank: &Rank, groups: &SampleGroups) -> Result<u64, Error> {
     let all = rank.gpu.capabilities().memory;
     let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(rank.allocated()))];

@@ -57,7 +57,7 @@ pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -
     collective::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
 }
 
-/// This rank's numbers of the only leaf of a field. Waits for the device.
+/// Returns this rank's numbers of the only leaf of a field. Waits for the device.
 pub fn cells_of(rank: &mut Rank, field: &Vector) -> Result<Vec<f32>, Error> {
     let name = field.space().names().next().unwrap_or_default();
     let array = field.array(name)?;

@@ -72,7 +72,7 @@ impl Parameters {
         self.options.mode == Mode::Geovi
     }
 
-    /// How many groups of `ranks` samples are dealt to, where it is for them to choose as many as `fits` says yes to.
+    /// Returns how many groups of `ranks` samples are dealt to, where it is for them to choose as many as `fits` says yes to.
     ///
     /// # Errors
     /// [`Failure::Usage`].
@@ -80,7 +80,7 @@ impl Parameters {
         Shares { ranks, samples: (2 * self.pairs).max(1), grid: self.grid }.groups(self.groups, fits)
     }
 
-    /// The library's configuration for a density of `mesh` cells along each axis.
+    /// Returns the library's configuration for a density of `mesh` cells along each axis.
     pub fn config(&self, mesh: u64) -> Config {
         Config {
             particles: self.options.particles.map_or(mesh, |particles| particles as u64),
@@ -92,7 +92,7 @@ impl Parameters {
         }
     }
 
-    /// What the posterior is of: a state of another one is none to go on from. `fingerprint` is that of the density.
+    /// Returns what the posterior is of: a state of another one is none to go on from. `fingerprint` is that of the density.
     pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
         let mut object = json!({
             "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,
@@ -107,7 +107,7 @@ impl Parameters {
         json!({ "mode": self.options.mode })
     }
 
-    /// What does not change the posterior.
+    /// Returns what does not change the posterior.
     pub fn object(&self) -> Value {
         json!({
             "density": self.density.to_string_lossy(), "truth": self.options.truth.as_ref().map(|path| path.to_string_lossy()),

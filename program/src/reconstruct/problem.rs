@@ -31,7 +31,7 @@ pub struct Problem<'p, 'w> {
     pub identity: Value,
 }
 
-/// The file of the density, and the run that it is of.
+/// Returns the file of the density, and the run that it is of.
 pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
     let file = NpyFile::open(&parameters.density)?.accept_integers();
     let mesh = match *file.shape() {
@@ -71,7 +71,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         Ok(Problem { parameters, groups, rank: group, config, run, memory, cells, sites, values, truth, identity })
     }
 
-    /// A field of the run's domain, or its target.
+    /// Returns a field of the run's domain, or its target.
     pub fn field(&mut self, of_domain: bool, values: &[f32]) -> Result<Vector, Error> {
         let space = if of_domain { self.run.domain() } else { self.run.target() };
         let field = Vector::new(&self.rank.gpu, space)?;
@@ -80,7 +80,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         Ok(field)
     }
 
-    /// The data as a field.
+    /// Returns the data as a field.
     pub fn data(&mut self) -> Result<Vector, Error> {
         let values = std::mem::take(&mut self.values);
         let data = self.field(false, &values);
@@ -88,12 +88,12 @@ impl<'p, 'w> Problem<'p, 'w> {
         data
     }
 
-    /// The power of the data's noise, in (Mpc/h)^3.
+    /// Returns the power of the data's noise, in (Mpc/h)^3.
     pub fn noise_power(&self) -> f64 {
         self.parameters.noise.powi(2) * self.cells.cell_volume()
     }
 
-    /// The greatest power of the data's signal over that of their noise. Collective. Blocks.
+    /// Returns the greatest power of the data's signal over that of their noise. Collective. Blocks.
     pub fn signal(&mut self) -> Result<f64, Error> {
         let data = self.data()?;
         let power = Spectra::new(self.rank, &self.cells)?.power(self.rank, &data)?;
@@ -101,7 +101,7 @@ impl<'p, 'w> Problem<'p, 'w> {
     }
 }
 
-/// The number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. Collective.
+/// Returns the number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. Collective.
 pub fn groups_of(
     context: &Rank,
     parameters: &Parameters,
@@ -120,7 +120,7 @@ pub fn groups_of(
     Ok(parameters.sample_groups(ranks, fits)?)
 }
 
-/// What is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.
+/// Returns what is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.
 fn not_of_mean_one(context: &Rank, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
     let mut sum = [values.iter().map(|&value| f64::from(value)).sum::<f64>()];
     context.comm.all_reduce(&mut sum, Op::Sum)?;

@@ -60,7 +60,7 @@ fn evolved(problem: &mut Problem<'_, '_>, noise: Vector) -> Result<Universe, Err
     Ok([noise, density])
 }
 
-/// The fields that were found, and a picture with data and truth. Collective.
+/// Returns the fields that were found, and a picture with data and truth. Collective.
 fn fields(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -167,7 +167,7 @@ fn error_over_std(
     Ok((squares[0] / (squares[1] * about_the_position)).sqrt())
 }
 
-/// What `run.json` says but for times and what follows from spectra. Collective.
+/// Returns what `run.json` says but for times and what follows from spectra. Collective.
 fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -> Result<Value, Error> {
     let Problem { parameters, groups, rank, memory, identity, .. } = problem;
     let (info, counts) = (rank.gpu.info(), rank.recorder.counts());

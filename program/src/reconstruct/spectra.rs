@@ -22,12 +22,12 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The correlation of each bin, `P_ab / sqrt(P_a P_b)`; 0 where one has no power.
+    /// Returns the correlation of each bin, `P_ab / sqrt(P_a P_b)`; 0 where one has no power.
     pub fn correlation(&self) -> Vec<f64> {
         (0..self.cross.len()).map(|bin| self.pooled(&|other| other == bin)).collect()
     }
 
-    /// The correlation of the modes of all bins that `counts` takes, together.
+    /// Returns the correlation of the modes of all bins that `counts` takes, together.
     pub fn pooled(&self, counts: &dyn Fn(usize) -> bool) -> f64 {
         let [mut a, mut b, mut cross] = [0.0; 3];
         for bin in (0..self.cross.len()).filter(|&bin| counts(bin)) {
@@ -39,7 +39,7 @@ impl Agreement {
         if a > 0.0 && b > 0.0 { cross / (a * b).sqrt() } else { 0.0 }
     }
 
-    /// The correlation with the second field that a Wiener filter of this field with `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
+    /// Returns the correlation with the second field that a Wiener filter of this field with `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
     pub fn wiener(&self, noise: f64, counts: &dyn Fn(usize) -> bool) -> f64 {
         let [mut found, mut all] = [0.0; 2];
         for bin in self.power[1].iter().enumerate().filter(|(bin, _)| counts(*bin)).map(|(_, bin)| bin) {
@@ -59,7 +59,7 @@ impl Spectra {
         Ok(Spectra { transform, geometry, binner: ModeBinner::default() })
     }
 
-    /// The power of the only leaf of a field, real cells. Collective. Waits for the device.
+    /// Returns the power of the only leaf of a field, real cells. Collective. Waits for the device.
     pub fn power(&self, rank: &mut Rank, field: &Vector) -> Result<Vec<Bin>, Error> {
         let name = field.space().names().next().unwrap_or_default();
         let (array, spectrum) = (field.array(name)?, self.transform.spectrum(&rank.gpu)?);

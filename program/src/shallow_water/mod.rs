@@ -43,7 +43,7 @@ const STRIDE: u64 = 256;
 /// Milliseconds that they are to take at most, so that who asks a run to stop does not wait for long.
 const LONGEST: u64 = 500;
 
-/// The next steps to submit at once, after so many took so long.
+/// Returns the next steps to submit at once, after so many took so long.
 fn stride(steps: u64, milliseconds: u64) -> u64 {
     if milliseconds > LONGEST { (steps / 2).max(1) } else { (2 * steps).min(STRIDE) }
 }
@@ -130,7 +130,7 @@ fn stopped<T: Real>(
     Ok(Some(Failure::Stopped { signal, message }))
 }
 
-/// The content of `run.json`, but for seconds per phase. Collective.
+/// Returns the content of `run.json`, but for seconds per phase. Collective.
 fn report<T: Real>(
     context: &Rank,
     parameters: &RunParameters,

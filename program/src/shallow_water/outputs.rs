@@ -23,7 +23,7 @@ pub const FRAMES: &str = "frames.npy";
 pub const FILES: [&str; 6] =
     [described::DESCRIPTION, HEIGHT, VELOCITY, "diagnostics.csv", "height.png", "animation.png"];
 
-/// Whether a file of this name in the directory of a state is one that runs write there.
+/// Returns `true` if a file of this name in the directory of a state is one that runs write there.
 pub fn of_state(name: &str) -> bool {
     [HEIGHT, VELOCITY, STATE, FRAMES, resumable::DESCRIPTION].contains(&name)
 }

@@ -90,7 +90,7 @@ impl Schedule {
         (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
     }
 
-    /// The moments at which something is written, in order: the beginning and the end have a line each.
+    /// Returns the moments at which something is written, in order: the beginning and the end have a line each.
     pub fn events(self) -> impl Iterator<Item = Event> {
         let mut steps: Vec<u64> = (0..=self.steps / self.every).map(|n| n * self.every).collect();
         steps.push(self.steps);
@@ -174,21 +174,21 @@ impl RunParameters {
         object
     }
 
-    /// Whether a state is, by its description, of water that flows otherwise, or is beyond the end of this run.
+    /// Returns `true` if a state is, by its description, of water that flows otherwise, or is beyond the end of this run.
     pub fn is_other(&self, state: &Value) -> bool {
         let run = &state["run"];
         let beyond = state["step"].as_u64() > Some(self.steps);
         run["cells"].is_array() && run["coriolis"].is_array() && (beyond || self.flow_of(run) != self.flow())
     }
 
-    /// What a description says of its run, as far as it decides how the water flows.
+    /// Returns what a description says of its run, as far as it decides how the water flows.
     pub fn flow_of(&self, run: &Value) -> Value {
         let mut flow = self.flow();
         flow.as_object_mut().into_iter().flatten().for_each(|(name, value)| *value = run[name].clone());
         flow
     }
 
-    /// What decides how the water flows, of which a run is some steps.
+    /// Returns what decides how the water flows, of which a run is some steps.
     pub fn flow(&self) -> Value {
         let mut flow = json!(self.config);
         flow["precision"] = json!(self.precision);

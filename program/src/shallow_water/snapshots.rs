@@ -16,7 +16,7 @@ use super::parameters::{Event, RunParameters, Schedule};
 use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};
 
-/// The fingerprint of a state. Collective.
+/// Returns the fingerprint of a state. Collective.
 fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
     let (comm, fields) = (&context.comm, 6);
     let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
@@ -30,7 +30,7 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Res
     Ok(format!("{mark:016x}"))
 }
 
-/// The fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. Collective.
+/// Returns the fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. Collective.
 fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
     let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
@@ -95,7 +95,7 @@ pub struct Last<T> {
     pub log: Log,
 }
 
-/// The last whole snapshot of this flow, with what this run would have seen until then. Collective.
+/// Returns the last whole snapshot of this flow, with what this run would have seen until then. Collective.
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
 /// good files.
@@ -172,7 +172,7 @@ pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<L
     Ok(Some(Last { step, state, log: Log { lines, frames: kept_frames } }))
 }
 
-/// The steps that directories of snapshots are named after, ascending.
+/// Returns the steps that directories of snapshots are named after, ascending.
 fn steps_of(states: &States) -> Result<Vec<u64>, ShallowWaterError> {
     let step = |directory: PathBuf| {
         let step = directory.file_name()?.to_str()?.rsplit('_').next()?.parse::<u64>().ok()?;
@@ -184,7 +184,7 @@ fn steps_of(states: &States) -> Result<Vec<u64>, ShallowWaterError> {
     Ok(steps)
 }
 
-/// A line of diagnostics of a description.
+/// Returns a line of diagnostics of a description.
 fn line(value: &Value) -> Option<Diagnostics> {
     let figures: Option<Vec<f64>> = value[1].as_array()?.iter().map(Value::as_f64).collect();
     let [seconds, mean_height, min_eta, max_eta, max_u, max_v, energy] = figures?.try_into().ok()?;

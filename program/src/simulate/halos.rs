@@ -26,7 +26,7 @@ pub struct Halos {
     spheres: Vec<Spheres>,
 }
 
-/// The number density of particles that each of `densities` is at this moment, and the mass of a particle in Msun/h.
+/// Returns the number density of particles that each of `densities` is at this moment, and the mass of a particle in Msun/h.
 fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensity, f64)>, f64) {
     let (config, cosmology) = (simulation.config(), simulation.linear_power().cosmology());
     let particles = config.particles.pow(3);
@@ -91,7 +91,7 @@ impl Halos {
         Ok(files)
     }
 
-    /// What is said of them beside their files. Collective.
+    /// Returns what is said of them beside their files. Collective.
     pub fn report(&self, comm: &Communicator) -> Result<Value, Error> {
         let halos = &self.catalogue;
         let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
@@ -104,7 +104,7 @@ impl Halos {
     }
 }
 
-/// The particles of this moment alone, and with their peculiar velocities, in Lagrangian order. Collective.
+/// Returns the particles of this moment alone, and with their peculiar velocities, in Lagrangian order. Collective.
 pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
     let points = simulation.cloud(context)?;
     let mut moving = points.clone();
@@ -112,7 +112,7 @@ pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud;
     Ok([points, moving])
 }
 
-/// The catalog in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
+/// Returns the catalog in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5(
     comm: &Communicator,
@@ -155,7 +155,7 @@ pub fn seal_hdf5(
     seal_groups(comm, path, info, &groups, place)
 }
 
-/// The catalog of a snapshot, with `--hdf5`.
+/// Returns the catalog of a snapshot, with `--hdf5`.
 #[cfg(feature = "hdf5")]
 fn hdf5(
     outputs: &Outputs,

@@ -78,7 +78,7 @@ impl<'a> MassFunction<'a> {
         shown(first, last).into_iter().try_for_each(|mass| power.mass_variance(mass, a).map(drop))
     }
 
-    /// The text of `mass_function.csv`, one row per bin, also for empty bins, up to the one beyond the heaviest halo.
+    /// Returns the text of `mass_function.csv`, one row per bin, also for empty bins, up to the one beyond the heaviest halo.
     pub fn csv(&self, path: &Path) -> Result<String, IoError> {
         let filled = self.bins.iter().rposition(|bin| bin.count > 0).map_or(0, |last| last + 1);
         let bins = &self.bins[..self.bins.len().min(filled + 1)];
@@ -101,7 +101,7 @@ impl<'a> MassFunction<'a> {
         csv_text(path, &columns)
     }
 
-    /// The bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
+    /// Returns the bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
         // Masses from the first bin to the last with a halo.
         let first = self.bins[0].mass_low;
@@ -129,7 +129,7 @@ impl<'a> MassFunction<'a> {
         Ok(log_plot(&plot, path)?.png_bytes(path)?)
     }
 
-    /// The range of the dn/dlnM axis: the halos with their errors, and the start of the curve where there are none.
+    /// Returns the range of the dn/dlnM axis: the halos with their errors, and the start of the curve where there are none.
     fn heights(&self, found: &[(f64, f64, f64)], curve: &[(f64, f64)]) -> [f64; 2] {
         // At early times a model may give 0.
         let start = curve[0].1.max(1e-30);
@@ -140,7 +140,7 @@ impl<'a> MassFunction<'a> {
     }
 }
 
-/// The range of masses that a plot of bins from `first` to `last` shows: a decade at least.
+/// Returns the range of masses that a plot of bins from `first` to `last` shows: a decade at least.
 fn shown(first: f64, last: f64) -> [f64; 2] {
     [first / 1.25, (last * 1.6).max(first * 10.0)]
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use meshloom::cosmology::{Cosmology, TransferKind};
 
-    /// The mass function of these groups of one rank.
+    /// Returns the mass function of these groups of one rank.
     fn of<'a>(
         masses: &[f32],
         side: f64,

@@ -54,7 +54,7 @@ impl Forecast {
     }
 }
 
-/// Bytes of device memory for the groups of a run's particles, and of those on its light cone.
+/// Returns the bytes of device memory for the groups of a run's particles, and of those on its light cone.
 fn groups(config: &Config, cone: Option<&ConeForecast>, ranks: u64) -> u64 {
     let total = config.particles.pow(3);
     // What a run holds for its next step at a snapshot: the force, where that begins with a kick, and the beginning of the light cone's step.

@@ -200,7 +200,7 @@ fn write_results(
     Ok(report)
 }
 
-/// The run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. Collective.
+/// Returns the run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. Collective.
 fn begin(
     context: &mut Rank,
     outputs: &Outputs,
@@ -241,7 +241,7 @@ fn fields_and_particles(
     Ok(files)
 }
 
-/// The content of `run.json`, but for halos and seconds per phase. Collective.
+/// Returns the content of `run.json`, but for halos and seconds per phase. Collective.
 fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());
@@ -265,7 +265,7 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
     Ok(object)
 }
 
-/// The names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.
+/// Returns the names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.
 fn devices(context: &Rank) -> Result<Vec<String>, Error> {
     let mut names: Vec<String> = Vec::new();
     if let Some(gathered) = context.comm.gather_v(0, context.gpu.info().name.as_bytes())? {
@@ -278,7 +278,7 @@ fn devices(context: &Rank) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// The white noise of this rank's sites, from a file of shape `(n, n, n)`.
+/// Returns the white noise of this rank's sites, from a file of shape `(n, n, n)`.
 fn white_noise(context: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
     let n = config.particles;
     let file = NpyFile::open(path)?;

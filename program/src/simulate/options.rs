@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The directory, which `--estimate` and `--print-config` have not.
+    /// Returns the directory, which `--estimate` and `--print-config` have not.
     pub fn out(&self) -> &Path {
         self.out.as_deref().unwrap_or(Path::new(""))
     }

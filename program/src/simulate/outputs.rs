@@ -47,13 +47,13 @@ const OPTIONAL: [&str; 11] = [
 /// Those of them that say groups of the linking length, and are written on request only.
 const HALOS: [&str; 2] = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
 
-/// Whether a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
+/// Returns `true` if a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
 fn part(name: &str) -> bool {
     let number = name.strip_prefix("snapshot.").and_then(|rest| rest.strip_suffix(".hdf5"));
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// Whether a file is the mass function of a spherical overdensity.
+/// Returns `true` if a file is the mass function of a spherical overdensity.
 fn sphere_table(name: &str) -> bool {
     name.starts_with("mass_function_") && name.ends_with(".csv")
 }
@@ -61,24 +61,24 @@ fn sphere_table(name: &str) -> bool {
 /// Displacements of a state.
 pub const DISPLACEMENTS: &str = "displacements.npy";
 
-/// Whether a file of this name in the directory of a state is one that runs write there.
+/// Returns `true` if a file of this name in the directory of a state is one that runs write there.
 pub fn of_state(name: &str) -> bool {
     let written = ALWAYS[1..].iter().chain(&OPTIONAL).chain([&DISPLACEMENTS, &resumable::DESCRIPTION]);
     written.into_iter().any(|written| *written == name) || part(name) || sphere_table(name)
 }
 
-/// The states of runs in `out`.
+/// Returns the states of runs in `out`.
 pub fn states(out: &Path) -> States {
     States::new(out, of_state)
 }
 
-/// Whether what a description says of its run is that of a simulation.
+/// Returns `true` if what a description says of its run is that of a simulation.
 fn is_ours(run: &Value) -> bool {
     run["particles"].is_u64() && run["scheme"].is_string()
 }
 
 impl<'a> Outputs<'a> {
-    /// The outputs of a run with this rank's `noise`, if it was read from a file. Collective.
+    /// Creates the outputs of a run with this rank's `noise`, if it was read from a file. Collective.
     pub fn new(
         context: &Rank,
         parameters: &'a RunParameters,
@@ -94,7 +94,7 @@ impl<'a> Outputs<'a> {
         Ok(Outputs { parameters, run: parameters.object(noise_fingerprint), states: states(&parameters.out) })
     }
 
-    /// The paths of a run's files in `out`.
+    /// Returns the paths of a run's files in `out`.
     pub fn paths(out: &Path) -> Vec<PathBuf> {
         ALWAYS.iter().chain(&OPTIONAL).map(|name| out.join(name)).collect()
     }
@@ -103,7 +103,7 @@ impl<'a> Outputs<'a> {
         self.parameters.out.join(name)
     }
 
-    /// The snapshots of the run.
+    /// Returns the snapshots of the run.
     pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
         self.parameters.options.snapshots.iter()
     }
@@ -162,7 +162,7 @@ impl<'a> Outputs<'a> {
         Ok(None)
     }
 
-    /// What `velocities.npy` holds.
+    /// Returns what `velocities.npy` holds.
     pub fn velocities(&self) -> Quantity {
         match self.parameters.options.velocities {
             Velocities::Peculiar => Quantity::Velocity,

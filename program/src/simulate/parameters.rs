@@ -30,7 +30,7 @@ pub struct RunParameters {
 }
 
 impl Velocities {
-    /// What it is and its unit.
+    /// Returns what it is and its unit.
     pub fn object(self) -> Value {
         match self {
             Velocities::Canonical => {
@@ -53,7 +53,7 @@ fn with_hdf5(option: &str) -> Result<(), Failure> {
     }
 }
 
-/// The spherical overdensities of halos, where there are groups.
+/// Returns the spherical overdensities of halos, where there are groups.
 fn overdensities(options: &RunOptions, groups: bool) -> Result<Vec<Overdensity>, Failure> {
     let all = spheres::overdensities(&options.overdensity).map_err(Failure::Usage)?;
     if all.is_empty() || groups {
@@ -110,7 +110,7 @@ fn light_cone(options: &RunOptions, universe: &Universe) -> Result<Option<Cone>,
     Ok(Some(Cone { observer: triple("light-cone", observer)?, distance, opening }))
 }
 
-/// The linking length; none for no groups.
+/// Returns the linking length; none for no groups.
 fn linking(options: &RunOptions) -> Result<Option<Linking>, Failure> {
     let (name, value, unit) = match (options.linking_length, options.linking_parameter) {
         (Some(length), None) => ("length", length, "Mpc/h"),
@@ -196,7 +196,7 @@ impl RunParameters {
         }
     }
 
-    /// All that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
+    /// Returns all that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
     /// fingerprint of the white noise, where it comes from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
         let seed = noise.is_none().then_some((self.options.seed.0, self.options.noise_by));

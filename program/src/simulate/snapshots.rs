@@ -18,7 +18,7 @@ use crate::resumable::{DESCRIPTION, refused};
 /// Displacements and momenta of a rank's particles, as rows.
 pub type State = [Vec<f32>; 2];
 
-/// The files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
+/// Returns the files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.options.velocities == Velocities::Peculiar;
     [DISPLACEMENTS, if peculiar { "momenta.npy" } else { "velocities.npy" }]
@@ -27,7 +27,7 @@ fn state_files(outputs: &Outputs) -> [&'static str; 2] {
 /// The particles that have crossed the light cone so far, where the run has one.
 const CROSSED: &str = "light_cone.npy";
 
-/// The description of a snapshot, but for its fingerprints.
+/// Returns the description of a snapshot, but for its fingerprints.
 fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
@@ -211,7 +211,7 @@ pub struct LastWhole {
     pub crossed: Option<ConeParticles>,
 }
 
-/// The last whole snapshot of this run: its step and this rank's part of the state. Collective.
+/// Returns the last whole snapshot of this run: its step and this rank's part of the state. Collective.
 ///
 /// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
 /// run would overwrite good files.

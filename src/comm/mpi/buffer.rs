@@ -16,7 +16,7 @@ pub(super) enum Buffer {
 }
 
 impl Buffer {
-    /// What is sent of `span`, and where: a copy, where MPI cannot read it.
+    /// Returns what is sent of `span`, and where: a copy, where MPI cannot read it.
     pub fn sent(span: Span) -> (Buffer, *const u8) {
         if is_reachable(&span) {
             let place = span.place().as_ptr().cast_const();
@@ -27,7 +27,7 @@ impl Buffer {
         (Buffer::Bytes(bytes), place)
     }
 
-    /// Where `span` is received: in a vector that `room` makes, where MPI cannot write it.
+    /// Returns where `span` is received: in a vector that `room` makes, where MPI cannot write it.
     pub fn received(span: Span, room: impl FnOnce() -> Result<Vec<u8>>) -> Result<(Buffer, *mut u8)> {
         if is_reachable(&span) {
             let place = span.place().as_ptr();
@@ -52,7 +52,7 @@ impl Buffer {
         }
     }
 
-    /// The vector; an empty one in place of a span.
+    /// Returns the vector; an empty one in place of a span.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Buffer::Bytes(bytes) => bytes,

@@ -12,7 +12,7 @@ use crate::comm::{CommError, Result};
 /// Every MPI call of this module runs under this lock.
 pub(in crate::comm) static CALLS: Mutex<()> = Mutex::new(());
 
-/// Whether MPI can be called: initialised and not finalised.
+/// Returns `true` if MPI can be called: initialised and not finalised.
 pub(in crate::comm) fn is_alive() -> bool {
     let (mut initialized, mut finalized) = (0, 0);
     // SAFETY: both may be called at any time, from any thread.
@@ -44,7 +44,7 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// The communicator that `make` makes; `None` where MPI gives this rank none. `call` names the MPI function in errors.
+    /// Returns the communicator that `make` makes; `None` where MPI gives this rank none. `call` names the MPI function in errors.
     pub fn make(
         rank: usize,
         call: &'static str,

@@ -40,7 +40,7 @@ impl Mpi {
     }
 }
 
-/// What calls take for memory that is read, and the number of its bytes, which the caller keeps below 2^31.
+/// Returns what calls take for memory that is read, and the number of its bytes, which the caller keeps below 2^31.
 fn sent(data: &[u8]) -> (*const c_void, c_int) {
     (data.as_ptr().cast(), data.len() as c_int)
 }

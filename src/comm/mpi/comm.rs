@@ -20,7 +20,7 @@ pub(super) struct Comm {
 }
 
 impl Comm {
-    /// The first mismatch that was found in it, here or by a rank that has told this one.
+    /// Returns the first mismatch that was found in it, here or by a rank that has told this one.
     pub fn mismatch(&self) -> Option<Mismatch> {
         self.mismatches.get(self.context)
     }

@@ -21,7 +21,7 @@ use crate::comm::{CommError, Result};
 /// Held by the thread of this process that makes a communicator.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// The minimum of the numbers of all ranks of `comm`. Other threads may call MPI meanwhile.
+/// Returns the minimum of the numbers of all ranks of `comm`. Other threads may call MPI meanwhile.
 fn minimum(rank: usize, comm: ffi::MPI_Comm, mine: u64) -> Result<u64> {
     // SAFETY: reads a constant.
     let min = unsafe { ffi::RSMPI_MIN };

@@ -49,7 +49,7 @@ impl Drop for ErrorsReturn {
     }
 }
 
-/// Whether the MPI library raises what goes wrong with a request by the handler of its communicator: Open MPI does.
+/// Returns `true` if the MPI library raises what goes wrong with a request by the handler of its communicator: Open MPI does.
 fn has_errors_by_communicator() -> bool {
     static OPEN_MPI: OnceLock<bool> = OnceLock::new();
     *OPEN_MPI.get_or_init(|| library_version().contains("Open MPI"))

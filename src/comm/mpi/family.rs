@@ -71,7 +71,7 @@ impl Family {
         }
     }
 
-    /// A number for a communicator that no other of the family has.
+    /// Returns a number for a communicator that no other of the family has.
     pub(super) fn new_context(&self) -> u64 {
         let mine = self.communicators.fetch_add(1, Ordering::Relaxed) + 1;
         (self.protocol.rank() as u64) << 40 | mine
@@ -110,7 +110,7 @@ impl Family {
         if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalised")) }
     }
 
-    /// The lock for calls into MPI, where this thread may call it and no other holds the lock.
+    /// Returns the lock for calls into MPI, where this thread may call it and no other holds the lock.
     fn try_calls(&self) -> Option<MutexGuard<'static, ()>> {
         let may = self.serialized || thread::current().id() == self.owner;
         let calls = match CALLS.try_lock() {
@@ -162,7 +162,7 @@ impl Family {
         self.protocol.query(other, stream)
     }
 
-    /// The answer to a query, if it has come; the query ends with it.
+    /// Returns the answer to a query, if it has come; the query ends with it.
     pub(super) fn take_answer(&self, query: u64) -> Option<Status> {
         let status = self.protocol.answer(query)?;
         self.protocol.drop_query(query);
@@ -174,13 +174,13 @@ impl Family {
         self.protocol.drop_query(query);
     }
 
-    /// The communicator of this number in it, whose last call it knows already.
+    /// Returns the communicator of this number in it, whose last call it knows already.
     pub(super) fn comm(&self, handle: Handle, context: u64, members: Arc<[usize]>) -> Comm {
         let (last_calls, mismatches) = (self.last_calls().clone(), self.mismatches().clone());
         Comm { handle: ManuallyDrop::new(handle), context, members, last_calls, mismatches }
     }
 
-    /// What was found in its communicators, here or by ranks that have told this one.
+    /// Returns what was found in its communicators, here or by ranks that have told this one.
     fn mismatches(&self) -> &Arc<Mismatches> {
         &self.protocol.mismatches
     }
@@ -274,7 +274,7 @@ impl Family {
     }
 }
 
-/// How long a failing rank listens for lower ones. Of all ranks that fail together the lowest announce it first, twice as many after each step, so that most
+/// Returns how long a failing rank listens for lower ones. Of all ranks that fail together the lowest announce it first, twice as many after each step, so that most
 /// have heard of it before they would tell all those above them.
 fn listen_time(rank: usize) -> Duration {
     LISTEN_TIME * (usize::BITS - rank.leading_zeros())

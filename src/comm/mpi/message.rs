@@ -22,7 +22,7 @@ use crate::comm::transport::{Arrived, Pending};
 /// The MPI tag of collectives.
 const TAG_COLLECTIVE: c_int = RESERVED_TAGS.end as c_int;
 
-/// The MPI tag of a lane.
+/// Returns the MPI tag of a lane.
 pub(super) fn tag(lane: Lane) -> c_int {
     match lane {
         Lane::User(tag) => tag as c_int,
@@ -152,12 +152,12 @@ impl Message {
         })
     }
 
-    /// The collective that this rank is in, if the message belongs to one.
+    /// Returns the collective that this rank is in, if the message belongs to one.
     fn call(&self) -> Option<Call> {
         self.comm.last_calls.get(self.comm.context).filter(|_| self.is_collective())
     }
 
-    /// What the other rank's status means for this message.
+    /// Returns what the other rank's status means for this message.
     fn verdict(&self, status: Status) -> Verdict {
         let Ends { rank, other, other_in_family, .. } = self.ends;
         let mismatch = |call, did| Reason::Mismatch(Mismatch::of_collectives(rank, call, other, did));

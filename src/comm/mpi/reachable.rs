@@ -6,7 +6,7 @@
 
 use crate::comm::memory::Span;
 
-/// Whether the kernel lets others at the memory of `span`, which is of one mapping. Asks the kernel to copy its first byte, which takes less than a microsecond.
+/// Returns `true` if the kernel lets others at the memory of `span`, which is of one mapping. Asks the kernel to copy its first byte, which takes less than a microsecond.
 #[cfg(target_os = "linux")]
 pub(super) fn is_reachable(span: &Span) -> bool {
     let mut byte = 0u8;

@@ -30,7 +30,7 @@ impl Reduction {
         Ok(Reduction { request, numbers, rank })
     }
 
-    /// The result, once it is there. The caller holds the lock.
+    /// Returns the result, once it is there. The caller holds the lock.
     pub fn poll(&mut self) -> Result<Option<u64>> {
         if !self.request.is_null() {
             let (code, status) = self.request.test();

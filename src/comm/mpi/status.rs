@@ -130,7 +130,7 @@ const MISMATCH: u32 = 6;
 const MISMATCH_OF_EXCHANGES: u32 = 7;
 
 impl Status {
-    /// The kind of a note that carries this status, and its call.
+    /// Returns the kind of a note that carries this status, and its call.
     fn to_note(self) -> (u32, Call) {
         match self {
             Status::Called(call) => (CALLED, call),
@@ -151,7 +151,7 @@ impl Status {
 }
 
 impl Note {
-    /// The note of a mismatch in a communicator.
+    /// Returns the note of a mismatch in a communicator.
     fn of_mismatch(context: u64, found: &Mismatch) -> Note {
         let (rank, other) = (found.rank as u32, found.other as u32);
         let note = Note { context, rank, other, ..Note::zeroed() };
@@ -164,7 +164,7 @@ impl Note {
         Note { kind: MISMATCH, call, found_in, other_kind, ..note }
     }
 
-    /// The mismatch of a note.
+    /// Returns the mismatch of a note.
     fn mismatch(&self) -> Mismatch {
         let did = match self.other_kind {
             LEFT => Did::Gone(Gone::Left),
@@ -277,7 +277,7 @@ impl StatusProtocol {
         Ok(query)
     }
 
-    /// The answer to a query, if it has come.
+    /// Returns the answer to a query, if it has come.
     pub fn answer(&self, query: u64) -> Option<Status> {
         locked(&self.state).queries.get(&query).copied().flatten()
     }
@@ -329,7 +329,7 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Whether all queries of this rank are answered. An answer that arrived after the end would be received on the next
+    /// Returns `true` if all queries of this rank are answered. An answer that arrived after the end would be received on the next
     /// communicator to which MPI gives the number of this one.
     pub fn is_answered(&self) -> bool {
         locked(&self.state).unanswered == 0
@@ -368,7 +368,7 @@ impl StatusProtocol {
         Ok(true)
     }
 
-    /// Whether no note is on its way out.
+    /// Returns `true` if no note is on its way out.
     pub fn is_sent(&self) -> bool {
         locked(&self.state).outgoing.is_empty()
     }
@@ -392,13 +392,13 @@ impl StatusProtocol {
         }
     }
 
-    /// Whether a lower rank has announced a failure.
+    /// Returns `true` if a lower rank has announced a failure.
     pub fn lower_rank_fails(&self) -> bool {
         locked(&self.state).lowest_failing.is_some_and(|lowest| lowest < self.rank)
     }
 }
 
-/// What calls that send and receive notes need: MPI's type of bytes, its constant for any sender, and the size of a note.
+/// Returns what calls that send and receive notes need: MPI's type of bytes, its constant for any sender, and the size of a note.
 fn note_as_bytes() -> (ffi::MPI_Datatype, c_int, c_int) {
     // SAFETY: reads constants.
     unsafe { (ffi::RSMPI_UINT8_T, ffi::RSMPI_ANY_SOURCE, size_of::<Note>() as c_int) }

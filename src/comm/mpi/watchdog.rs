@@ -75,7 +75,7 @@ impl Watchdog {
         self.since.is_some()
     }
 
-    /// Whether a query is due.
+    /// Returns `true` if a query is due.
     pub fn query_is_due(&self) -> bool {
         self.query.is_none() && self.since.is_some_and(|since| since.elapsed() > QUERY_AFTER)
     }

@@ -80,7 +80,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A call for so many fields of elements of a type, of which this rank gives `own` per field.
+    /// Returns a call for so many fields of elements of a type, of which this rank gives `own` per field.
     pub fn new(operation: Operation, ty: &str, fields: u64, own: u64) -> Call {
         let ty = TYPES.iter().position(|name| *name == ty).map_or(NONE, |at| at as u32);
         let peers = [NONE; 2];
@@ -109,7 +109,7 @@ impl Call {
         Call { peers: [to, from].map(|peer| peer.map_or(NONE, |rank| rank as u32)), ..self }
     }
 
-    /// The rank that this one sends to, and that which it receives from.
+    /// Returns the rank that this one sends to, and that which it receives from.
     pub fn named_peers(&self) -> [Option<usize>; 2] {
         self.peers.map(|peer| (peer != NONE).then_some(peer as usize))
     }

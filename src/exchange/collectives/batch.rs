@@ -41,7 +41,7 @@ impl Batch {
         self.starts[part + 1] - self.starts[part]
     }
 
-    /// Where a part of all fields lies in messages.
+    /// Returns where a part of all fields lies in messages.
     pub fn transfer(&self, part: usize) -> Transfer {
         Transfer { peer: part, start: self.fields * self.starts[part], len: self.fields * self.count(part) }
     }
@@ -55,12 +55,12 @@ impl Batch {
         0..self.starts.len() - 1
     }
 
-    /// Whether both forms are one.
+    /// Returns `true` if both forms are one.
     fn is_plain(&self) -> bool {
         self.fields <= 1 || self.parts().filter(|&part| self.count(part) > 0).count() <= 1
     }
 
-    /// A part of all fields, in their array and in messages.
+    /// Returns a part of all fields, in their array and in messages.
     fn blocks<'a, T: DeviceElement>(
         &self,
         part: usize,
@@ -73,7 +73,7 @@ impl Batch {
         [FieldBlocks { array, block, stride: total }, packed]
     }
 
-    /// The fields as they lie in messages: the array itself where that is the same. Records only.
+    /// Returns the fields as they lie in messages: the array itself where that is the same. Records only.
     pub fn packed<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -91,7 +91,7 @@ impl Batch {
         Ok(message)
     }
 
-    /// The fields of a message, as they lie in arrays: the message itself where that is the same. Records only.
+    /// Returns the fields of a message, as they lie in arrays: the message itself where that is the same. Records only.
     pub fn unpacked<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,

@@ -68,7 +68,7 @@ crate::gpu::kernel_params! {
 
 const COMBINATION: &str = include_str!("../../../shaders/exchange/combination.wgsl");
 
-/// The kernel that combines pairs of blocks, whose numbers the module `combination` combines.
+/// Returns the kernel that combines pairs of blocks, whose numbers the module `combination` combines.
 pub(crate) fn pairs_kernel(combination: String, form: NumberForm) -> KernelSource {
     let text = include_str!("../../../shaders/exchange/combine.wgsl");
     with_form(KernelSource::new("exchange::combine", text), combination, form)
@@ -90,7 +90,7 @@ fn with_form(source: KernelSource, combination: String, form: NumberForm) -> Ker
 
 const FORMS: [NumberForm; 3] = [NumberForm::Narrow, NumberForm::Wide, NumberForm::Double];
 
-/// All kernels but those for double precision.
+/// Returns all kernels but those for double precision.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let pairs = |form| pairs_kernel(COMBINATION.into(), form);
     FORMS[..2].iter().flat_map(|&form| [pairs(form), scan_kernel(form)]).collect()
@@ -212,7 +212,7 @@ impl PairCombiner {
         PairCombiner { kernel: Kernel::new(pairs_kernel(format!("{numbers}{function}\n"), NumberForm::Narrow)), op: 0 }
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn source(&self) -> &KernelSource {
         self.kernel.source()
     }
@@ -231,14 +231,14 @@ impl PairCombiner {
     }
 }
 
-/// The form of the kernel that combines the numbers of an array: the least and the greatest `f64` are found by their words, as far as 32 bits count these,
+/// Returns the form of the kernel that combines the numbers of an array: the least and the greatest `f64` are found by their words, as far as 32 bits count these,
 /// since compilers may take it that no number is NaN.
 fn form_of<N: DeviceNumber>(array: &Array<N::Element>, op: Op) -> NumberForm {
     let by_words = op != Op::Sum && array.len() < 1 << 31;
     if N::FORM == NumberForm::Double && by_words { NumberForm::Wide } else { N::FORM }
 }
 
-/// The array as kernels of a form bind it.
+/// Returns the array as kernels of a form bind it.
 fn raw<N: DeviceNumber>(array: &Array<N::Element>, form: NumberForm) -> RawArray {
     if form == NumberForm::Double { array.raw().clone() } else { array.raw().seen_as(Element::U32) }
 }

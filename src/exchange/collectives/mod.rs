@@ -49,7 +49,7 @@ const USEFUL: u64 = 1 << 12;
 /// Bytes from which on data never travel along trees, where they pass each rank up to log2 of the ranks times.
 const LONG: u64 = 1 << 24;
 
-/// Whether so many bytes, of which each rank would send or receive an equal part from every other, travel along trees of the host. Parts of less than
+/// Returns `true` if so many bytes, of which each rank would send or receive an equal part from every other, travel along trees of the host. Parts of less than
 /// a page cost what their messages cost, two for each other rank; along trees it is two for each level.
 fn are_short(bytes: u64, ranks: usize) -> bool {
     bytes <= SHORT.max((ranks as u64).saturating_mul(USEFUL).min(LONG))
@@ -107,23 +107,23 @@ impl Collectives {
         Collectives { exchange, copies: Arc::default(), combiner: Arc::default() }
     }
 
-    /// The ranks.
+    /// Returns the ranks.
     pub fn comm(&self) -> &Communicator {
         self.exchange.comm()
     }
 
-    /// What the exchanges of all collectives so far have cost this rank; what travelled along trees does not count.
+    /// Returns what the exchanges of all collectives so far have cost this rank; what travelled along trees does not count.
     pub fn cost(&self) -> Cost {
         self.exchange.cost()
     }
 
-    /// The exchange that follows when the first is done, as all ranks take their tags now; its cost counts already.
+    /// Returns the exchange that follows when the first is done, as all ranks take their tags now; its cost counts already.
     fn later<T: DeviceElement>(&mut self, transfers: Transfers) -> LaterExchange {
         self.exchange.count(&transfers, T::ELEMENT.bytes());
         LaterExchange { tag: self.exchange.next_tag(), transfers, exchange: self.exchange.clone() }
     }
 
-    /// The calls of all ranks, where they agree and what each gives is sound: `array` is on the device of `recorder` and at rest, and has
+    /// Returns the calls of all ranks, where they agree and what each gives is sound: `array` is on the device of `recorder` and at rest, and has
     /// whole fields. `valid` is what else must hold.
     fn agree<T: DeviceElement>(
         &self,

@@ -262,7 +262,7 @@ impl Collectives {
         Ok(PendingCollective::new(Stage::moving(pending, move |_| Ok(Stage::Done(result)))))
     }
 
-    /// All parts on every rank.
+    /// Returns all parts on every rank.
     fn gather_on_all<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -289,7 +289,7 @@ impl Collectives {
         })))
     }
 
-    /// All parts on `root`.
+    /// Returns all parts on `root`.
     fn gather_on<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -385,7 +385,7 @@ impl Collectives {
     }
 }
 
-/// The call of a gather, and whether its array has whole fields.
+/// Returns the call of a gather, and whether its array has whole fields.
 fn gathering<T: DeviceElement>(operation: Operation, own: &Array<T>, fields: u64) -> (Call, Result<(), ExchangeError>) {
     let (each, valid) = both(per_field(own.len(), fields), Ok(()));
     (Call::new(operation, T::ELEMENT.wgsl(), fields, each), valid)

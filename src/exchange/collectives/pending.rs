@@ -80,7 +80,7 @@ impl<O> PendingCollective<O> {
         }
     }
 
-    /// Whether all is moved, so that [`finish`](Self::finish) returns at once.
+    /// Returns `true` if all is moved, so that [`finish`](Self::finish) returns at once.
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Some(Stage::Done(_)))
     }

@@ -32,7 +32,7 @@ struct Gathered<N: DeviceNumber> {
 }
 
 impl Collectives {
-    /// The reduction of all ranks' numbers, on every rank. The arrays have one length.
+    /// Returns the reduction of all ranks' numbers, on every rank. The arrays have one length.
     ///
     /// Floats are combined along a fixed tree over the ranks, that of [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce): the bits
     /// depend on the number of ranks, and on nothing else.
@@ -63,7 +63,7 @@ impl Collectives {
         })))
     }
 
-    /// The reduction of all ranks' numbers, as [`all_reduce`](Self::all_reduce) gives it, on `root`; the others get nothing.
+    /// Returns the reduction of all ranks' numbers, as [`all_reduce`](Self::all_reduce) gives it, on `root`; the others get nothing.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -107,7 +107,7 @@ impl Collectives {
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, vec![each * N::WORDS; size]))
     }
 
-    /// This rank's part, of `counts[rank]` numbers, of each field of the reduction of all ranks' numbers. The counts are the same on all ranks.
+    /// Returns this rank's part, of `counts[rank]` numbers, of each field of the reduction of all ranks' numbers. The counts are the same on all ranks.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -130,7 +130,7 @@ impl Collectives {
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, words))
     }
 
-    /// The reduction of the numbers of the ranks up to and including this one, one after the other. The arrays have one length.
+    /// Returns the reduction of the numbers of the ranks up to and including this one, one after the other. The arrays have one length.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -143,7 +143,7 @@ impl Collectives {
         self.scan_range::<N>(recorder, array, ScanRange::UpTo, op)
     }
 
-    /// The reduction of the numbers of the ranks before this one, one after the other; nothing on the first rank. The arrays have one length.
+    /// Returns the reduction of the numbers of the ranks before this one, one after the other; nothing on the first rank. The arrays have one length.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -158,7 +158,7 @@ impl Collectives {
         Ok(pending.map(move |before| (!first).then_some(before)))
     }
 
-    /// The reduction of the numbers of the ranks in the range of this one, from its far end on; an array without elements where there are none.
+    /// Returns the reduction of the numbers of the ranks in the range of this one, from its far end on; an array without elements where there are none.
     pub(crate) fn scan_range<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -250,7 +250,7 @@ impl Collectives {
         Batch::new(1, (0..size).map(count))
     }
 
-    /// This rank's call, where all agree on it.
+    /// Returns this rank's call, where all agree on it.
     fn agree_on<N: DeviceNumber>(
         &self,
         recorder: &Recorder,

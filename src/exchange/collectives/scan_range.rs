@@ -12,7 +12,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The place of a rank's block.
+    /// Returns the place of a rank's block.
     pub fn place(self, rank: usize, ranks: usize) -> usize {
         match self {
             Order::Up => rank,
@@ -35,7 +35,7 @@ pub(crate) enum ScanRange {
 }
 
 impl ScanRange {
-    /// The range of those ranks in whose range a rank is: what the adjoint of a sum combines.
+    /// Returns the range of those ranks in whose range a rank is: what the adjoint of a sum combines.
     pub fn transposed(self) -> Self {
         match self {
             ScanRange::UpTo => ScanRange::From,
@@ -45,12 +45,12 @@ impl ScanRange {
         }
     }
 
-    /// Whether a rank is in its own range.
+    /// Returns `true` if a rank is in its own range.
     pub fn has_own(self) -> bool {
         matches!(self, ScanRange::UpTo | ScanRange::From)
     }
 
-    /// The rank at which scans begin.
+    /// Returns the rank at which scans begin.
     pub fn end(self, ranks: usize) -> usize {
         self.order().place(0, ranks)
     }

@@ -46,7 +46,7 @@ impl Counted {
         }
     }
 
-    /// A number that the host knows.
+    /// Creates a number that the host knows.
     pub fn known(gpu: &Gpu, what: &str, most: u64) -> Result<Self, DeviceError> {
         Ok(Counted { most: index(what, most)?, device: 0, array: gpu.array("primitives::no_count", 1)? })
     }
@@ -56,19 +56,19 @@ impl Counted {
         Counted { most, device: 1, array: array.clone() }
     }
 
-    /// The array of the slot `count`.
+    /// Returns the array of the slot `count`.
     pub fn raw(&self) -> &RawArray {
         self.array.raw()
     }
 }
 
-/// A number of elements that leaves an index free for the end.
+/// Returns a number of elements that leaves an index free for the end.
 pub(super) fn index(what: &str, len: u64) -> Result<u32, DeviceError> {
     let fits = u32::try_from(len).ok().filter(|&n| n < u32::MAX);
     fits.ok_or_else(|| misuse(what, format!("{len} elements are more than 2^32 - 2; use more ranks")))
 }
 
-/// An error of the caller's program.
+/// Returns an error of the caller's program.
 pub(super) fn misuse(what: &str, why: String) -> DeviceError {
     DeviceError::Misuse { what: what.into(), why }
 }

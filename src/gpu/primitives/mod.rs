@@ -35,7 +35,7 @@ pub use sort::{Form, Keys, KeysOfBits, Sort};
 use crate::gpu::DeviceError;
 use crate::gpu::KernelSource;
 
-/// The kernels of the room in all forms; those whose text has `subgroup` need operations across a subgroup.
+/// Returns the kernels of the room in all forms; those whose text has `subgroup` need operations across a subgroup.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     [scan::kernels(), reduce::kernels(), permute::kernels().into(), sort::kernels()].concat()
 }

@@ -28,7 +28,7 @@ impl Default for Permute {
     }
 }
 
-/// The kernels of gather and scatter.
+/// Returns the kernels of gather and scatter.
 pub(super) fn kernels() -> [KernelSource; 2] {
     [("primitives::gather", false), ("primitives::scatter", true)].map(|(label, scatter)| {
         KernelSource::new(label, include_str!("../../../shaders/gpu/permute.wgsl"))

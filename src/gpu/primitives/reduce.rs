@@ -87,7 +87,7 @@ impl Default for Reduce {
     }
 }
 
-/// The kernels of one form, in the order of [`FORMS`].
+/// Returns the kernels of one form, in the order of [`FORMS`].
 fn sources(profile: Profile) -> [KernelSource; 9] {
     let (text, group) = match profile {
         Profile::Gpu => (include_str!("../../../shaders/gpu/reduce/group.wgsl"), 64),
@@ -106,7 +106,7 @@ fn sources(profile: Profile) -> [KernelSource; 9] {
     })
 }
 
-/// All kernels.
+/// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [Profile::Gpu, Profile::Software].map(sources).concat()
 }

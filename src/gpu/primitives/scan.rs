@@ -52,7 +52,7 @@ impl Level {
     }
 }
 
-/// The levels over `span` elements; the last has one part.
+/// Returns the levels over `span` elements; the last has one part.
 fn levels(profile: Profile, span: u32) -> Vec<Level> {
     let mut levels = Vec::new();
     let mut rest = span.max(1);
@@ -107,7 +107,7 @@ fn sources(profile: Profile) -> [KernelSource; 2] {
     })
 }
 
-/// All kernels.
+/// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [Profile::Gpu, Profile::Software].map(sources).concat()
 }
@@ -129,12 +129,12 @@ impl Default for Scan {
 }
 
 impl Scan {
-    /// A scan in the form that the device wants.
+    /// Creates a scan in the form that the device wants.
     pub fn new() -> Self {
         Scan { profile: None, gpu: ScanKernels::new(Profile::Gpu), software: ScanKernels::new(Profile::Software) }
     }
 
-    /// A scan in the form for such devices, on any device.
+    /// Creates a scan in the form for such devices, on any device.
     pub fn with(profile: Profile) -> Self {
         Scan { profile: Some(profile), ..Self::new() }
     }

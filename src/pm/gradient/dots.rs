@@ -33,7 +33,7 @@ impl Dots {
         Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
     }
 
-    /// What adds without an order.
+    /// Returns what adds without an order.
     pub fn sums(&self) -> &ExactSum {
         &self.sum
     }
@@ -44,7 +44,7 @@ impl Dots {
         self.derivatives = derivatives.clone();
     }
 
-    /// Whether anything but 0 is asked for: that `number` changes with a parameter.
+    /// Returns `true` if anything but 0 is asked for: that `number` changes with a parameter.
     pub fn wants(&self, number: usize) -> bool {
         self.derivatives.numbers[number] != [0.0; COUNT]
     }
@@ -102,7 +102,7 @@ impl Dots {
         Ok(())
     }
 
-    /// The derivatives by the parameters, and the first word of each array of `along`. One wait for the device, where there is anything.
+    /// Returns the derivatives by the parameters, and the first word of each array of `along`. One wait for the device, where there is anything.
     pub fn fetch(
         &mut self,
         recorder: &mut Recorder,

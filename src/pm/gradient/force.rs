@@ -47,7 +47,7 @@ impl<'a> Placed<'a> {
         displaced(self.lattice, self.displacement)
     }
 
-    /// The force, if it is that of where the particles are.
+    /// Returns the force, if it is that of where the particles are.
     fn field(self) -> Result<&'a Array<f32>, SimulationError> {
         self.force.field().ok_or(SimulationError::NoForce)
     }

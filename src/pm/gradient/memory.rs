@@ -71,7 +71,7 @@ impl GradientMemory {
         })
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub fn total(&self) -> u64 {
         self.states as u64 * self.state + self.particles + self.kept + self.mesh.max(self.start)
     }
@@ -119,7 +119,7 @@ fn density_loss(of: &Footprint) -> u64 {
     of.mesh.there() + of.mesh.back() + of.of_cells(4)
 }
 
-/// The modes and the cotangent of the contrast, and what cotangents of displacements and strains take; at the end the results.
+/// Returns the modes and the cotangent of the contrast, and what cotangents of displacements and strains take; at the end the results.
 fn start_adjoint(of: &Footprint) -> u64 {
     let lattice = &of.lattice;
     let (field, modes) = (lattice.field, lattice.modes);
@@ -135,7 +135,7 @@ fn start_adjoint(of: &Footprint) -> u64 {
     (field + modes + passed.max(second)).max(2 * of.of_particles(12) + 2 * field)
 }
 
-/// The modes of the contrast and its change, and of the second order those of the source and its change, with the strains that make them.
+/// Returns the modes of the contrast and its change, and of the second order those of the source and its change, with the strains that make them.
 fn start_tangent(of: &Footprint) -> u64 {
     let lattice = &of.lattice;
     let (field, modes) = (lattice.field, lattice.modes);

@@ -97,7 +97,7 @@ impl fmt::Debug for Gradient {
 }
 
 impl Gradient {
-    /// A run with the parameters of `config` and its adjoint, with a state kept of every `checkpoint_every`-th force: 1 is fastest, and about
+    /// Creates a run with the parameters of `config` and its adjoint, with a state kept of every `checkpoint_every`-th force: 1 is fastest, and about
     /// the root of the number of steps takes least memory ([`GradientMemory`]). All ranks call it with the same values.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Gradient {
         self.tape.memory()
     }
 
-    /// The parameters of the run.
+    /// Returns the parameters of the run.
     pub fn config(&self) -> &Config {
         &self.sweeps.run.config
     }
@@ -161,7 +161,7 @@ impl Gradient {
         Ok(Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology })
     }
 
-    /// The derivatives by the parameters; refuses lost particles, and losses and derivatives that are not finite, the same on all ranks. All of it comes
+    /// Returns the derivatives by the parameters; refuses lost particles, and losses and derivatives that are not finite, the same on all ranks. All of it comes
     /// from the device at once.
     fn checked(
         &mut self,

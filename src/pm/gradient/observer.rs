@@ -16,12 +16,12 @@ pub struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    /// The run at its end.
+    /// Returns the run at its end.
     pub fn run(&mut self) -> &mut Simulation {
         &mut self.sweeps.run
     }
 
-    /// The cotangents, all 0 at first.
+    /// Returns the cotangents, all 0 at first.
     pub fn cotangents(&self) -> &Cotangents {
         &self.sweeps.bars
     }
@@ -73,7 +73,7 @@ impl Observer<'_> {
     }
 }
 
-/// The factors of modes of the contrast by mode number squared, whose inverse transform is the derivative by the contrast: the power of a bin is
+/// Returns the factors of modes of the contrast by mode number squared, whose inverse transform is the derivative by the contrast: the power of a bin is
 /// the mean of `|delta_k|^2 V / N^2` over its modes.
 fn power_table(n: u64, box_size: f64, spectrum: &[Bin], by: &[f64]) -> Vec<f32> {
     // The inverse transform divides by N, and a mode counts for itself and its conjugate.

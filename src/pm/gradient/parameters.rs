@@ -35,7 +35,7 @@ impl From<[f64; COUNT]> for CosmologyGradient {
     }
 }
 
-/// The parameters of `cosmology`, in the order of [`CosmologyGradient`].
+/// Returns the parameters of `cosmology`, in the order of [`CosmologyGradient`].
 pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
     [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), cosmology.primordial_amplitude()]
 }
@@ -58,7 +58,7 @@ const STENCILS: [&[(f64, f64)]; 3] = [
     &[(0.0, 25.0 / 12.0), (-1.0, -4.0), (-2.0, 3.0), (-3.0, -4.0 / 3.0), (-4.0, 0.25)],
 ];
 
-/// The derivatives of `numbers`, which are `here` at this cosmology, by parameter `which`: differences of fourth order in `f64`, whose relative error is some
+/// Returns the derivatives of `numbers`, which are `here` at this cosmology, by parameter `which`: differences of fourth order in `f64`, whose relative error is some
 /// 1e-10 for functions as smooth as these.
 fn derivative(
     cosmology: &Cosmology,
@@ -103,7 +103,7 @@ fn derivative(
     refused.map_or(Ok(Vec::new()), Err)
 }
 
-/// The operations of a run and the factors of its start in a universe that may be another than that of `config`: the force is computed with the matter
+/// Returns the operations of a run and the factors of its start in a universe that may be another than that of `config`: the force is computed with the matter
 /// density of `config`, and its kicks are as much stronger as there is more matter.
 fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFactors), CosmologyError> {
     let growth = power.growth();
@@ -117,7 +117,7 @@ fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFacto
     Ok((ops, lpt_factors(&growth.at(config.a_start)?, config.lpt)))
 }
 
-/// The numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
+/// Returns the numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
 /// schedule; then the factors of the start: of positions and momenta, of first and second order.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
     let (ops, start) = run_of(config, &config.linear_power(*cosmology)?)?;
@@ -178,13 +178,13 @@ impl Numbers {
         Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)? })
     }
 
-    /// How many numbers there are.
+    /// Returns how many numbers there are.
     pub fn len(&self) -> usize {
         self.layout.start + 4
     }
 }
 
-/// A table on the device.
+/// Returns a table on the device.
 pub fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
     let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
     recorder.upload(&array, 0, table)?;
@@ -227,7 +227,7 @@ impl Derivatives {
     }
 }
 
-/// The derivatives of all numbers by all parameters.
+/// Returns the derivatives of all numbers by all parameters.
 fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>, CosmologyError> {
     let here = numbers(config, cosmology)?;
     let columns: Vec<Vec<f64>> = (0..COUNT)
@@ -237,7 +237,7 @@ fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>,
     Ok((0..rows).map(|row| [0, 1, 2, 3, 4].map(|which| columns[which][row])).collect())
 }
 
-/// The derivatives of [`mode_amplitudes`] by all parameters: differences where the transfer function depends on them.
+/// Returns the derivatives of [`mode_amplitudes`] by all parameters: differences where the transfer function depends on them.
 fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<Vec<f32>>, CosmologyError> {
     let n = config.particles as usize;
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);

@@ -46,7 +46,7 @@ impl States {
         &self.memory
     }
 
-    /// Where the forces stand in the schedule.
+    /// Returns where the forces stand in the schedule.
     pub fn forces(&self) -> &[usize] {
         &self.forces
     }
@@ -65,7 +65,7 @@ impl States {
         place(&mut context.recorder, run, &self.checkpoints[0])
     }
 
-    /// The state at force `number`, which has been restored before.
+    /// Returns the state at force `number`, which has been restored before.
     fn state(&self, number: usize) -> &Array<f32> {
         let every = self.memory.checkpoint_every;
         match number % every {

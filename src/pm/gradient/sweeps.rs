@@ -41,7 +41,7 @@ impl Tape {
         Ok(Tape { noise, numbers: numbers.clone(), derivatives: derivatives.clone(), states })
     }
 
-    /// What its start follows from.
+    /// Returns what its start follows from.
     fn source(&self) -> Source<'_> {
         source(&self.noise, &self.numbers)
     }
@@ -204,7 +204,7 @@ impl Sweeps {
         self.start_adjoint(context, tape)
     }
 
-    /// Whether a number of these operations changes with a parameter.
+    /// Returns `true` if a number of these operations changes with a parameter.
     fn moves_with_parameters(&self, tape: &Tape, range: Range<usize>) -> bool {
         let operations = &tape.numbers.layout.operations;
         let end = operations.get(range.end).copied().unwrap_or(tape.numbers.layout.start);
@@ -274,7 +274,7 @@ impl Sweeps {
         Ok(())
     }
 
-    /// The adjoint of the start.
+    /// Returns the adjoint of the start.
     fn start_adjoint(&mut self, context: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };

@@ -25,7 +25,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// The middle as a unit vector.
+    /// Returns the middle as a unit vector.
     pub(super) fn unit(&self) -> [f64; 3] {
         let length = length(self.direction);
         self.direction.map(|x| x / length)

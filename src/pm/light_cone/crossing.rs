@@ -51,7 +51,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel.
+/// Returns the kernel.
 pub(in crate::pm) fn kernel() -> KernelSource {
     KernelSource::new("pm::light_cone", include_str!("../../../shaders/pm/light_cone.wgsl")).params::<LightConeParams>()
 }
@@ -85,7 +85,7 @@ pub struct LightCone {
 }
 
 impl LightCone {
-    /// An empty cone, for a run of `config` from its start. Makes nothing on a device.
+    /// Creates an empty cone, for a run of `config` from its start. Makes nothing on a device.
     ///
     /// # Errors
     /// As [`Cone::validate`].
@@ -102,7 +102,7 @@ impl LightCone {
         Ok(LightCone { rows: crossed.into_words(), ..Self::new(config, cone)? })
     }
 
-    /// What it covers.
+    /// Returns what it covers.
     pub fn cone(&self) -> &Cone {
         &self.cone
     }
@@ -184,7 +184,7 @@ impl LightCone {
         Ok(())
     }
 
-    /// What the kernel takes, but for replicas and rows.
+    /// Returns what the kernel takes, but for replicas and rows.
     fn params(&self, config: &Config, own: &Box3, shell: &Shell) -> LightConeParams {
         let spacing = config.box_size / config.particles as f64;
         let [i, j, k] = own.each_ref().map(|range| range.start as u32);
@@ -285,7 +285,7 @@ mod tests {
     use crate::pm::light_cone::ConeParticle;
     use crate::{Error, Launch, launch};
 
-    /// The integral of da / (a^3 E) from `a` to 1, which free particles move by in units of their momentum: the midpoint rule with 20,000 points, of
+    /// Returns the integral of da / (a^3 E) from `a` to 1, which free particles move by in units of their momentum: the midpoint rule with 20,000 points, of
     /// which h^2/24 times a change of slope of some 100 is left, 1e-8.
     fn way(cosmology: &Cosmology, a: f64) -> f64 {
         let h = (1.0 - a) / 20_000.0;

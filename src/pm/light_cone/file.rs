@@ -62,7 +62,7 @@ impl ConeParticles {
     }
 }
 
-/// A quantity of each particle.
+/// Returns a quantity of each particle.
 fn column<T>(particles: &[ConeParticle], of: impl Fn(&ConeParticle) -> T) -> Result<Vec<T>, HostMemoryError> {
     host_memory::collect("particles on the light cone", particles.iter().map(of))
 }

@@ -28,7 +28,7 @@ pub struct ConeForecast {
 }
 
 impl Cone {
-    /// What this cone of a run on `ranks` ranks will hold and cost.
+    /// Returns what this cone of a run on `ranks` ranks will hold and cost.
     ///
     /// # Errors
     /// As [`validate`](Self::validate), those of the configuration, and [`SimulationError::OutOfRange`] for more particles than a rank can number.
@@ -74,7 +74,7 @@ impl Cone {
     }
 }
 
-/// Bytes of device memory for sorting so many rows of a rank: keys and their order, twice where there are other ranks; then rows, or some words of
+/// Returns the bytes of device memory for sorting so many rows of a rank: keys and their order, twice where there are other ranks; then rows, or some words of
 /// each, where they are and where they go, and with others on the way.
 fn sorting(rows: u64, ranks: usize) -> u64 {
     let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };

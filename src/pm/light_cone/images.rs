@@ -18,7 +18,7 @@ pub(super) fn image_code(image: [i64; 3]) -> u32 {
     image.iter().fold(0, |code, m| code << 7 | (m + 64) as u32)
 }
 
-/// The replica that [`image_code`] names.
+/// Returns the replica that [`image_code`] names.
 pub(super) fn image_of(code: u32) -> [i32; 3] {
     [14, 7, 0].map(|shift| (code >> shift & 127) as i32 - 64)
 }

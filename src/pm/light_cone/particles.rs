@@ -38,7 +38,7 @@ pub struct ConeParticles {
 }
 
 impl ConeParticles {
-    /// This rank's rows. Collective.
+    /// Returns this rank's rows. Collective.
     pub(super) fn new(comm: &Communicator, words: Vec<u32>) -> Result<Self, SimulationError> {
         let count = (words.len() / ROW) as u64;
         let (mut first, mut total) = ([count], [count]);
@@ -47,27 +47,27 @@ impl ConeParticles {
         Ok(ConeParticles { words, first: first[0], total: total[0] })
     }
 
-    /// How many this rank has.
+    /// Returns how many this rank has.
     pub fn len(&self) -> usize {
         self.words.len() / ROW
     }
 
-    /// Whether this rank has none.
+    /// Returns `true` if this rank has none.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// How many all ranks have.
+    /// Returns how many all ranks have.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The place of this rank's first among those of all ranks.
+    /// Returns the place of this rank's first among those of all ranks.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// This rank's particles.
+    /// Returns this rank's particles.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ConeParticle> + '_ {
         self.words.chunks_exact(ROW).map(|row| {
             let real = |at: usize| f32::from_bits(row[at]);
@@ -82,7 +82,7 @@ impl ConeParticles {
         })
     }
 
-    /// The words of its rows.
+    /// Returns the words of its rows.
     pub(super) fn into_words(self) -> Vec<u32> {
         self.words
     }

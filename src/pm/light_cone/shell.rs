@@ -48,7 +48,7 @@ impl Shell {
         })
     }
 
-    /// Whether the cone reaches as far as some of the step.
+    /// Returns `true` if the cone reaches as far as some of the step.
     pub fn is_reached(&self) -> bool {
         self.cut < 1.0
     }

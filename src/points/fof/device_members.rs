@@ -70,7 +70,7 @@ fn first_bad() -> KernelSource {
         .params::<BadParams>()
 }
 
-/// The kernels of this file.
+/// Returns the kernels of this file.
 pub(super) fn kernels() -> [KernelSource; 4] {
     [count(), keep(), kept(), first_bad()]
 }
@@ -101,7 +101,7 @@ impl Labelled<'_> {
         })
     }
 
-    /// The rows of members, by label and then by index, which ascends with rows. Waits for their number.
+    /// Returns the rows of members, by label and then by index, which ascends with rows. Waits for their number.
     fn selected(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
         let (permute, rows) = (Permute::new(), self.kept(recorder, min_members)?);
         let order = self.labels.select(recorder, &rows)?.order(recorder, self.total)?;
@@ -110,7 +110,7 @@ impl Labelled<'_> {
         Ok(sorted)
     }
 
-    /// The rows of members, ascending. Waits for their number.
+    /// Returns the rows of members, ascending. Waits for their number.
     fn kept(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
         let (gpu, count) = (recorder.gpu().clone(), self.roots.len());
         let params = CountParams { count: count as u32 };
@@ -131,7 +131,7 @@ impl Labelled<'_> {
         Ok(rows)
     }
 
-    /// The value that no point may have of the point with the least index. Waits for a word per attribute.
+    /// Returns the value that no point may have of the point with the least index. Waits for a word per attribute.
     fn first_bad(&self, recorder: &mut Recorder) -> Result<Bad, DeviceError> {
         let mut least = Bad::NONE;
         for (attribute, values) in (0..).zip(self.attributes) {

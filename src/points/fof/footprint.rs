@@ -13,7 +13,7 @@ const TREE: u64 = 16;
 /// numbers the members of components, of which it then sorts those that it keeps: half of the points, as is usual for groups today.
 const WORK: u64 = 20;
 
-/// Bytes of device memory that finding groups of `points` points with velocities on a rank, in three dimensions, and their catalogue take at one time, the
+/// Returns the bytes of device memory that finding groups of `points` points with velocities on a rank, in three dimensions, and their catalogue take at one time, the
 /// cloud included; `total` are those of all ranks. Where there are others, a rank has the cloud that it gave and the points that it got, the way
 /// between them, and the indices and labels of what it got; copies of other ranks' points near its own come on top.
 pub fn device_memory(points: u64, total: u64) -> u64 {

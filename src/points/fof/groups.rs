@@ -117,7 +117,7 @@ impl Groups {
         Ok(Groups { labels, roots, spanning, length, ghosts: links.ghosts, cost, points })
     }
 
-    /// The label of each of this rank's rows of the input, in its order. Submits and waits; with several ranks one exchange. All ranks call it.
+    /// Returns the label of each of this rank's rows of the input, in its order. Submits and waits; with several ranks one exchange. All ranks call it.
     ///
     /// # Errors
     /// Those of the device and the ranks.
@@ -160,7 +160,7 @@ impl Groups {
         self.ghosts
     }
 
-    /// What finding ghosts cost this rank between ranks, besides what the exchange counts.
+    /// Returns what finding ghosts cost this rank between ranks, besides what the exchange counts.
     pub fn cost(&self) -> Cost {
         self.cost
     }

@@ -24,7 +24,7 @@ pub enum Linking {
 }
 
 impl Linking {
-    /// The length among `total` points, rounded to `f32`: points up to that distance, inclusive, are linked.
+    /// Returns the length among `total` points, rounded to `f32`: points up to that distance, inclusive, are linked.
     ///
     /// # Errors
     /// [`FofError::Length`] unless it is a number from 0 on, [`FofError::Volume`] for separations where an axis is open.

@@ -119,7 +119,7 @@ impl<'a> Labels<'a> {
         Ok(Labels { region, points: LeafValues::of(recorder, along, 1)?, nodes })
     }
 
-    /// The row of the component that a node's points are in, or [`SEVERAL`].
+    /// Returns the row of the component that a node's points are in, or [`SEVERAL`].
     fn of_node(&self, level: usize, node: u64) -> u32 {
         let levels = &self.region.levels;
         let known = &self.nodes[(levels.start(level) + node) as usize];
@@ -131,7 +131,7 @@ impl<'a> Labels<'a> {
         row
     }
 
-    /// The row of the component that the points of a span are in, or [`SEVERAL`].
+    /// Returns the row of the component that the points of a span are in, or [`SEVERAL`].
     fn of_span(&self, span: Span) -> u32 {
         match span {
             Span::Node(level, node) => self.of_node(level, node),
@@ -139,7 +139,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The row of the component of a node or point; `None` for a node of several.
+    /// Returns the row of the component of a node or point; `None` for a node of several.
     fn of(&self, met: Met) -> Option<u32> {
         let row = match met {
             Met::Point(at) => self.of_point(at),
@@ -148,13 +148,13 @@ impl<'a> Labels<'a> {
         (row != SEVERAL).then_some(row)
     }
 
-    /// The row of the component of the point at a place along the curve; [`SEVERAL`], and noted, where it is not here.
+    /// Returns the row of the component of the point at a place along the curve; [`SEVERAL`], and noted, where it is not here.
     fn of_point(&self, at: usize) -> u32 {
         self.points.of_points(at as u64..at as u64 + 1).first().copied().unwrap_or(SEVERAL)
     }
 }
 
-/// What all rows are, or [`SEVERAL`].
+/// Returns what all rows are, or [`SEVERAL`].
 fn common(mut rows: impl Iterator<Item = u32>) -> u32 {
     let first = rows.next().unwrap_or(SEVERAL);
     if rows.all(|row| row == first) { first } else { SEVERAL }
@@ -211,7 +211,7 @@ impl Comparison<'_> {
         open
     }
 
-    /// Whether the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.
+    /// Returns `true` if the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.
     fn links(&mut self, there: Component, bounds: &BoundingBox, met: Met, held: &BoundingBox) -> bool {
         let Some(here) = self.labels.of(met) else { return false };
         if self.linked.contains(&(there, here)) {

@@ -29,7 +29,7 @@ pub use linking::Linking;
 
 use crate::gpu::KernelSource;
 
-/// The kernels of this folder.
+/// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
     #[cfg(feature = "catalogue")]
     return device_members::kernels().into();

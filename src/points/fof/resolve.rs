@@ -110,12 +110,12 @@ impl<'a> Graph<'a> {
         Ok(Graph { comm, rows, edges, shown, counts })
     }
 
-    /// The place of a component of this rank that has links.
+    /// Returns the place of a component of this rank that has links.
     fn place(&self, row: u32) -> usize {
         self.rows.partition_point(|&other| other < row)
     }
 
-    /// The values of the components at the other ends, of all own ones there are some for. One exchange.
+    /// Returns the values of the components at the other ends, of all own ones there are some for. One exchange.
     fn across(&self, values: &[Root], cost: &mut Cost) -> Result<Vec<Root>, CommError> {
         let outgoing: Vec<Root> = self.shown.iter().map(|&place| values[place as usize]).collect();
         // Links are known at both ends, so what ranks send each other is what they expect, in the order of the ends.
@@ -124,7 +124,7 @@ impl<'a> Graph<'a> {
         Ok(received.into_raw().0)
     }
 
-    /// The parent of each parent, from its rank. Two exchanges.
+    /// Returns the parent of each parent, from its rank. Two exchanges.
     fn parents_of(&self, parents: &[Root], cost: &mut Cost) -> Result<Vec<Root>, CommError> {
         let mut asked: Vec<Component> = parents.iter().map(|parent| parent.at).collect();
         asked.sort_unstable();

@@ -22,7 +22,7 @@ pub(crate) fn ask<T: Pod, A: Pod, E: From<CommError>>(
     Ok((answered.into_raw().0, total))
 }
 
-/// What came from all ranks, one by one, each with its rank.
+/// Returns what came from all ranks, one by one, each with its rank.
 pub(crate) fn with_ranks<T: Pod>(parts: &GatheredParts<T>) -> Vec<(usize, &T)> {
     fn of_rank<T>((rank, of_rank): (usize, &[T])) -> impl Iterator<Item = (usize, &T)> {
         of_rank.iter().map(move |one| (rank, one))
@@ -30,14 +30,14 @@ pub(crate) fn with_ranks<T: Pod>(parts: &GatheredParts<T>) -> Vec<(usize, &T)> {
     parts.iter().enumerate().flat_map(of_rank).collect()
 }
 
-/// How often each rank occurs.
+/// Returns how often each rank occurs.
 pub(crate) fn count(ranks: &[u32], size: usize) -> Vec<u64> {
     let mut counts = vec![0; size];
     ranks.iter().for_each(|&rank| counts[rank as usize] += 1);
     counts
 }
 
-/// What elements sent to and received from each rank cost this one, `me`.
+/// Returns what elements sent to and received from each rank cost this one, `me`.
 pub(crate) fn cost_of<T>(sent: &[u64], received: &[u64], me: usize) -> Cost {
     let others = |counts: &[u64]| {
         let others = counts.iter().enumerate().filter(|(rank, count)| *rank != me && **count > 0);

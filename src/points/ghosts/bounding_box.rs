@@ -33,7 +33,7 @@ impl BoundingBox {
         bounds
     }
 
-    /// Whether it holds nothing.
+    /// Returns `true` if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.low[0] > self.high[0]
     }
@@ -46,7 +46,7 @@ impl BoundingBox {
         }
     }
 
-    /// The square of its diagonal; 0 without points.
+    /// Returns the square of its diagonal; 0 without points.
     pub fn diagonal(&self) -> f64 {
         let along = |axis: usize| (f64::from(self.high[axis]) - f64::from(self.low[axis])).max(0.0);
         (0..3).map(|axis| along(axis).powi(2)).sum()
@@ -90,7 +90,7 @@ impl BoundingBox {
         square <= f64::from(reach).powi(2) * (1.0 - ROUNDING)
     }
 
-    /// How far `other` begins above this box, and ends below it, along an axis: negative where the boxes overlap. The negatives are how far the
+    /// Returns how far `other` begins above this box, and ends below it, along an axis: negative where the boxes overlap. The negatives are how far the
     /// farthest points are from each other, this box's below and above.
     fn differences(&self, other: &BoundingBox, axis: usize) -> [f64; 2] {
         let [a, b, c, d] = [self.low[axis], self.high[axis], other.low[axis], other.high[axis]].map(f64::from);

@@ -103,7 +103,7 @@ impl<'a> Descent<'a> {
         Ok((fetcher.complete(|| self.points())?, self.cost))
     }
 
-    /// What the points that were asked about consist of, as far as it reaches what is near.
+    /// Returns what the points that were asked about consist of, as far as it reaches what is near.
     fn below(&self) -> Vec<Ask> {
         let parts = |ask: &Ask| {
             let ask = *ask;
@@ -112,13 +112,13 @@ impl<'a> Descent<'a> {
         self.asks.iter().flat_map(parts).filter(|ask| self.reaches(ask)).collect()
     }
 
-    /// Whether points reach what is near.
+    /// Returns `true` if points reach what is near.
     fn reaches(&self, ask: &Ask) -> bool {
         let reach = self.reach.of(self.region, ask.span);
         self.region.bounds_of(ask.span).may_reach(&ask.near, reach, &self.region.side)
     }
 
-    /// The single points that reach what is near.
+    /// Returns the single points that reach what is near.
     fn points(&self) -> Vec<Pending> {
         let mut points = Vec::new();
         for ask in &self.asks {

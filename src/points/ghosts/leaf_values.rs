@@ -51,7 +51,7 @@ impl<T: DeviceElement> LeafValues<T> {
         LeafValues { width, device: None, leaves, missing: RefCell::default(), misses: Cell::new(0) }
     }
 
-    /// The values of a leaf; none, and noted, where they are not here.
+    /// Returns the values of a leaf; none, and noted, where they are not here.
     pub fn leaf(&self, leaf: u64) -> &[T] {
         match self.leaves.get(leaf as usize).and_then(OnceCell::get) {
             Some(values) => values,
@@ -63,7 +63,7 @@ impl<T: DeviceElement> LeafValues<T> {
         }
     }
 
-    /// The values of points that follow each other in one leaf; none, and noted, where they are not here.
+    /// Returns the values of points that follow each other in one leaf; none, and noted, where they are not here.
     pub fn of_points(&self, places: std::ops::Range<u64>) -> &[T] {
         let leaf = places.start / LEAF;
         let [first, end] = [places.start, places.end].map(|at| ((at - leaf * LEAF) * self.width) as usize);
@@ -73,7 +73,7 @@ impl<T: DeviceElement> LeafValues<T> {
 
 /// Values that can be missing.
 pub(crate) trait OnDemand {
-    /// How often any were missing since they were last fetched.
+    /// Returns how often any were missing since they were last fetched.
     fn misses(&self) -> usize;
     /// Fetches those that were missing. Waits.
     fn fetch(&self, recorder: &mut Recorder) -> Result<(), DeviceError>;
@@ -112,7 +112,7 @@ impl<'a> Fetcher<'a> {
         Fetcher { recorder: Some(recorder), stores }
     }
 
-    /// Where nothing is missing.
+    /// Returns where nothing is missing.
     #[cfg(test)]
     pub fn of_host() -> Self {
         Fetcher { recorder: None, stores: Vec::new() }
@@ -127,7 +127,7 @@ impl<'a> Fetcher<'a> {
         self.stores.iter().try_for_each(|store| store.fetch(recorder))
     }
 
-    /// What `run` gives, with everything there that it asks for: it is called until nothing was missing.
+    /// Returns what `run` gives, with everything there that it asks for: it is called until nothing was missing.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -141,7 +141,7 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// What `run` gives for each of `items`, with everything there that it asks for: those that missed anything are asked again, together.
+    /// Returns what `run` gives for each of `items`, with everything there that it asks for: those that missed anything are asked again, together.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.

@@ -153,17 +153,17 @@ impl Ghosts {
         })
     }
 
-    /// Number of ghosts.
+    /// Returns the number of ghosts.
     pub fn len(&self) -> u64 {
         self.owners.len() as u64
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// The owner of each ghost: the rank, and the row in that rank's cloud. By rank, then by row.
+    /// Returns the owner of each ghost: the rank, and the row in that rank's cloud. By rank, then by row.
     pub fn owners(&self) -> &[(u32, u32)] {
         &self.owners
     }
@@ -173,12 +173,12 @@ impl Ghosts {
         &self.asking
     }
 
-    /// What finding them has cost this rank between ranks; the exchange counts what moving values costs.
+    /// Returns what finding them has cost this rank between ranks; the exchange counts what moving values costs.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// The values of the ghosts, `width` elements each, from their owners. `values` has `width` elements for each point of the rank's own
+    /// Returns the values of the ghosts, `width` elements each, from their owners. `values` has `width` elements for each point of the rank's own
     /// cloud. Submits and waits as [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ fn agree(comm: &Communicator, tree: &Tree, radius: f32) -> Result<(), ExchangeEr
     Err(CommError::Mismatch { rank, called, other, other_called }.into())
 }
 
-/// The rows of points at these places along the curve, ascending for each rank. Waits for them.
+/// Returns the rows of points at these places along the curve, ascending for each rank. Waits for them.
 fn rows_at(recorder: &mut Recorder, order: &Array<u32>, places: &[Vec<u32>]) -> Result<Vec<u32>, DeviceError> {
     let mut index = host_memory::reserve("places of ghosts", places.iter().map(Vec::len).sum())?;
     places.iter().for_each(|places| index.extend_from_slice(places));
@@ -280,7 +280,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel of [`Ghosts::accumulate`].
+/// Returns the kernel of [`Ghosts::accumulate`].
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("ghosts::accumulate", include_str!("../../../shaders/points/ghosts/accumulate.wgsl"))
         .params::<AccumulateParams>()

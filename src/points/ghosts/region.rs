@@ -44,7 +44,7 @@ pub(crate) enum Met {
 }
 
 impl Region {
-    /// The region of a tree. Waits for boxes, 1.2 bytes a point.
+    /// Creates the region of a tree. Waits for boxes, 1.2 bytes a point.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -52,7 +52,7 @@ impl Region {
         Self::around(recorder, tree.domain(), tree.positions(), tree.boxes())
     }
 
-    /// The region of points along the curve, and of the boxes of a tree over them, as [`Tree::boxes`] has them. Waits for the boxes.
+    /// Creates the region of points along the curve, and of the boxes of a tree over them, as [`Tree::boxes`] has them. Waits for the boxes.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -89,22 +89,22 @@ impl Region {
         Region { dims, side, levels, boxes, points: LeafValues::over(points, dims as u64) }
     }
 
-    /// Its points, as what can be missing.
+    /// Returns its points, as what can be missing.
     pub fn on_demand(&self) -> &dyn OnDemand {
         &self.points
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> u64 {
         self.levels.points(self.levels.count(), 0).end
     }
 
-    /// The box of a node.
+    /// Returns the box of a node.
     pub fn node(&self, level: usize, node: u64) -> &BoundingBox {
         &self.boxes[(self.levels.start(level) + node) as usize]
     }
 
-    /// The places along the curve of the points of a span.
+    /// Returns the places along the curve of the points of a span.
     pub fn places(&self, span: Span) -> std::ops::Range<usize> {
         let places = match span {
             Span::Node(level, node) => self.levels.points(level, node),
@@ -113,7 +113,7 @@ impl Region {
         places.start as usize..places.end as usize
     }
 
-    /// The box around the points of a span.
+    /// Returns the box around the points of a span.
     pub fn bounds_of(&self, span: Span) -> BoundingBox {
         match span {
             Span::Node(level, node) => *self.node(level, node),
@@ -124,7 +124,7 @@ impl Region {
         }
     }
 
-    /// The spans that a span is divided into; none of a part.
+    /// Returns the spans that a span is divided into; none of a part.
     pub fn parts(&self, span: Span) -> Vec<Span> {
         match span {
             Span::Node(0, leaf) => {
@@ -138,19 +138,19 @@ impl Region {
         }
     }
 
-    /// The box around all points.
+    /// Returns the box around all points.
     pub fn bounds(&self) -> BoundingBox {
         let mut all = BoundingBox::EMPTY;
         self.top().for_each(|node| all.include(self.node(self.levels.count() - 1, node)));
         all
     }
 
-    /// The nodes of the highest level; none without points.
+    /// Returns the nodes of the highest level; none without points.
     pub fn top(&self) -> std::ops::Range<u64> {
         0..self.levels.count().checked_sub(1).map_or(0, |level| self.levels.nodes(level))
     }
 
-    /// The coordinates of the point at a place along the curve.
+    /// Returns the coordinates of the point at a place along the curve.
     pub fn point(&self, at: usize) -> &[f32] {
         self.points.of_points(at as u64..at as u64 + 1)
     }
@@ -221,7 +221,7 @@ impl Reach {
         Reach::Each { points: LeafValues::over(reach, 1), nodes: upwards(&region.levels, leaves, farthest) }
     }
 
-    /// What can be missing.
+    /// Returns what can be missing.
     pub fn on_demand(&self) -> Option<&dyn OnDemand> {
         match self {
             Reach::Same(_) => None,
@@ -250,7 +250,7 @@ impl Reach {
     }
 }
 
-/// The greatest of several reaches.
+/// Returns the greatest of several reaches.
 fn farthest(reaches: &[f32]) -> f32 {
     reaches.iter().copied().fold(0.0, f32::max)
 }

@@ -41,7 +41,7 @@ pub(super) fn requests(region: &Region, reach: &Reach, pending: &[Pending]) -> (
     (requests, ranks)
 }
 
-/// The box around what a node reaches here: of points, and of nodes that are no longer than half of it or its reach.
+/// Returns the box around what a node reaches here: of points, and of nodes that are no longer than half of it or its reach.
 pub(super) fn near(region: &Region, request: &Request) -> BoundingBox {
     let Request { bounds, reach } = request;
     let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(f64::from(*reach).powi(2)));

@@ -32,7 +32,7 @@ pub(super) enum Key {
 }
 
 impl Action<'_> {
-    /// Whether workgroups count for themselves, before they add up what they have.
+    /// Returns `true` if workgroups count for themselves, before they add up what they have.
     pub fn in_workgroups(&self) -> bool {
         let (Action::Pairs { tally, .. } | Action::WeightedPairs { tally, .. }) = self else { return false };
         matches!(tally, Tally::Registers | Tally::Workgroup)
@@ -50,7 +50,7 @@ impl Action<'_> {
         }
     }
 
-    /// The values of its parameters.
+    /// Returns the values of its parameters.
     pub fn values(&self) -> Vec<u8> {
         if let Action::Callback(callback) = self { callback.values() } else { Vec::new() }
     }
@@ -65,7 +65,7 @@ impl Action<'_> {
     }
 }
 
-/// The kernel of a search within a radius.
+/// Returns the kernel of a search within a radius.
 pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<'_>) -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
     let pairs = matches!(visit, Action::Pairs { .. } | Action::WeightedPairs { .. });

@@ -22,7 +22,7 @@ pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
     Err(DeviceError::Misuse { what: PLACE.into(), why })
 }
 
-/// Whether a query may end before its last neighbour.
+/// Returns `true` if a query may end before its last neighbour.
 pub(super) fn stops(callback: &Callback) -> bool {
     callback.defines("fn done")
 }
@@ -130,7 +130,7 @@ impl Folder {
     }
 }
 
-/// The kernel that runs `callback` over lists.
+/// Returns the kernel that runs `callback` over lists.
 fn fold(variant: FoldVariant, callback: &Callback) -> KernelSource {
     let source = KernelSource::new("neighbors::fold", include_str!("../../../shaders/points/neighbors/fold.wgsl"))
         .params::<FoldParams>()
@@ -145,7 +145,7 @@ fn fold(variant: FoldVariant, callback: &Callback) -> KernelSource {
     callback.bind(source, MODULE)
 }
 
-/// The kernels of all variants, with a callback that adds up displacements.
+/// Returns the kernels of all variants, with a callback that adds up displacements.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let callback = Callback::trusted(
         "var<storage, read_write> sums: array<f32>;\nalias State = vec3<f32>;\n\

@@ -101,7 +101,7 @@ impl Components {
         self
     }
 
-    /// The label of each point of the tree's cloud, in its order: the least index of a point in its component.
+    /// Returns the label of each point of the tree's cloud, in its order: the least index of a point in its component.
     ///
     /// # Errors
     /// [`NeighborError::Radius`], and those of the device.
@@ -173,7 +173,7 @@ impl Components {
     }
 }
 
-/// The search that links; one that is `limited` can stop and go on.
+/// Returns the search that links; one that is `limited` can stop and go on.
 fn link_variant(form: GroupShape, dims: usize, wide: bool, limited: bool) -> SearchVariant {
     let cursor = if limited { Cursor::Resume } else { Cursor::None };
     SearchVariant { form, dims, own: true, traversal: Traversal::CURVE.half().with(cursor), wide }
@@ -206,7 +206,7 @@ fn label() -> KernelSource {
         .params::<LabelParams>()
 }
 
-/// The kernels of this file in one form of groups.
+/// Returns the kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let links = [(2, false, false), (3, false, true), (3, true, false)];
     let links = links.map(|(dims, wide, limited)| link(link_variant(form, dims, wide, limited)));

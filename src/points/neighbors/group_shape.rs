@@ -39,7 +39,7 @@ const MOST_QUERIES: u32 = 128;
 const ALONE: u32 = 32;
 
 impl GroupShape {
-    /// The shape for devices of this kind. On GPUs the lanes of a subgroup with one query each, since more would not fit into registers, or where
+    /// Creates the shape for devices of this kind. On GPUs the lanes of a subgroup with one query each, since more would not fit into registers, or where
     /// votes need workgroup memory a leaf of them. On software renderers the shape that measured fastest (`docs/particles.md`): the lanes of one
     /// subgroup with up to four queries each, at most a leaf in all, where there are subgroup operations; else four queries per invocation.
     pub fn of(gpu: &Gpu) -> Self {
@@ -65,7 +65,7 @@ impl GroupShape {
         GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots }
     }
 
-    /// The shape for linking, which keeps little per query: eight queries per invocation on software renderers (measured), for
+    /// Creates the shape for linking, which keeps little per query: eight queries per invocation on software renderers (measured), for
     /// which loading a word once per invocation takes as long as once per subgroup.
     pub fn linking(gpu: &Gpu) -> Self {
         let form = GroupShape::of(gpu);

@@ -86,7 +86,7 @@ const SHORT: u32 = 64;
 const SORT_GROUP: u32 = 64;
 const SORT_ROWS: u32 = 4;
 
-/// The kernels of this file.
+/// Returns the kernels of this file.
 pub(super) fn kernels() -> [KernelSource; 5] {
     [lengths(), places(), total(), sort_rows(), entry_keys()]
 }
@@ -115,7 +115,7 @@ fn entry_keys() -> KernelSource {
 }
 
 impl Ragged {
-    /// The length of each row. Recorded only.
+    /// Returns the length of each row. Recorded only.
     fn lengths(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let count = self.offsets.len() - 1;
         let lengths = recorder.gpu().array("neighbors::lengths", count)?;
@@ -176,14 +176,14 @@ impl Ragged {
     }
 }
 
-/// Where each of several rows of these lengths begins, and where the last one ends. Recorded only.
+/// Returns where each of several rows of these lengths begins, and where the last one ends. Recorded only.
 fn offsets_of(recorder: &mut Recorder, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
     let offset = recorder.gpu().array("neighbors::offset", lengths.len() + 1)?;
     Scan::new().exclusive(recorder, lengths, &offset, Count::All)?;
     Ok(offset)
 }
 
-/// The elements of `source`, each at its place.
+/// Returns the elements of `source`, each at its place.
 fn scattered<T: DeviceElement>(
     recorder: &mut Recorder,
     permute: &Permute,
@@ -269,7 +269,7 @@ impl ListOrder {
         Ok(lists)
     }
 
-    /// The distances alone of lists with so many `rows`, ascending in each row. Submits, so that memory of the sort is free after it: 37 bytes an
+    /// Returns the distances alone of lists with so many `rows`, ascending in each row. Submits, so that memory of the sort is free after it: 37 bytes an
     /// entry while it lasts, the distances given and those returned among them.
     pub fn distances(
         &self,
@@ -288,7 +288,7 @@ impl ListOrder {
         Ok((offset, sorted))
     }
 
-    /// The order of all entries by (row, word), for a word of so many bits an entry: one sort. Recorded only.
+    /// Returns the order of all entries by (row, word), for a word of so many bits an entry: one sort. Recorded only.
     fn order_by(
         &self,
         recorder: &mut Recorder,

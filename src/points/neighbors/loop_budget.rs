@@ -42,7 +42,7 @@ pub(super) fn link(form: GroupShape) -> u32 {
     scan(form) + 3 * LEAF as u32 + form.slots + 1
 }
 
-/// Whether any group of queries has to go on. Waits for the device.
+/// Returns whether any group of queries has to go on. Waits for the device.
 pub(super) fn any_unfinished(
     recorder: &mut Recorder,
     reduce: &Reduce,
@@ -76,7 +76,7 @@ impl LoopBudget {
         }
     }
 
-    /// Whether there is one.
+    /// Returns `true` if there is one.
     pub fn is_limited(&self) -> bool {
         self.0.is_some()
     }

@@ -95,7 +95,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
         .collect()
 }
 
-/// All kernels of searches in one form of groups, with lists of these lengths.
+/// Returns all kernels of searches in one form of groups, with lists of these lengths.
 #[doc(hidden)]
 pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));

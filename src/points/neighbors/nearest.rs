@@ -23,7 +23,7 @@ const LENGTHS: [u32; 7] = [1, 2, 4, 8, 16, 24, 32];
 /// The longest list.
 const LONGEST: u32 = LENGTHS[LENGTHS.len() - 1];
 
-/// The shortest list that holds `k` entries, at most the longest there is.
+/// Returns the shortest list that holds `k` entries, at most the longest there is.
 fn list_length(k: u32) -> u32 {
     LENGTHS.into_iter().find(|&length| length >= k).unwrap_or(LONGEST)
 }
@@ -122,7 +122,7 @@ impl NearestSearch {
         self
     }
 
-    /// The lists of all queries, in the order of the input.
+    /// Returns the lists of all queries, in the order of the input.
     ///
     /// # Errors
     /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`], those of
@@ -141,7 +141,7 @@ impl NearestSearch {
         Ok(search.lists)
     }
 
-    /// The lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
+    /// Returns the lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
     /// computed part by part. Rows are in the order of the curve; `part` begins with a multiple of 32.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl NearestSearch {
         Ok(search.lists)
     }
 
-    /// How many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
+    /// Returns how many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
     /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver allows in one dispatch
     /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
@@ -382,12 +382,12 @@ fn refine() -> KernelSource {
         .params::<RootParams>()
 }
 
-/// The search that stores lists of up to `length` entries.
+/// Returns the search that stores lists of up to `length` entries.
 fn stored(variant: SearchVariant, length: u32, later_pass: bool) -> KernelSource {
     nearest("neighbors::nearest", variant, length).flag("callback", false).flag("later_pass", later_pass)
 }
 
-/// The search that runs `callback` over lists of up to `length` entries.
+/// Returns the search that runs `callback` over lists of up to `length` entries.
 fn in_registers(variant: SearchVariant, length: u32, callback: &Callback) -> KernelSource {
     let source = nearest("neighbors::nearest_callback", variant, length);
     callback.bind(source.flag("callback", true).flag("later_pass", false), MODULE)
@@ -402,7 +402,7 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
         .repeat('@', length)
 }
 
-/// The kernels of this file in one form of groups, with lists of these lengths.
+/// Returns the kernels of this file in one form of groups, with lists of these lengths.
 pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let mut kernels = vec![root(), refine()];
     let marked = Traversal::NEAREST.with(Cursor::Mark);
@@ -419,7 +419,7 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     kernels
 }
 
-/// A callback for lists of kernels: sums of distances. It declares its array itself, for there is no device that could have one.
+/// Returns a callback for lists of kernels: sums of distances. It declares its array itself, for there is no device that could have one.
 fn sum_of_distances() -> Callback {
     Callback::trusted(
         "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\

@@ -104,7 +104,7 @@ pub struct WeightedHistogram<'a> {
 }
 
 impl<'a> From<Option<&'a Particles>> for Targets<'a> {
-    /// The points of the search without particles.
+    /// Returns the points of the search without particles.
     fn from(particles: Option<&'a Particles>) -> Self {
         particles.map_or(Targets::Own, Targets::Of)
     }

@@ -91,19 +91,19 @@ impl Overdense {
         }
     }
 
-    /// The radius of the sphere that has `points` points at `density`.
+    /// Returns the radius of the sphere that has `points` points at `density`.
     fn radius(dims: usize, points: f64, density: f64) -> f64 {
         (points / (unit_volume(dims) * density)).powf(1.0 / dims as f64)
     }
 }
 
-/// The volume of a sphere of radius 1, or the area of a circle.
+/// Returns the volume of a sphere of radius 1, or the area of a circle.
 fn unit_volume(dims: usize) -> f64 {
     if dims == 2 { std::f64::consts::PI } else { 4.0 / 3.0 * std::f64::consts::PI }
 }
 
 impl Search {
-    /// The spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity) about the rows of `queries`.
+    /// Returns the spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity) about the rows of `queries`.
     ///
     /// # Errors
     /// [`NeighborError::Density`]; those of lists within a radius.
@@ -155,7 +155,7 @@ impl Search {
         }
     }
 
-    /// The spheres of [`overdense`](Self::overdense) as far as they lie within a radius: for each density one number per query, or [`UNKNOWN`].
+    /// Returns the spheres of [`overdense`](Self::overdense) as far as they lie within a radius: for each density one number per query, or [`UNKNOWN`].
     fn first_within(
         &self,
         context: &mut Rank,

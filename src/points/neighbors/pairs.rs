@@ -48,12 +48,12 @@ impl Bins {
         }
     }
 
-    /// The edges.
+    /// Returns the edges.
     pub fn edges(&self) -> &[f32] {
         &self.0
     }
 
-    /// Number of bins.
+    /// Returns the number of bins.
     pub fn len(&self) -> usize {
         self.0.len() - 1
     }
@@ -150,7 +150,7 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     ]
 }
 
-/// The 64-bit counts that [`RadiusSearch::pairs`] left in two words each.
+/// Returns the 64-bit counts that [`RadiusSearch::pairs`] left in two words each.
 pub fn join_u64(words: &[u32]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
 }

@@ -104,7 +104,7 @@ impl RadiusSearch {
         }
     }
 
-    /// How many neighbours each query has, in the order of the input. Recorded only.
+    /// Returns how many neighbours each query has, in the order of the input. Recorded only.
     ///
     /// # Errors
     /// [`NeighborError::Radius`], those of [`Queries`], and of the device.
@@ -132,7 +132,7 @@ impl RadiusSearch {
         Ok(counts)
     }
 
-    /// The neighbours of each query, in the order of the input. Waits once.
+    /// Returns the neighbours of each query, in the order of the input. Waits once.
     ///
     /// # Errors
     /// As [`counts`](Self::counts), and [`NeighborError::TooLong`] for 2^32 entries and more.
@@ -159,7 +159,7 @@ impl RadiusSearch {
         self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
     }
 
-    /// The neighbours of queries that have so many, in no order, and the length of the longest list. Waits once.
+    /// Returns the neighbours of queries that have so many, in no order, and the length of the longest list. Waits once.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -311,7 +311,7 @@ const HISTOGRAMS: u32 = 8192;
 /// Queries that a workgroup of a histogram takes at most.
 const MOST_QUERIES: u64 = 1 << 15;
 
-/// The kernels of this file in one form of groups.
+/// Returns the kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let mut kernels = Vec::new();
     let resumed = Traversal::CURVE.with(Cursor::Resume);

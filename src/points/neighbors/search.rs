@@ -31,7 +31,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that finds how far queries have found neighbours.
+/// Returns the kernel that finds how far queries have found neighbours.
 pub(super) fn last_distance() -> KernelSource {
     KernelSource::new("neighbors::last_distance", include_str!("../../../shaders/points/neighbors/last_distance.wgsl"))
         .params::<LastParams>()
@@ -88,7 +88,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search among particles: those that are in the order of a curve stay where they are.
+    /// Creates a search among particles: those that are in the order of a curve stay where they are.
     pub(super) fn of(context: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
         let cloud = particles.cloud().without_attributes();
         let sorted = match particles.curve_order() {
@@ -109,7 +109,7 @@ impl Search {
         })
     }
 
-    /// The `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`.
+    /// Returns the `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`.
     pub(super) fn nearest_lists(
         &self,
         context: &mut Rank,
@@ -151,7 +151,7 @@ impl Search {
         self.points.comm.size() > 1
     }
 
-    /// How many of all points lie within a radius of each row.
+    /// Returns how many of all points lie within a radius of each row.
     pub(super) fn count_rows(
         &self,
         context: &mut Rank,
@@ -175,7 +175,7 @@ impl Search {
         Ok(self.home(context, &local, &in_rows, 1)?)
     }
 
-    /// All points within a radius of each row.
+    /// Returns all points within a radius of each row.
     pub(super) fn within_lists(
         &self,
         context: &mut Rank,
@@ -205,7 +205,7 @@ impl Search {
         }
     }
 
-    /// How many pairs of a query and a point, within a radius, have a distance in each bin. The same on all ranks.
+    /// Returns how many pairs of a query and a point, within a radius, have a distance in each bin. The same on all ranks.
     pub(super) fn histogram(
         &self,
         context: &mut Rank,
@@ -228,7 +228,7 @@ impl Search {
         Ok(counts)
     }
 
-    /// What requests and results of all searches so far have cost this rank between ranks, besides what stands in the
+    /// Returns what requests and results of all searches so far have cost this rank between ranks, besides what stands in the
     /// exchange.
     pub fn cost(&self) -> Cost {
         self.cost.get()
@@ -296,17 +296,17 @@ impl Search {
         Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region), positions })
     }
 
-    /// The way of the queries from their rows in the input to their rows here; `None` on one rank.
+    /// Returns the way of the queries from their rows in the input to their rows here; `None` on one rank.
     pub(super) fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
         if local.targets.is_some() { local.route.as_ref() } else { self.points.route.as_ref() }
     }
 
-    /// The row here of each query along the curve.
+    /// Returns the row here of each query along the curve.
     pub(super) fn numbers<'a>(&'a self, local: &'a RankQueries) -> &'a Array<u32> {
         queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
     }
 
-    /// How far each query along the curve has found neighbours, but no farther than the limit. Recorded only.
+    /// Returns how far each query along the curve has found neighbours, but no farther than the limit. Recorded only.
     fn reach(
         &self,
         recorder: &mut Recorder,
@@ -322,7 +322,7 @@ impl Search {
         Ok(reach)
     }
 
-    /// The lists of the queries by their rows here, of rows among own points and ghosts, and the ghosts where other ranks have points. Queries that may reach
+    /// Returns the lists of the queries by their rows here, of rows among own points and ghosts, and the ghosts where other ranks have points. Queries that may reach
     /// a point of another rank are searched for again, among ghosts too.
     pub(super) fn nearest_rows(
         &self,
@@ -354,7 +354,7 @@ impl Search {
         Ok((lists, fetched))
     }
 
-    /// This rank's points with those that its queries reach on other ranks; `None` on one rank.
+    /// Returns this rank's points with those that its queries reach on other ranks; `None` on one rank.
     fn fetch(
         &self,
         context: &mut Rank,
@@ -371,7 +371,7 @@ impl Search {
         Ok(fetched)
     }
 
-    /// The queries at these places along the curve, or all of them, as targets among own points and ghosts. Recorded only.
+    /// Returns the queries at these places along the curve, or all of them, as targets among own points and ghosts. Recorded only.
     fn targets_among(
         &self,
         recorder: &mut Recorder,
@@ -425,7 +425,7 @@ impl Search {
         Ok((Some((joint, targets)), Some(ghosts)))
     }
 
-    /// The points to search, and the queries among them.
+    /// Returns the points to search, and the queries among them.
     pub(super) fn scope<'a>(
         &'a self,
         local: &'a RankQueries,

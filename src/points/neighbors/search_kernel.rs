@@ -134,7 +134,7 @@ crate::gpu::kernel_params! {
 /// Entries of a traversal's stack.
 const STACK: u32 = 80;
 
-/// The search `text`, one of the kernels that import `neighbors::search`.
+/// Returns the search `text`, one of the kernels that import `neighbors::search`.
 pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) -> KernelSource {
     let SearchVariant { form, dims, own, traversal, wide } = variant;
     let lanes = match form.lanes {
@@ -172,7 +172,7 @@ pub(super) fn search(label: &str, text: &'static str, variant: SearchVariant) ->
         .repeat('?', STACK.div_ceil(least))
 }
 
-/// A kernel that measures distances as searches do.
+/// Returns a kernel that measures distances as searches do.
 pub(super) fn measured(source: KernelSource, wide: bool) -> KernelSource {
     source
         .module("neighbors::measure", include_str!("../../../shaders/points/neighbors/measure.wgsl"))

@@ -71,22 +71,22 @@ impl QueryPoints {
         QueryPoints { extent, ..self }
     }
 
-    /// How large and how small coordinates are.
+    /// Returns how large and how small coordinates are.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Their coordinates along the curve.
+    /// Returns their coordinates along the curve.
     pub(crate) fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> u64 {
         self.numbers.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -107,7 +107,7 @@ pub enum Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn len(&self, tree: &Tree) -> u64 {
         match self {
             Queries::Own => tree.len(),
@@ -150,7 +150,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// How large and how small coordinates are, those of the tree among them.
+    /// Returns how large and how small coordinates are, those of the tree among them.
     pub(super) fn extent(&self, tree: &Tree) -> Extent {
         match self {
             Queries::Own => tree.extent(),
@@ -158,12 +158,12 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// The units of a search up to `reach` that distinguishes lengths from `least` on.
+    /// Returns the units of a search up to `reach` that distinguishes lengths from `least` on.
     pub(super) fn units(&self, tree: &Tree, reach: f32, least: f32) -> Units {
         Units::new(&self.extent(tree), reach, least)
     }
 
-    /// The kernels that search for these queries.
+    /// Returns the kernels that search for these queries.
     pub(super) fn variant(&self, form: GroupShape, tree: &Tree, traversal: Traversal, units: &Units) -> SearchVariant {
         SearchVariant {
             form,
@@ -174,7 +174,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// The arrays that every search binds.
+    /// Returns the arrays that every search binds.
     pub(super) fn arrays(&self, tree: &'a Tree) -> Vec<&'a RawArray> {
         let mut arrays = vec![tree.positions().raw(), tree.order().raw(), tree.boxes().raw()];
         if let Queries::At(targets) = self {
@@ -183,7 +183,7 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    /// The parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
+    /// Returns the parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
     pub(super) fn params(&self, tree: &Tree, knn: &Nearest, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self {
             in_one_domain(&targets.domain, tree.domain())?;

@@ -51,7 +51,7 @@ pub(super) struct Units {
     cut: bool,
 }
 
-/// The exponent of the least power of two above a number; far below all others for 0.
+/// Returns the exponent of the least power of two above a number; far below all others for 0.
 fn exponent(x: f64) -> i32 {
     if x == 0.0 { -2000 } else { (x.to_bits() >> 52) as i32 - 1022 }
 }
@@ -81,7 +81,7 @@ impl Units {
         Units { factor, load: if wide { loadable.min(0) } else { factor }, finest, wide, cut }
     }
 
-    /// The next finer unit, if coordinates may differ by less than this one distinguishes.
+    /// Returns the next finer unit, if coordinates may differ by less than this one distinguishes.
     pub fn finer(&self, extent: &Extent) -> Option<Units> {
         let enough = exponent(extent.finest()) + self.factor >= PRECISE || self.factor >= self.finest;
         let loadable = (FAR - exponent(extent.most())).min(FINEST);
@@ -89,37 +89,37 @@ impl Units {
         (!enough).then(|| Self::with(factor, loadable, self.finest, true, true))
     }
 
-    /// Whether differences are scaled one by one.
+    /// Returns `true` if differences are scaled one by one.
     pub fn wide(&self) -> bool {
         self.wide
     }
 
-    /// What coordinates are multiplied by.
+    /// Returns what coordinates are multiplied by.
     pub fn load_scale(&self) -> f32 {
         power(self.load) as f32
     }
 
-    /// What differences of loaded coordinates are multiplied by.
+    /// Returns what differences of loaded coordinates are multiplied by.
     pub fn square_scale(&self) -> f32 {
         power(self.factor - self.load) as f32
     }
 
-    /// The difference of loaded coordinates to which larger ones are cut.
+    /// Returns the difference of loaded coordinates to which larger ones are cut.
     pub fn max_difference(&self) -> f32 {
         (FARTHEST * power(self.load - self.factor)).min(f64::from(f32::MAX)) as f32
     }
 
-    /// What roots of squares are multiplied by.
+    /// Returns what roots of squares are multiplied by.
     pub fn unit(&self) -> f32 {
         power(-self.factor) as f32
     }
 
-    /// What differences of loaded coordinates are multiplied by to be in the caller's unit.
+    /// Returns what differences of loaded coordinates are multiplied by to be in the caller's unit.
     pub fn offset_unit(&self) -> f32 {
         power(-self.load) as f32
     }
 
-    /// The greatest square of a distance of at most `length`.
+    /// Returns the greatest square of a distance of at most `length`.
     pub fn at_most(&self, length: f32) -> f32 {
         let square = self.square(length, |root, length| root <= length);
         if self.cut { square.min((FARTHEST * FARTHEST) as f32) } else { square }
@@ -134,7 +134,7 @@ impl Units {
         }
     }
 
-    /// The greatest square whose root passes.
+    /// Returns the greatest square whose root passes.
     fn square(&self, length: f32, passes: impl Fn(f32, f32) -> bool) -> f32 {
         let scaled = f64::from(length) * power(self.factor);
         if scaled >= 2.0 * FARTHEST {

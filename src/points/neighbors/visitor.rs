@@ -135,7 +135,7 @@ impl Visit {
     }
 }
 
-/// The name of the array of an attribute.
+/// Returns the name of the array of an attribute.
 fn array_name(name: &str) -> String {
     format!("user_{name}")
 }
@@ -355,7 +355,7 @@ impl Search {
         }
     }
 
-    /// What a visit has written, in the rows of the queries' input.
+    /// Returns what a visit has written, in the rows of the queries' input.
     fn written(
         &self,
         rank: &mut Rank,

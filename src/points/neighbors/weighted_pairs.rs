@@ -180,7 +180,7 @@ impl Search {
     }
 }
 
-/// The number whose words of 32 bits, low first, are sums of words.
+/// Returns the number whose words of 32 bits, low first, are sums of words.
 fn joined(limbs: &[u64]) -> u128 {
     limbs.iter().rev().fold(0, |number, &limb| (number << 32).wrapping_add(limb.into()))
 }

@@ -84,7 +84,7 @@ impl Boundary {
     }
 }
 
-/// Where this rank cuts its sorted elements, which are numbered by `dense`: `ranks + 1` places.
+/// Returns where this rank cuts its sorted elements, which are numbered by `dense`: `ranks + 1` places.
 fn cuts<T>(
     comm: &Communicator,
     elements: &[T],

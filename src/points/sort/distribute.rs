@@ -45,7 +45,7 @@ pub(crate) struct CurveOrder {
 }
 
 impl Sorted {
-    /// The index of each of this rank's points among the input of all ranks, in rank order. Waits for the device.
+    /// Returns the index of each of this rank's points among the input of all ranks, in rank order. Waits for the device.
     ///
     /// # Errors
     /// [`DeviceError`].

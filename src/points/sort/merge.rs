@@ -11,13 +11,13 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that merges runs.
+/// Returns the kernel that merges runs.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("sort::merge_runs", include_str!("../../../shaders/points/sort/merge_runs.wgsl"))
         .params::<MergeParams>()
 }
 
-/// Where runs of these lengths begin and end; empty ones are left out.
+/// Returns where runs of these lengths begin and end; empty ones are left out.
 fn starts_of(lengths: &[u64]) -> Vec<u32> {
     let filled = lengths.iter().filter(|&&length| length > 0);
     let ends = filled.scan(0, |end, &length| {

@@ -36,7 +36,7 @@ pub(crate) use shares::{Shares, Summary, route_to};
 
 use crate::gpu::KernelSource;
 
-/// The kernels of this folder.
+/// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
     vec![merge::kernel(), probe::kernel(), shares::kernel()]
 }

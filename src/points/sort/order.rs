@@ -4,7 +4,7 @@ use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::points::{Cloud, Curve, CurveKeys, Frame};
 
-/// The keys of points, as high and low words.
+/// Returns the keys of points, as high and low words.
 pub(super) fn keys(
     recorder: &mut Recorder,
     curve: Curve,
@@ -25,7 +25,7 @@ pub(super) fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -
     Ok(order)
 }
 
-/// The points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
+/// Returns the points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
 /// keys keep their order. Cells along open axes cover the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that counts.
+/// Returns the kernel that counts.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("sort::probe", include_str!("../../../shaders/points/sort/probe.wgsl")).params::<ProbeParams>()
 }
@@ -28,7 +28,7 @@ pub(crate) fn at_most(
     Ok(places)
 }
 
-/// The words of keys of the host, high and low. Submits.
+/// Returns the words of keys of the host, high and low. Submits.
 pub(crate) fn upload(recorder: &mut Recorder, keys: &[u64]) -> Result<[Array<u32>; 2], DeviceError> {
     let mut words = |shift: u32| {
         let words: Vec<u32> = keys.iter().map(|key| (key >> shift) as u32).collect();

@@ -38,7 +38,7 @@ fn misuse(why: String) -> ExchangeError {
 }
 
 impl Route {
-    /// The plan of one rank of `comm`: it sends its rows in `order` (a permutation), the first `sends[0]` to rank 0 and so on, and receives
+    /// Creates the plan of one rank of `comm`: it sends its rows in `order` (a permutation), the first `sends[0]` to rank 0 and so on, and receives
     /// `receives[r]` rows from rank `r`. Of the rows received, in rank order, row `merge[i]` becomes row `i`; without a merge order they
     /// stay in rank order. Sends no message, but all ranks make their plans in one order: exchanges of two plans are told apart by it.
     ///
@@ -83,7 +83,7 @@ impl Route {
         self.receives.iter().sum()
     }
 
-    /// The order in which this rank sends its rows.
+    /// Returns the order in which this rank sends its rows.
     pub(crate) fn order(&self) -> &Array<u32> {
         &self.order
     }
@@ -112,7 +112,7 @@ impl Route {
         Ok(self.exchange(context, outgoing, words)?.cast()?)
     }
 
-    /// Whether rows are only gathered, on one rank.
+    /// Returns `true` if rows are only gathered, on one rank.
     fn is_local(&self) -> bool {
         self.sends.len() == 1 && self.merge.is_none()
     }
@@ -127,7 +127,7 @@ impl Route {
         Ok(())
     }
 
-    /// The indices of this rank's rows after among the `total` of all ranks, of which this rank's before begin at `first`.
+    /// Returns the indices of this rank's rows after among the `total` of all ranks, of which this rank's before begin at `first`.
     pub(crate) fn forward_ids(&self, context: &mut Rank, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
         let ids = U64Array::sum(&mut context.recorder, first, &self.order, total)?;
         ids.map(|words| self.exchange(context, words.clone(), 1))
@@ -146,7 +146,7 @@ impl Route {
         Ok(target)
     }
 
-    /// The inverse of [`forward`](Self::forward): moves rows back to the ranks and places they had before.
+    /// Returns the inverse of [`forward`](Self::forward): moves rows back to the ranks and places they had before.
     ///
     /// # Errors
     /// As [`forward`](Self::forward), with the rows after.

@@ -22,7 +22,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel that tells where rows go.
+/// Returns the kernel that tells where rows go.
 pub(super) fn kernel() -> KernelSource {
     KernelSource::new("sort::recipients", include_str!("../../../shaders/points/sort/recipients.wgsl"))
         .params::<RecipientsParams>()
@@ -78,7 +78,7 @@ impl Summary {
         (self.counts.iter().sum(), offsets(&self.counts))
     }
 
-    /// The cells of a curve that are part of a result: the same for any number of ranks.
+    /// Returns the cells of a curve that are part of a result: the same for any number of ranks.
     pub fn cells(&self, domain: &Domain, curve: Curve) -> Result<Frame, ParticleError> {
         match curve {
             Curve::Morton => Frame::whole(domain, self.bounds),
@@ -111,7 +111,7 @@ impl Ordered {
     }
 }
 
-/// The rows `index` of `source`, of `width` words each.
+/// Returns the rows `index` of `source`, of `width` words each.
 pub(super) fn gathered(
     recorder: &mut Recorder,
     source: &Array<u32>,
@@ -161,7 +161,7 @@ impl Shares {
         Ok(Shares { total, row_offsets, order, keys, sends, receives, splitters })
     }
 
-    /// This rank's points by the rank that they go to, those of one rank in the order of the input. Recorded, after an upload of a word
+    /// Returns this rank's points by the rank that they go to, those of one rank in the order of the input. Recorded, after an upload of a word
     /// per rank.
     pub fn by_recipient(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let (gpu, count, ranks) = (recorder.gpu().clone(), self.order.len(), self.sends.len() as u32);
@@ -173,7 +173,7 @@ impl Shares {
     }
 }
 
-/// The rows in the order of their ranks, those of one rank ascending. Recorded only.
+/// Returns the rows in the order of their ranks, those of one rank ascending. Recorded only.
 fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<Array<u32>, DeviceError> {
     let gpu = recorder.gpu().clone();
     let order = gpu.array("sort::order", rank_of.len())?;

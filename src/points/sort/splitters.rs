@@ -50,7 +50,7 @@ pub struct Ties {
 }
 
 impl Splitters {
-    /// The boundaries of `total` elements between `ranks` ranks, with keys of at most `bits` bits (1 to 64).
+    /// Creates the boundaries of `total` elements between `ranks` ranks, with keys of at most `bits` bits (1 to 64).
     pub fn new(total: u64, ranks: usize, bits: u32) -> Self {
         let ranks = ranks as u64;
         let high = u64::MAX >> (64 - bits);
@@ -62,12 +62,12 @@ impl Splitters {
         Splitters { intervals: (1..ranks).map(interval).collect() }
     }
 
-    /// Whether all keys are known.
+    /// Returns `true` if all keys are known.
     pub fn is_done(&self) -> bool {
         self.intervals.iter().all(Interval::is_found)
     }
 
-    /// The candidates of the boundaries that are still sought, one boundary after the other.
+    /// Returns the candidates of the boundaries that are still sought, one boundary after the other.
     pub fn candidates(&self) -> Vec<u64> {
         let sought = self.intervals.iter().filter(|interval| !interval.is_found());
         sought.flat_map(|interval| (0..CANDIDATES).map(|j| interval.candidate(j))).collect()
@@ -88,12 +88,12 @@ impl Splitters {
         }
     }
 
-    /// The key of each boundary: that of the last element before it, once all are known.
+    /// Returns the key of each boundary: that of the last element before it, once all are known.
     pub fn keys(&self) -> Vec<u64> {
         self.intervals.iter().map(|interval| interval.low).collect()
     }
 
-    /// Where a rank cuts its `count` sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are
+    /// Returns where a rank cuts its `count` sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are
     /// its own, `less` is the sum of all ranks' and `equal_before` that of the ranks before it.
     pub fn cuts(&self, ties: &Ties, less: &[u64], equal_before: &[u64], count: u64) -> Vec<u64> {
         let cut = |(b, interval): (usize, &Interval)| {
@@ -109,7 +109,7 @@ impl Splitters {
 mod tests {
     use super::*;
 
-    /// All ranks in step; gives the cuts and the rounds.
+    /// Runs the search of all ranks in step; returns the cuts and the number of rounds.
     fn search(keys: &[Vec<u64>], bits: u32) -> (Vec<Vec<u64>>, usize) {
         let at_most = |keys: &[u64], key: u64| keys.partition_point(|&other| other <= key) as u64;
         let total = keys.iter().map(|keys| keys.len() as u64).sum();

@@ -20,7 +20,7 @@ pub(super) fn kernel() -> KernelSource {
         .group(GROUP)
 }
 
-/// The least and the greatest of `values`, one for each point along the curve of a tree, in each leaf: two words. Waits for them, a 16th of the
+/// Returns the least and the greatest of `values`, one for each point along the curve of a tree, in each leaf: two words. Waits for them, a 16th of the
 /// values.
 ///
 /// # Errors

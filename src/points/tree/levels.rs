@@ -28,7 +28,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The levels over `points` points.
+    /// Creates the levels over `points` points.
     pub fn new(points: u64) -> Self {
         let mut starts = vec![0];
         let mut nodes = points.div_ceil(LEAF);
@@ -41,12 +41,12 @@ impl Levels {
         Levels { points, starts }
     }
 
-    /// Number of levels; none without points.
+    /// Returns the number of levels; none without points.
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Number of nodes of all levels.
+    /// Returns the number of nodes of all levels.
     pub fn total(&self) -> u64 {
         self.starts[self.count()]
     }
@@ -56,17 +56,17 @@ impl Levels {
         self.starts[level]
     }
 
-    /// Number of nodes of a level.
+    /// Returns the number of nodes of a level.
     pub fn nodes(&self, level: usize) -> u64 {
         self.starts[level + 1] - self.starts[level]
     }
 
-    /// The nodes of level `level - 1` that the node number `node` of `level` holds, counted within their level.
+    /// Returns the nodes of level `level - 1` that the node number `node` of `level` holds, counted within their level.
     pub fn children(&self, level: usize, node: u64) -> std::ops::Range<u64> {
         node * FAN..((node + 1) * FAN).min(self.nodes(level - 1))
     }
 
-    /// The points, along the curve, that the node number `node` of `level` holds.
+    /// Returns the points, along the curve, that the node number `node` of `level` holds.
     pub fn points(&self, level: usize, node: u64) -> std::ops::Range<u64> {
         let each = LEAF * FAN.pow(level as u32);
         node * each..((node + 1) * each).min(self.points)

@@ -102,7 +102,7 @@ pub struct Tree {
 }
 
 impl Builder {
-    /// A builder for a device. Kernels are compiled when they are first used.
+    /// Creates a builder for a device. Kernels are compiled when they are first used.
     pub fn new(gpu: &Gpu) -> Self {
         Builder {
             keys: CurveKeys::new(),
@@ -117,7 +117,7 @@ impl Builder {
         }
     }
 
-    /// The tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
+    /// Returns the tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
     ///
     /// `frame` tells the cells of the curve: searches are fast where most points have cells of their own, as with
     /// `Frame::over(dims, cloud.core())`, and right in any frame. Ranks that are to compute the same distances use one frame, over the
@@ -165,7 +165,7 @@ impl Builder {
         self.over(recorder, (cloud, order, true), frame, (among, positions))
     }
 
-    /// The tree over the points of a cloud in this order along the curve, and whether that is the order of the cloud; `positions` has room for them.
+    /// Returns the tree over the points of a cloud in this order along the curve, and whether that is the order of the cloud; `positions` has room for them.
     fn over(
         &self,
         recorder: &mut Recorder,
@@ -190,7 +190,7 @@ impl Builder {
         Ok(tree)
     }
 
-    /// The points of `cloud` along the curve, and their indices.
+    /// Returns the points of `cloud` along the curve, and their indices.
     pub(crate) fn arranged(
         &self,
         recorder: &mut Recorder,
@@ -205,7 +205,7 @@ impl Builder {
         Ok((positions, order))
     }
 
-    /// The boxes of the nodes over points of `dims` coordinates that [`arranged`](Self::arranged) has put in order, as [`Tree::boxes`] has them.
+    /// Returns the boxes of the nodes over points of `dims` coordinates that [`arranged`](Self::arranged) has put in order, as [`Tree::boxes`] has them.
     pub(crate) fn boxes(
         &self,
         recorder: &mut Recorder,
@@ -295,7 +295,7 @@ fn node_moments() -> KernelSource {
         .params::<LevelParams>()
 }
 
-/// A kernel over the leaves or nodes of a tree.
+/// Returns a kernel over the leaves or nodes of a tree.
 fn with_shape(label: &str, text: &'static str) -> KernelSource {
     KernelSource::new(label, text)
         .module("tree::diagonal", include_str!("../../../shaders/points/tree/diagonal.wgsl"))
@@ -304,34 +304,34 @@ fn with_shape(label: &str, text: &'static str) -> KernelSource {
         .group(GROUP)
 }
 
-/// All kernels of this module.
+/// Returns all kernels of this module.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
     [arrange(), leaves(), nodes(), leaf_ranges::kernel()].into_iter().chain(moments).collect()
 }
 
 impl Tree {
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> u64 {
         self.order.len()
     }
 
-    /// Whether there are no points.
+    /// Returns `true` if there are no points.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Where the points lie.
+    /// Returns where the points lie.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// The cells of its curve.
+    /// Returns the cells of its curve.
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// Its levels and nodes.
+    /// Returns its levels and nodes.
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
@@ -341,7 +341,7 @@ impl Tree {
         &self.order
     }
 
-    /// The points along the curve, `dims` coordinates each.
+    /// Returns the points along the curve, `dims` coordinates each.
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
@@ -368,7 +368,7 @@ impl Tree {
         &self.boxes
     }
 
-    /// The range of coordinates of the points and of the frame.
+    /// Returns the range of coordinates of the points and of the frame.
     pub(crate) fn extent(&self) -> Extent {
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }

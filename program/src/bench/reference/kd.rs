@@ -31,7 +31,7 @@ impl Reference {
         Some(Reference { points, side, tree })
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.points.len()
     }
@@ -151,7 +151,7 @@ impl Forest {
         Forest((0..count as u32).into_par_iter().map(AtomicU32::new).collect())
     }
 
-    /// The root of the set of an element. Elements on the path are linked closer to it (path halving).
+    /// Returns the root of the set of an element. Elements on the path are linked closer to it (path halving).
     fn root(&self, mut at: u32) -> u32 {
         loop {
             let parent = &self.0[at as usize];

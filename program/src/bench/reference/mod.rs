@@ -32,7 +32,7 @@ pub mod map {
     /// Name of the reference in reports.
     pub const NAME: &str = "rayon, par_iter over items";
 
-    /// What `map.wgsl` computes for each item; returns the sum.
+    /// Returns what `map.wgsl` computes for each item; returns the sum.
     pub fn energies(stiffness: &[f32], steps: u32, energies: &mut [f32]) -> f64 {
         let energy = |k: f32| {
             let (mut x, mut v) = (1.0_f32, 0.0_f32);

@@ -96,7 +96,7 @@ impl Reference {
         })
     }
 
-    /// The elevation of all cells.
+    /// Returns the elevation of all cells.
     pub fn elevation(&self) -> impl Iterator<Item = f32> {
         let [nx, ny] = self.cells;
         self.state[0].chunks(nx + 2).skip(1).take(ny).flat_map(move |row| row[1..=nx].iter().copied())

@@ -90,7 +90,7 @@ impl ShallowWaterConfig {
         [self.cells[1], self.cells[0], 1]
     }
 
-    /// The process grid of a run on `ranks` ranks: that of the configuration, or the one with the fewest ghost cells on a rank. Axis 0 is y.
+    /// Returns the process grid of a run on `ranks` ranks: that of the configuration, or the one with the fewest ghost cells on a rank. Axis 0 is y.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] when the configuration's does not fit so many ranks.
@@ -110,7 +110,7 @@ impl ShallowWaterConfig {
         Grid::new(grids.min_by_key(ghosts).unwrap_or([ranks, 1]), ranks)
     }
 
-    /// The coefficients of the first step, which is Euler's and has no friction before it, and of all others.
+    /// Returns the coefficients of the first step, which is Euler's and has no friction before it, and of all others.
     pub(super) fn coefficients(&self) -> [Coefficients; 2] {
         let ([dx, dy], dt) = (self.spacing, self.time_step());
         let of = |[this, last]: [f64; 2], viscosity: f64| {

@@ -55,7 +55,7 @@ impl<T: Real> ShallowWater<T> {
 }
 
 impl ShallowWaterConfig {
-    /// The first cell of each row of `rank` of `ranks` in the grid, counted in C order, and the cells of a row.
+    /// Returns the first cell of each row of `rank` of `ranks` in the grid, counted in C order, and the cells of a row.
     ///
     /// # Errors
     /// [`LayoutError`](meshloom::grid::LayoutError) when the process grid does not fit.
@@ -68,7 +68,7 @@ impl ShallowWaterConfig {
         Ok(Part::new(self, ranks, rank)?.rows())
     }
 
-    /// The part of a state of `rank` of `ranks` in a file that [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
+    /// Returns the part of a state of `rank` of `ranks` in a file that [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
     ///
     /// # Errors
     /// [`IoError`](meshloom::io::IoError) for files of another shape or with numbers that are not finite, whose first index it names.

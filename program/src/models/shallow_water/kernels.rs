@@ -4,12 +4,12 @@ use super::plan::{PartParams, TILE};
 use super::real::Real;
 use meshloom::gpu::{DeviceElement, Element, Kernel, KernelSource};
 
-/// A kernel over numbers of one precision.
+/// Returns a kernel over numbers of one precision.
 fn source(label: &str, text: &'static str, real: Element) -> KernelSource {
     KernelSource::new(label, text).params::<PartParams>().element("Real", real)
 }
 
-/// A kernel over tiles of the state.
+/// Returns a kernel over tiles of the state.
 fn tiled(label: &str, text: &'static str, real: Element, compatible: bool) -> KernelSource {
     source(label, text, real)
         .module("shallow_water::cells", include_str!("../../../shaders/shallow_water/cells.wgsl"))
@@ -32,7 +32,7 @@ fn start(real: Element) -> KernelSource {
     source("shallow_water::start", include_str!("../../../shaders/shallow_water/start.wgsl"), real)
 }
 
-/// The kernels in all forms that any device compiles; those for double precision are left out.
+/// Returns the kernels in all forms that any device compiles; those for double precision are left out.
 pub(super) fn all() -> Vec<KernelSource> {
     let forms = [false, true].into_iter();
     let forms = forms.flat_map(|compatible| [step(Element::F32, compatible), observe(Element::F32, compatible)]);

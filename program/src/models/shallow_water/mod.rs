@@ -121,7 +121,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(water)
     }
 
-    /// A run that continues after step `step` from the own part of its [`state`](Self::state): to the bits of a run that was never
+    /// Creates a run that continues after step `step` from the own part of its [`state`](Self::state): to the bits of a run that was never
     /// interrupted. Collective.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(water)
     }
 
-    /// A run without a state.
+    /// Creates a run without a state.
     fn empty(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         config.validate()?;
         real::check::<T>(&context.gpu)?;
@@ -185,7 +185,7 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// The coefficients of the next step, which are those of the state's friction too.
+    /// Returns the coefficients of the next step, which are those of the state's friction too.
     fn coefficients(&self) -> &Array<T> {
         &self.coefficients[usize::from(self.steps > 0)]
     }
@@ -215,7 +215,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(())
     }
 
-    /// All that the next step depends on, of own cells: elevation, u and v before friction, and the tendencies of the last step, each in C order.
+    /// Returns all that the next step depends on, of own cells: elevation, u and v before friction, and the tendencies of the last step, each in C order.
     /// Waits for the device; no communication.
     ///
     /// # Errors
@@ -237,24 +237,24 @@ impl<T: Real> ShallowWater<T> {
         self.part.params.own[0] as usize
     }
 
-    /// Where the own part of each row of each field begins in the array of the state.
+    /// Returns where the own part of each row of each field begins in the array of the state.
     fn own_rows(&self) -> impl Iterator<Item = usize> + use<T> {
         let (layout, rows) = (self.part.layout(), u64::from(self.part.params.own[1]));
         let (offset, pitch, field) = (layout.offset(), layout.strides()[0], layout.len());
         (0..FIELDS).flat_map(move |n| (0..rows).map(move |row| (n * field + offset + row * pitch) as usize))
     }
 
-    /// The parameters of the run.
+    /// Returns the parameters of the run.
     pub fn config(&self) -> &ShallowWaterConfig {
         &self.config
     }
 
-    /// The cells of this rank: rows, columns, and one layer.
+    /// Returns the cells of this rank: rows, columns, and one layer.
     pub fn own(&self) -> &Box3 {
         &self.part.layout().own
     }
 
-    /// The process grid; axis 0 is y.
+    /// Returns the process grid; axis 0 is y.
     pub fn grid(&self) -> Grid {
         self.part.grid
     }
@@ -269,7 +269,7 @@ impl<T: Real> ShallowWater<T> {
         self.steps as f64 * self.config.time_step()
     }
 
-    /// What a step costs this rank, counted.
+    /// Returns what a step costs this rank, counted.
     pub fn step_cost(&self) -> StepCost {
         self.part.cost(size_of::<T>() as u64)
     }

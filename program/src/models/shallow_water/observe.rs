@@ -33,7 +33,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// The figures behind the step, in the order of the fields.
+    /// Returns the figures behind the step, in the order of the fields.
     pub fn figures(&self) -> [f64; 7] {
         [self.seconds, self.mean_height, self.min_eta, self.max_eta, self.max_u, self.max_v, self.energy]
     }
@@ -82,7 +82,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(seen)
     }
 
-    /// This rank's part of the flow. Waits for the device; no communication.
+    /// Returns this rank's part of the flow. Waits for the device; no communication.
     ///
     /// # Errors
     /// [`Error::Device`](meshloom::Error::Device), as [`ShallowWaterError::Library`].
@@ -92,7 +92,7 @@ impl<T: Real> ShallowWater<T> {
         Ok(Flow { elevation: field(0)?, velocity: [field(1)?, field(2)?] })
     }
 
-    /// The figures of the moment. Sums are exact, so that they do not depend on the order of cells. Collective. Blocks.
+    /// Returns the figures of the moment. Sums are exact, so that they do not depend on the order of cells. Collective. Blocks.
     ///
     /// # Errors
     /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those of the device and the ranks.
@@ -125,7 +125,7 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// The elevation at every so many cells, 480 along an axis at most, on rank 0; none elsewhere. Collective. Blocks.
+    /// Returns the elevation at every so many cells, 480 along an axis at most, on rank 0; none elsewhere. Collective. Blocks.
     ///
     /// # Errors
     /// Those of the device and the ranks.

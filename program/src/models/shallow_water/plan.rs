@@ -55,7 +55,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part of `rank` of `ranks`.
+    /// Creates the part of `rank` of `ranks`.
     pub fn new(config: &ShallowWaterConfig, ranks: usize, rank: usize) -> Result<Self, LayoutError> {
         let grid = config.process_grid(ranks)?;
         // A tendency reaches one cell, and the friction before it one more. The mistake of `compatible` reaches u one cell farther.
@@ -81,13 +81,13 @@ impl Part {
         self.params.tiles.iter().map(|&n| u64::from(n)).product()
     }
 
-    /// The first cell of each own row in the grid, counted in C order, and the cells of a row.
+    /// Returns the first cell of each own row in the grid, counted in C order, and the cells of a row.
     pub fn rows(&self) -> (impl Iterator<Item = u64> + use<>, u64) {
         let ([y, x, _], columns) = (self.layout().own.clone(), u64::from(self.params.first[2]));
         (y.map(move |y| y * columns + x.start), x.end - x.start)
     }
 
-    /// What a step costs with numbers of so many bytes.
+    /// Returns what a step costs with numbers of so many bytes.
     pub fn cost(&self, number: u64) -> StepCost {
         // The state and tendencies are read and written.
         let mut cost = Cost::kernels(1, 4 * FIELDS * number * self.cells());
@@ -108,7 +108,7 @@ impl Part {
         StepCost { cells: self.cells(), exchanges: u64::from(links > 0), cost }
     }
 
-    /// Bytes of device memory that a run takes, with numbers of so many bytes: two states, tendencies, and what is shown of a state.
+    /// Returns the bytes of device memory that a run takes, with numbers of so many bytes: two states, tendencies, and what is shown of a state.
     pub fn memory(&self, number: u64) -> u64 {
         let terms = number / 4 * 2 * 4 * self.cells();
         FIELDS * number * (2 * self.layout().len() + 2 * self.cells()) + terms

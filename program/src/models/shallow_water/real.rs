@@ -16,10 +16,10 @@ pub trait Real: DeviceElement + NpyElement + Send + Sync + sealed::Sealed {
     /// Whether it is `f64`.
     const DOUBLE: bool;
 
-    /// The nearest such number.
+    /// Returns the nearest such number.
     fn nearest(value: f64) -> Self;
 
-    /// The number in f64.
+    /// Returns the number in f64.
     fn wide(self) -> f64;
 
     /// Finite numbers of a file.

@@ -18,7 +18,7 @@ const JET: [f64; 2] = [10.0, 0.02];
 /// The ripple's height in m, and its half waves along x and y.
 const RIPPLE: [f64; 3] = [0.2, 10.0, 8.0];
 
-/// The elevation without ripple, the ripple's part, and u of each row of a range, one after the other.
+/// Returns the elevation without ripple, the ripple's part, and u of each row of a range, one after the other.
 pub(super) fn rows(config: &ShallowWaterConfig, range: Range<u64>) -> Vec<f64> {
     let ([nx, ny], [dx, dy]) = (config.cells, config.spacing);
     let [length_x, length_y] = [(nx - 1) as f64 * dx, (ny - 1) as f64 * dy];
@@ -37,7 +37,7 @@ pub(super) fn rows(config: &ShallowWaterConfig, range: Range<u64>) -> Vec<f64> {
     first.chain(range.clone().map(ripple)).chain(range.map(|row| jet(row as f64 * dy))).collect()
 }
 
-/// The ripple's part of each column of a range.
+/// Returns the ripple's part of each column of a range.
 pub(super) fn columns(config: &ShallowWaterConfig, range: Range<u64>) -> Vec<f64> {
     let (dx, length) = (config.spacing[0], (config.cells[0] - 1) as f64 * config.spacing[0]);
     range.map(|column| (column as f64 * dx / length * RIPPLE[1] * PI).sin()).collect()

@@ -79,7 +79,7 @@ pub(super) struct WideKeys<'a> {
 }
 
 impl WideKeys<'_> {
-    /// The bits of a high word that count.
+    /// Returns the bits of a high word that count.
     pub fn high_mask(&self) -> u32 {
         u32::MAX >> (64 - self.bits)
     }

@@ -36,7 +36,7 @@ impl<'a> Keys<'a> {
         KeysOfBits { keys: self, bits: bits.min(all) }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> u64 {
         match self {
             Keys::U32(keys) => keys.len(),
@@ -46,7 +46,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -73,7 +73,7 @@ impl Sort {
         Sort { passes, codes: Codes::new(form), runs: Runs::new(form), permute }
     }
 
-    /// Its form.
+    /// Returns its form.
     pub fn form(&self) -> Form {
         self.passes.form()
     }
@@ -192,7 +192,7 @@ impl Sort {
         }
     }
 
-    /// Bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
+    /// Returns the bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
     /// two words, what keys take that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
@@ -251,7 +251,7 @@ impl Sort {
     }
 }
 
-/// The kernels of all forms, without those of the scan and the permutation.
+/// Returns the kernels of all forms, without those of the scan and the permutation.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
     let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));

@@ -22,7 +22,7 @@ pub(super) struct Digit {
     pub bits: u32,
 }
 
-/// The digits of a word of which the `bits` lowest differ: as few as can be, of nearly equal widths, lowest first.
+/// Returns the digits of a word of which the `bits` lowest differ: as few as can be, of nearly equal widths, lowest first.
 /// There is one at least.
 pub(super) fn digits(bits: u32) -> Vec<Digit> {
     let bits = bits.clamp(1, 32);
@@ -59,7 +59,7 @@ pub(super) const fn keys_each(form: Form) -> u32 {
     }
 }
 
-/// The tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for
+/// Returns the tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer gets two vectors of 8 for
 /// each of its `threads`.
 pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
     match form {
@@ -97,7 +97,7 @@ pub(super) const fn most_splitters(form: Form) -> u32 {
     if matches!(form, Form::Software) { 128 } else { 1024 }
 }
 
-/// The codes of `keys` keys with so many bits, more than 32.
+/// Returns the codes of `keys` keys with so many bits, more than 32.
 pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
     let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
@@ -125,7 +125,7 @@ pub(super) fn part_of_runs(form: Form, keys: u32) -> u32 {
     }
 }
 
-/// Bytes that passes over these digits read and write; the first of them reads no indices.
+/// Returns the bytes that passes over these digits read and write; the first of them reads no indices.
 pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64) -> u64 {
     let words = digits.iter().enumerate().map(|(k, digit)| {
         let index = u64::from(k > 0);

@@ -43,7 +43,7 @@ fn source(label: &str, text: &'static str) -> KernelSource {
         .group(GROUP)
 }
 
-/// All kernels, without those of the scan.
+/// Returns all kernels, without those of the scan.
 pub(super) fn kernels() -> [KernelSource; 4] {
     let copy = |back| {
         let text = include_str!("../../../../shaders/gpu/sort/run_copy.wgsl");

@@ -24,7 +24,7 @@ pub(super) struct PassSequence<'a> {
 }
 
 impl Sort {
-    /// The order of 64-bit keys of which the `bits` lowest, more than 32, differ. Gives the number of keys of long runs.
+    /// Returns the order of 64-bit keys of which the `bits` lowest, more than 32, differ. Gives the number of keys of long runs.
     pub(super) fn wide(
         &self,
         recorder: &mut Recorder,

@@ -10,7 +10,7 @@ use crate::comm::Communicator;
 use crate::host_memory;
 use crate::points::fof::FofError;
 
-/// How many members each of this rank's groups has on all ranks. Collective; three rounds.
+/// Returns how many members each of this rank's groups has on all ranks. Collective; three rounds.
 pub(super) fn totals(comm: &Communicator, local: &Local) -> Result<Vec<u64>, FofError> {
     let groups = 0..local.groups();
     let counts = host_memory::collect("sizes of groups", groups.clone().map(|group| local.rows(group).len() as u64))?;
@@ -44,7 +44,7 @@ pub(super) fn whole(local: &Local, group: usize, scratch: &mut Vec<Relative>) ->
     Ok(passes(local, group, &reference, || scratch.iter().copied()))
 }
 
-/// The passes over `members`, all those of a group.
+/// Returns the passes over `members`, all those of a group.
 fn passes<I: Iterator<Item = Relative>>(
     local: &Local,
     group: usize,

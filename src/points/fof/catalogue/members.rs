@@ -35,7 +35,7 @@ pub(super) struct Local<'a> {
     starts: Vec<usize>,
 }
 
-/// The first three values of a row of `dims`; 0 behind the last.
+/// Returns the first three values of a row of `dims`; 0 behind the last.
 fn row(values: &[f32], dims: usize, at: usize) -> [f32; 3] {
     let values = &values[at * dims..(at + 1) * dims];
     [values[0], values[1], values.get(2).copied().unwrap_or(0.0)]
@@ -65,12 +65,12 @@ impl<'a> Local<'a> {
         self.members
     }
 
-    /// Number of groups that have points here.
+    /// Returns the number of groups that have points here.
     pub fn groups(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The rows of a group's points.
+    /// Returns the rows of a group's points.
     pub fn rows(&self, group: usize) -> &[u32] {
         &self.order[self.starts[group]..self.starts[group + 1]]
     }
@@ -79,7 +79,7 @@ impl<'a> Local<'a> {
         self.members.label[self.rows(group)[0] as usize]
     }
 
-    /// The indices of a group's points here, ascending.
+    /// Returns the indices of a group's points here, ascending.
     pub fn numbers(&self, group: usize) -> impl Iterator<Item = u64> {
         self.rows(group).iter().map(|&row| self.members.number[row as usize])
     }
@@ -100,7 +100,7 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// A group's points here, relative to its reference: along the nearest image, in f64.
+    /// Returns a group's points here, relative to its reference: along the nearest image, in f64.
     pub fn relative(&self, group: usize, reference: &Reference) -> impl Iterator<Item = Relative> {
         let Members { domain, position, mass, velocity, scale_factor, .. } = *self.members;
         let (dims, sides, reference) = (domain.dims(), domain.sides().map(f64::from), *reference);
@@ -168,7 +168,7 @@ impl Bad {
     /// What stands for none; no array has so large a number.
     pub const NONE: Bad = Bad([u64::MAX; 3]);
 
-    /// The first of this rank's points, whose arrays have the right lengths.
+    /// Returns the first of this rank's points, whose arrays have the right lengths.
     pub fn of(members: &Members) -> Self {
         let bad = (0..).zip(columns(members)).filter_map(|(which, column)| Some((which, column?)));
         let bad = bad.flat_map(|(which, (what, values, width))| {
@@ -179,7 +179,7 @@ impl Bad {
         bad.min().unwrap_or(Self::NONE)
     }
 
-    /// The error that it is, on every rank; all ranks measure the same quantities.
+    /// Returns the error that it is, on every rank; all ranks measure the same quantities.
     pub fn error(self, members: &Members) -> FofError {
         let Bad([number, which, bits]) = self;
         match columns(members)[which as usize % 4] {

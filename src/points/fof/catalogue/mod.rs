@@ -285,7 +285,7 @@ fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad
     }
 }
 
-/// The members of all ranks' groups in the order of the rows, balanced; `groups` are the row and the number of each group here.
+/// Returns the members of all ranks' groups in the order of the rows, balanced; `groups` are the row and the number of each group here.
 fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>) -> Result<Balanced<Place>, FofError> {
     groups.sort_unstable();
     let places = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });
@@ -296,7 +296,7 @@ fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>
     Ok(balanced(comm, listed, |place| [place.row, place.number])?)
 }
 
-/// The columns of rows; members are left out.
+/// Returns the columns of rows; members are left out.
 fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Result<Catalogue, HostMemoryError> {
     let (dims, rows) = (members.domain.dims(), &sorted.elements);
     fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Result<Vec<T>, HostMemoryError> {

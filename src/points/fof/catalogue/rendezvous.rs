@@ -7,7 +7,7 @@ use crate::hash::{START, fnv1a};
 use crate::host_memory;
 use crate::points::rows::offsets;
 
-/// The rank at which records of `label` are combined.
+/// Returns the rank at which records of `label` are combined.
 fn meeting(label: u64, ranks: usize) -> usize {
     // The high bits of the product depend on all bits of the label.
     ((u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128) >> 64) as usize
@@ -47,7 +47,7 @@ impl<'a> Rendezvous<'a> {
         Ok(Rendezvous { comm, order, sends, slots, receives, labels })
     }
 
-    /// The labels that are combined at this rank, ascending.
+    /// Returns the labels that are combined at this rank, ascending.
     pub fn labels(&self) -> &[u64] {
         &self.labels
     }

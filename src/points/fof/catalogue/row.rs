@@ -65,7 +65,7 @@ impl Row {
         }
     }
 
-    /// What rows are sorted by; no two groups have the same.
+    /// Returns what rows are sorted by; no two groups have the same.
     pub fn key(&self, order: Order) -> [u64; 2] {
         match order {
             Order::Count => [!self.count, self.label],

@@ -195,12 +195,12 @@ impl Second {
         Second { sums: add(self.sums, other.sums), farthest: self.farthest.max(other.farthest), rest: 0 }
     }
 
-    /// The weighted covariance of the positions: xx, xy, xz, yy, yz, zz.
+    /// Returns the weighted covariance of the positions: xx, xy, xz, yy, yz, zz.
     pub fn covariance(&self, means: &Means, scales: &Scales) -> [f64; 6] {
         std::array::from_fn(|i| scales.squares.value(self.sums[i]) / means.weight)
     }
 
-    /// The weighted mean of the squares of the velocities relative to their mean.
+    /// Returns the weighted mean of the squares of the velocities relative to their mean.
     pub fn dispersion_squared(&self, means: &Means, scales: &Scales) -> f64 {
         scales.speeds.value(self.sums[6]) / means.weight
     }
