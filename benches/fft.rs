@@ -1,4 +1,5 @@
-//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds per cell.
+//! Times of transforms on one rank: `cargo bench --bench fft -- [SIZE ..]` prints nanoseconds per
+//! cell.
 //!
 //! `meshloom bench fft` tells more; this needs no feature.
 

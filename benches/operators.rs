@@ -1,6 +1,8 @@
-//! What fusing is worth: `cargo bench --bench operators -- [CELLS ..]` prints nanoseconds per cell of ten pointwise operators, composed to one
-//! kernel and written by hand as one kernel, in turn, and their ratio: of calls that are waited for one by one, and of many in one submission, where
-//! what a call costs the host hardly counts. Then of the ten one after the other, and what linear operators cost on 64^3 cells.
+//! What fusing is worth: `cargo bench --bench operators -- [CELLS ..]` prints nanoseconds per cell
+//! of ten pointwise operators, composed to one kernel and written by hand as one kernel, in turn,
+//! and their ratio: of calls that are waited for one by one, and of many in one submission, where
+//! what a call costs the host hardly counts. Then of the ten one after the other, and what linear
+//! operators cost on 64^3 cells.
 
 use std::time::Instant;
 
@@ -17,12 +19,14 @@ use meshloom::{Error, Rank};
 
 /// Operators of the chain.
 const LINKS: usize = 10;
-/// The arithmetic of [`by_hand`]: `0.25 * x * x` would be another product, since `(0.25 * x) * x` has nothing in common with `x * x`.
+/// The arithmetic of [`by_hand`]: `0.25 * x * x` would be another product, since `(0.25 * x) * x`
+/// has nothing in common with `x * x`.
 const STEP: &str = "fn step(x: f32) -> f32 { return x + 0.25 * (x * x) / (1.0 + x * x); }";
 
 meshloom::kernel_params! { struct ByHand { count: u32 } }
 
-/// What somebody would write: value, derivative by the chain rule in either mode (one argument, so they are one).
+/// What somebody would write: value, derivative by the chain rule in either mode (one argument, so
+/// they are one).
 fn by_hand(derivative: bool) -> KernelSource {
     let text = "
         var<uniform> params: Params;
@@ -75,7 +79,8 @@ fn least(rank: &mut Rank, cells: u64, mut work: impl FnMut(&mut Rank) -> Result<
 /// A call that can be recorded any number of times.
 type Call<'a> = Box<dyn Fn(&mut Rank) -> Result<(), Error> + 'a>;
 
-/// The least nanoseconds per cell of each of two calls, taken in turn, `together` of them in a submission.
+/// The least nanoseconds per cell of each of two calls, taken in turn, `together` of them in a
+/// submission.
 fn race(rank: &mut Rank, cells: u64, together: u64, calls: [&Call<'_>; 2]) -> Result<[f64; 2], Error> {
     let mut best = [f64::INFINITY; 2];
     for run in 0..24 {

@@ -1,8 +1,10 @@
-//! Convolutions over any number of ranks, in five passes over memory each, compared with direct sums.
+//! Convolutions over any number of ranks, in five passes over memory each, compared with direct
+//! sums.
 //!
-//! - *circular*: a periodic field smoothed with a Gaussian, whose spectrum a callback calculates from the mode;
-//! - *linear*: a field convolved with a small kernel, with zeros all around (a transform of twice the cells); the
-//!   spectrum of the kernel is made by a transform, and a callback reads it.
+//! - *circular*: a periodic field smoothed with a Gaussian, whose spectrum a callback calculates
+//!   from the mode;
+//! - *linear*: a field convolved with a small kernel, with zeros all around (a transform of twice
+//!   the cells); the spectrum of the kernel is made by a transform, and a callback reads it.
 //!
 //! ```text
 //! cargo run --release --example convolution            # one rank
@@ -94,7 +96,8 @@ impl Work<'_> {
         )
         .params(&Gauss { gauss_cells: words(SHAPE), gauss_width: WIDTH as f32 });
 
-        // The Gaussian along each axis as the sum of its modes: what the callback says, in real space.
+        // The Gaussian along each axis as the sum of its modes: what the callback says, in real
+        // space.
         let one = |n: u64| -> Vec<f64> {
             let wave = |m: u64| TAU * m.min(n - m) as f64 / n as f64;
             let term =

@@ -8,9 +8,10 @@
 //! ...
 //! ```
 //!
-//! Complex single precision lines along the last axis, as many as make about 2^17 points; the error is the largest
-//! difference from rustfft in f64 over the largest value. The time is the least of several rounds over all lengths, so that
-//! what else the machine does strikes no length more than another; the largest of the rounds is printed beside it.
+//! Complex single precision lines along the last axis, as many as make about 2^17 points; the error
+//! is the largest difference from rustfft in f64 over the largest value. The time is the least of
+//! several rounds over all lengths, so that what else the machine does strikes no length more than
+//! another; the largest of the rounds is printed beside it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -86,7 +87,8 @@ fn noise(n: usize) -> f32 {
     (((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32) / 16_777_216.0 - 0.5
 }
 
-/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds per point of one round.
+/// Transforms about [`POINTS`] points in lines of this length: the error, and the least nanoseconds
+/// per point of one round.
 fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
     let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);

@@ -1,5 +1,5 @@
-//! Smooths a field with a Gaussian in Fourier space, compares it with the known answer and writes it
-//! as a NumPy file. The result has the same bits on any number of ranks.
+//! Smooths a field with a Gaussian in Fourier space, compares it with the known answer and writes
+//! it as a NumPy file. The result has the same bits on any number of ranks.
 //!
 //! ```text
 //! cargo run --release --example filtered_field

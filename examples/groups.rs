@@ -1,4 +1,5 @@
-//! Friends of friends in a cloud of points, drawn: each group of 20 and more in a colour of its own, the rest grey.
+//! Friends of friends in a cloud of points, drawn: each group of 20 and more in a colour of its
+//! own, the rest grey.
 //!
 //! ```text
 //! cargo run --release --features image --example groups -- docs   # writes docs/groups.png

@@ -1,5 +1,5 @@
-//! Works on a caller's device, in a caller's buffer and command encoder: a program that renders, or uses
-//! another library of kernels, filters a field without a copy and without waiting.
+//! Works on a caller's device, in a caller's buffer and command encoder: a program that renders, or
+//! uses another library of kernels, filters a field without a copy and without waiting.
 //!
 //! ```text
 //! cargo run --release --example guest

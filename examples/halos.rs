@@ -1,4 +1,5 @@
-//! From nothing to a catalogue of halos, alone, on threads or under MPI; each rank tells of its rows.
+//! From nothing to a catalogue of halos, alone, on threads or under MPI; each rank tells of its
+//! rows.
 //!
 //! ```text
 //! cargo run --release --example halos            # two threads

@@ -1,5 +1,6 @@
-//! Initial conditions whose evolution explains a noisy density: the maximum of the posterior by gradient descent (Adam, Kingma & Ba 2015), over any
-//! number of ranks. Writes a picture of the data and of the density that was found, side by side.
+//! Initial conditions whose evolution explains a noisy density: the maximum of the posterior by
+//! gradient descent (Adam, Kingma & Ba 2015), over any number of ranks. Writes a picture of the
+//! data and of the density that was found, side by side.
 //!
 //! ```text
 //! cargo run --release --features image --example initial_conditions -- docs 2    # docs/initial-conditions.png, on two ranks

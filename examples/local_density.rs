@@ -1,5 +1,6 @@
-//! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the k-th of them.
-//! Computed at every pixel of a picture by a callback, so that no list of neighbors is stored.
+//! The density of a cloud of points wherever one asks: `k` points in the circle that reaches to the
+//! k-th of them. Computed at every pixel of a picture by a callback, so that no list of neighbors
+//! is stored.
 //!
 //! ```text
 //! cargo run --release --features image --example local_density -- docs   # writes docs/local-density.png

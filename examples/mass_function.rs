@@ -1,5 +1,5 @@
-//! The mass function of halos after Press & Schechter, Sheth & Tormen and Tinker et al. for the Planck 2018 cosmology,
-//! at three redshifts. No device is needed.
+//! The mass function of halos after Press & Schechter, Sheth & Tormen and Tinker et al. for the
+//! Planck 2018 cosmology, at three redshifts. No device is needed.
 //!
 //! ```text
 //! cargo run --release --example mass_function -- docs      # writes docs/mass-function.svg

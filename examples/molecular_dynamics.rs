@@ -1,4 +1,5 @@
-//! Molecular dynamics of a Lennard-Jones liquid over ranks, with the same bits on any number of them.
+//! Molecular dynamics of a Lennard-Jones liquid over ranks, with the same bits on any number of
+//! them.
 //!
 //! ```text
 //! MESHLOOM_RANKS=3 cargo run --release --example molecular_dynamics --features hdf5
@@ -10,7 +11,8 @@ use meshloom::comm::Op;
 use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Rank, grid::split};
 
-/// Force on an atom and, in the fourth component, its potential energy: 4 (r^-12 - r^-6), 0 at 2.5, half of it for each of a pair.
+/// Force on an atom and, in the fourth component, its potential energy: 4 (r^-12 - r^-6), 0 at 2.5,
+/// half of it for each of a pair.
 const LENNARD_JONES: &str = "
     alias State = vec4<f32>;
     fn begin(query: u32, reach: f32) -> State { return State(0.0); }

@@ -1,5 +1,5 @@
-//! Infers positive numbers from products of neighbors, with an operator of one's own in WGSL: its value
-//! and both derivatives. Samples of the posterior are spread over ranks.
+//! Infers positive numbers from products of neighbors, with an operator of one's own in WGSL: its
+//! value and both derivatives. Samples of the posterior are spread over ranks.
 //!
 //! ```text
 //! cargo run --release --example own_kernel_posterior

@@ -1,5 +1,6 @@
-//! A model with an operator of one's own: a correlated field, seen by a detector that saturates, at some of its cells. The response is a function
-//! in WGSL; its derivatives are found by the library. Gradient descent with momentum brings the field to the data.
+//! A model with an operator of one's own: a correlated field, seen by a detector that saturates, at
+//! some of its cells. The response is a function in WGSL; its derivatives are found by the library.
+//! Gradient descent with momentum brings the field to the data.
 //!
 //! ```text
 //! cargo run --release --example own_operator            # one rank
@@ -25,7 +26,8 @@ const RESPONSE: &str = "
 /// Excitations of all modes to what the detector counts at every third cell.
 fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let (modes, cells) = (Space::of("xi", Leaf::modes(regular))?, Space::of("s", Leaf::cells(regular))?);
-    // A power law of the wavenumber, as one amplitude for each mode: its normalisation gives the field a variance of about 1.
+    // A power law of the wavenumber, as one amplitude for each mode: its normalisation gives the
+    // field a variance of about 1.
     let wavenumbers = Wavenumbers::unique(regular)?;
     let spectrum = wavenumbers.amplitudes(rank, &modes)?;
     let power: Vec<f64> = wavenumbers.values().iter().map(|k| 0.2 / (1.0 + (k / 4.0).powi(2))).collect();

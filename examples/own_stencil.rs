@@ -1,8 +1,9 @@
-//! A stencil model of one's own over any number of ranks: the reaction and diffusion of Gray and Scott.
+//! A stencil model of one's own over any number of ranks: the reaction and diffusion of Gray and
+//! Scott.
 //!
-//! Two quantities on a periodic grid: `du/dt = 0.16 lap(u) - u v^2 + 0.035 (1 - u)` and
-//! `dv/dt = 0.08 lap(v) + u v^2 - 0.1 v`. They are the two components of one field. The picture has the
-//! same bits for every number of ranks: each cell is computed by the same kernel from the same numbers.
+//! Two quantities on a periodic grid: `du/dt = 0.16 lap(u) - u v^2 + 0.035 (1 - u)` and `dv/dt =
+//! 0.08 lap(v) + u v^2 - 0.1 v`. They are the two components of one field. The picture has the same
+//! bits for every number of ranks: each cell is computed by the same kernel from the same numbers.
 //!
 //! ```sh
 //! MESHLOOM_RANKS=4 cargo run --release --example own_stencil      # four ranks as threads

@@ -1,5 +1,6 @@
-//! The correlation function xi(r) = DD / RR - 1 of points in a periodic box, over any number of ranks: of a random
-//! cloud, whose xi is 0, and of clusters (a Thomas process), whose xi is known. RR is the volume of a shell.
+//! The correlation function xi(r) = DD / RR - 1 of points in a periodic box, over any number of
+//! ranks: of a random cloud, whose xi is 0, and of clusters (a Thomas process), whose xi is known.
+//! RR is the volume of a shell.
 //!
 //! ```text
 //! cargo run --release --example pair_correlation -- docs       # writes docs/pair-correlation.svg

@@ -1,6 +1,7 @@
-//! A scan of parameters: how long 20,000 pendulums of different length and start take to swing back, integrated on the devices; dealt to ranks and worked
-//! on in chunks that fit a budget of memory. The mean and the longest come out the same, to the bit, on any number of ranks and for any budget; the
-//! mean is compared with that of closed forms.
+//! A scan of parameters: how long 20,000 pendulums of different length and start take to swing
+//! back, integrated on the devices; dealt to ranks and worked on in chunks that fit a budget of
+//! memory. The mean and the longest come out the same, to the bit, on any number of ranks and for
+//! any budget; the mean is compared with that of closed forms.
 //!
 //! ```text
 //! cargo run --release --example parameter_scan            # one rank
@@ -13,7 +14,8 @@ use meshloom::{Error, Launch, launch};
 
 const PENDULUMS: u64 = 20_000;
 
-/// Invocations of a workgroup. Each takes one pendulum: some drivers (llvmpipe) end all loops of an invocation after 65,535 rounds, without an error.
+/// Invocations of a workgroup. Each takes one pendulum: some drivers (llvmpipe) end all loops of an
+/// invocation after 65,535 rounds, without an error.
 const GROUP: u64 = 64;
 
 meshloom::kernel_params! {
@@ -22,7 +24,8 @@ meshloom::kernel_params! {
     }
 }
 
-/// From rest at an angle until the velocity changes its sign the second time: leapfrog, with the last step cut where it does.
+/// From rest at an angle until the velocity changes its sign the second time: leapfrog, with the
+/// last step cut where it does.
 const SWING: &str = "
     var<uniform> params: Params;
     var<storage, read> pendulums: array<f32>; // length in metres and angle in radians of each

@@ -1,5 +1,5 @@
-//! Solves `lap phi = rho` on a periodic mesh over any number of ranks, and compares with the known answer:
-//! forward transform, `-1 / k^2` and inverse transform in five passes over memory.
+//! Solves `lap phi = rho` on a periodic mesh over any number of ranks, and compares with the known
+//! answer: forward transform, `-1 / k^2` and inverse transform in five passes over memory.
 //!
 //! ```text
 //! cargo run --release --example poisson                      # one rank

@@ -1,4 +1,5 @@
-//! The posterior of a log-normal rate from counts: a correlated field whose spectrum is inferred with it, on any device.
+//! The posterior of a log-normal rate from counts: a correlated field whose spectrum is inferred
+//! with it, on any device.
 //!
 //! ```sh
 //! cargo run --release --example posterior          # 32 x 32 cells, 6 iterations
@@ -16,7 +17,8 @@ use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::random::philox4x32;
 use meshloom::{Error, Rank};
 
-/// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a power law.
+/// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a
+/// power law.
 fn prior() -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
@@ -62,8 +64,9 @@ fn options(iteration: u32, last: u32) -> IterationOptions {
     }
 }
 
-/// How far the truth is from the mean of the samples, beside how far the samples are, in squares over the whole field. If the posterior is right the truth
-/// is one more sample, and its distance one of those that the samples have.
+/// How far the truth is from the mean of the samples, beside how far the samples are, in squares
+/// over the whole field. If the posterior is right the truth is one more sample, and its distance
+/// one of those that the samples have.
 fn compare(rank: &mut Rank, field: &Model, samples: &Samples<Rank>, truth: &[f64]) -> Result<(f64, f64, f64), Error> {
     let all = samples.own().map(|sample| {
         let place = samples.at(rank, sample)?;
@@ -112,7 +115,8 @@ fn main() -> Result<(), Error> {
     // How well, and how sure.
     let (error, spread, std) = compare(&mut rank, &field, fit.samples(), &truth)?;
     println!("logarithm of the rate: standard deviation {std:.3}, truth at {:.2} of it", error.sqrt());
-    // Five times the spread of the samples' own distances, and a tenth for what ten pairs do not know.
+    // Five times the spread of the samples' own distances, and a tenth for what ten pairs do not
+    // know.
     assert!(
         (error - 1.0).abs() < 5.0 * spread + 0.1,
         "distance^2 of the truth {error:.3}, of samples 1 +- {spread:.3}"

@@ -1,5 +1,5 @@
-//! How the power spectrum of a simulation depends on the matter density: the derivative of each bin, from one gradient a bin, beside the difference of
-//! two runs.
+//! How the power spectrum of a simulation depends on the matter density: the derivative of each
+//! bin, from one gradient a bin, beside the difference of two runs.
 //!
 //! ```text
 //! cargo run --release --example spectrum_gradient -- 2    # two ranks as threads

@@ -1,4 +1,5 @@
-//! Smoothed-particle sums over the 32 nearest neighbors of each particle, on any number of ranks: number density and mean velocity.
+//! Smoothed-particle sums over the 32 nearest neighbors of each particle, on any number of ranks:
+//! number density and mean velocity.
 //!
 //! ```text
 //! MESHLOOM_RANKS=3 cargo run --release --example sph_sum
@@ -11,7 +12,8 @@
 use meshloom::points::{Domain, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Rank, grid::split};
 
-/// W(q) of the cubic spline with q from 0 to 1, times the cube of its support (Monaghan and Lattanzio, A&A 149, 135, 1985).
+/// W(q) of the cubic spline with q from 0 to 1, times the cube of its support (Monaghan and
+/// Lattanzio, A&A 149, 135, 1985).
 const SPH: &str = "
     struct State { support: f32, weight: f32, momentum: vec3<f32> }
     fn begin(query: u32, reach: f32) -> State { return State(reach, 0.0, vec3<f32>(0.0)); }

@@ -1,5 +1,5 @@
-//! Propagates a wave in a periodic box in two dimensions, and draws it. The stencil is WGSL; meshloom
-//! exchanges the ghost cells. Files have the same bytes on any number of ranks.
+//! Propagates a wave in a periodic box in two dimensions, and draws it. The stencil is WGSL;
+//! meshloom exchanges the ghost cells. Files have the same bytes on any number of ranks.
 //!
 //! ```text
 //! cargo run --release --features image --example wave
@@ -15,7 +15,8 @@ meshloom::kernel_params! { struct Wave { c2: f32 } }
 
 /// Runs the example.
 pub fn main() -> meshloom::Result<()> {
-    // Standing waves sin(2 pi y) sin(2 pi x / 3) cos(w t) with the speed 1, in steps of half a cell.
+    // Standing waves sin(2 pi y) sin(2 pi x / 3) cos(w t) with the speed 1, in steps of half a
+    // cell.
     let (step, frequency) = (0.005, TAU * (1.0f64 + 1.0 / 9.0).sqrt());
     let exact = |t: f64| move |[_, y, x]: [f64; 3]| (TAU * y).sin() * (TAU * x / 3.0).sin() * (frequency * t).cos();
     meshloom::run(|rank| {

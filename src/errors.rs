@@ -1,7 +1,7 @@
 //! What all error types share.
 
-/// Implements `Debug` of an error type: `{:?}` prints the message, which is what a `main` that returns
-/// an error prints; `{:#?}` prints the type as well.
+/// Implements `Debug` of an error type: `{:?}` prints the message, which is what a `main` that
+/// returns an error prints; `{:#?}` prints the type as well.
 macro_rules! message_debug {
     ($error:ident) => {
         impl std::fmt::Debug for $error {
@@ -15,16 +15,16 @@ macro_rules! message_debug {
     };
 }
 
-/// Implements `From` between error types. An error that wraps another one is converted as what it wraps,
-/// so that an error of a device is the same variant in every layer.
+/// Implements `From` between error types. An error that wraps another one is converted as what it
+/// wraps, so that an error of a device is the same variant in every layer.
 ///
 /// - `A from B { X, Y; Z }`: the contents of `B::X` and `B::Y` are converted to `A`; any other `B`
 ///   becomes `A::Z`.
 /// - `A from B { X, Y } or misuse "field"`: any other `B` becomes a misuse of the named thing.
 /// - `A from B via C`: `B` is converted to `C` first.
 ///
-/// Conversions must not lead in a circle, which would end in a stack overflow: `A from B via C` needs a
-/// conversion from `C` to `A` that does not use `B`.
+/// Conversions must not lead in a circle, which would end in a stack overflow: `A from B via C`
+/// needs a conversion from `C` to `A` that does not use `B`.
 macro_rules! error_from {
     () => {};
     ($to:ident from $from:ident via $via:ident $($more:tt)*) => {

@@ -1,4 +1,5 @@
-//! Hashes that are the same on every host and in every build, unlike the standard library's: 64-bit FNV-1a of bytes, and a mixed number of a number.
+//! Hashes that are the same on every host and in every build, unlike the standard library's: 64-bit
+//! FNV-1a of bytes, and a mixed number of a number.
 
 /// The hash of no bytes.
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -8,7 +9,8 @@ pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The next number of SplitMix64 (Steele, Lea & Flood 2014) in the state `x`: each bit depends on all of `x`.
+/// The next number of SplitMix64 (Steele, Lea & Flood 2014) in the state `x`: each bit depends on
+/// all of `x`.
 pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +34,8 @@ mod tests {
         assert_eq!(fnv1a(START, b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(START, b"foobar"), 0x8594_4171_f739_67e8);
         assert_eq!(fnv1a(fnv1a(START, b"foo"), b"bar"), fnv1a(START, b"foobar"));
-        // The first number of the generator with seed 0, as Java's SplittableRandom and others have it.
+        // The first number of the generator with seed 0, as Java's SplittableRandom and others have
+        // it.
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     }
 }

@@ -27,8 +27,8 @@ fn boot_id() -> Option<String> {
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Returns a hash of the host's name and its last start: processes with the same number surely see each
-/// other's file locks, even where several hosts have one name.
+/// Returns a hash of the host's name and its last start: processes with the same number surely see
+/// each other's file locks, even where several hosts have one name.
 pub(crate) fn kernel() -> Option<u64> {
     let host = fnv1a(START, name()?.as_bytes());
     Some(fnv1a(host, boot_id().unwrap_or_default().as_bytes()))

@@ -39,10 +39,10 @@ const RANKS: &str = "MESHLOOM_RANKS";
 
 /// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order.
 ///
-/// The ranks are the processes of an MPI launcher, such as `mpirun` (feature `mpi`), or else threads
-/// of this process: as many as the environment variable `MESHLOOM_RANKS` says, one by default.
-/// Other variables choose the device ([`Options::from_env`]). Use [`launch`] to choose in the
-/// program, or to return errors of another type.
+/// The ranks are the processes of an MPI launcher, such as `mpirun` (feature `mpi`), or else
+/// threads of this process: as many as the environment variable `MESHLOOM_RANKS` says, one by
+/// default. Other variables choose the device ([`Options::from_env`]). Use [`launch`] to choose in
+/// the program, or to return errors of another type.
 ///
 /// ```
 /// let sums = meshloom::run(|rank| {
@@ -56,8 +56,8 @@ const RANKS: &str = "MESHLOOM_RANKS";
 ///
 /// # Errors
 /// - [`RunError`] with the first failure of a rank.
-/// - [`RunError`] with [`CommError::Start`](crate::comm::CommError::Start) if `MESHLOOM_RANKS` is not a
-///   number of at least 1, or as for [`launch`].
+/// - [`RunError`] with [`CommError::Start`](crate::comm::CommError::Start) if `MESHLOOM_RANKS` is
+///   not a number of at least 1, or as for [`launch`].
 pub fn run<T: Send>(body: impl Fn(&mut Rank) -> crate::Result<T> + Sync) -> Result<Vec<T>, RunError> {
     let threads = match std::env::var(RANKS) {
         Err(_) => 1,
@@ -102,8 +102,9 @@ where
     launch_with_code(how, options, |_| 1, body)
 }
 
-/// [`launch`] with the exit code of all processes under MPI given by the error, which may be downcast:
-/// to what `body` returns, or to [`DeviceError`](crate::gpu::DeviceError) if no device could be opened.
+/// [`launch`] with the exit code of all processes under MPI given by the error, which may be
+/// downcast: to what `body` returns, or to [`DeviceError`](crate::gpu::DeviceError) if no device
+/// could be opened.
 ///
 /// # Errors
 /// As [`launch`].

@@ -1,8 +1,8 @@
 //! Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks.
 //!
 //! meshloom has distributed Fourier transforms, stencils with ghost cells, particles with neighbor
-//! searches, the particle-mesh method, differentiable operators and inference. Kernels are WGSL and run
-//! through [`wgpu`] on Vulkan, Metal, DX12 and software renderers. There is no CUDA.
+//! searches, the particle-mesh method, differentiable operators and inference. Kernels are WGSL and
+//! run through [`wgpu`] on Vulkan, Metal, DX12 and software renderers. There is no CUDA.
 //!
 //! A program is written once, from the view of one rank. [`run`] runs it alone, as threads
 //! (`MESHLOOM_RANKS=4`) or as the processes of `mpirun` (feature `mpi`). It meets four types:
@@ -67,12 +67,13 @@
 //! | [`host_memory`] | allocations of host memory that fail with an error |
 //!
 //! # Terms
-//! - A *collective* method must be called by every rank, in the same order and with agreeing arguments;
-//!   otherwise it fails on all ranks.
+//! - A *collective* method must be called by every rank, in the same order and with agreeing
+//!   arguments; otherwise it fails on all ranks.
 //! - A method *blocks* if it waits for the device or for another rank.
-//! - A method *records* if it appends commands to the recorder; nothing runs before the next submission.
-//! - *Same bits*: the result does not depend on the number of ranks, the decomposition, chunks or windows,
-//!   on one driver. Different drivers agree to rounding.
+//! - A method *records* if it appends commands to the recorder; nothing runs before the next
+//!   submission.
+//! - *Same bits*: the result does not depend on the number of ranks, the decomposition, chunks or
+//!   windows, on one driver. Different drivers agree to rounding.
 //!
 //! # Guarantees
 //! - Every kernel runs within WebGPU's default limits, without optional features.
@@ -80,12 +81,12 @@
 //! - Errors are typed ([`Error`]) and say what to do; a rank that fails ends all ranks.
 //!
 //! # Tracing
-//! The library emits events of [`tracing`]: opened devices, process grids, plans and compiled kernels at
-//! level `debug`, collectives with their arguments at level `trace`.
+//! The library emits events of [`tracing`]: opened devices, process grids, plans and compiled
+//! kernels at level `debug`, collectives with their arguments at level `trace`.
 //!
 //! # Interoperating with wgpu and MPI
-//! The library uses a caller's communicator ([`Communicator::from_mpi`](comm::Communicator), feature
-//! `mpi`), a caller's [`wgpu::Device`], whose handlers it leaves alone
+//! The library uses a caller's communicator ([`Communicator::from_mpi`](comm::Communicator),
+//! feature `mpi`), a caller's [`wgpu::Device`], whose handlers it leaves alone
 //! ([`Gpu::from_wgpu`](gpu::Gpu::from_wgpu)), and their buffers
 //! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives out the buffers of its arrays
 //! ([`Array::bindings`](gpu::Array::bindings)) and puts its work into a caller's encoder

@@ -1,7 +1,7 @@
 //! What authors of kernels, plans and exchanges need, in one place.
 //!
-//! These types are public and documented, but may change between minor versions before 1.0. Programs
-//! that work with fields and particles need none of them.
+//! These types are public and documented, but may change between minor versions before 1.0.
+//! Programs that work with fields and particles need none of them.
 //!
 //! | task | types |
 //! |---|---|

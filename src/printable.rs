@@ -1,14 +1,14 @@
 //! Text without control characters, for terminals.
 //!
-//! File names, file contents and messages of drivers may have control characters: escape sequences that control a terminal,
-//! line breaks that fake a second message, marks that change the direction of text. Messages show them escaped as in Rust
-//! (`\u{1b}`, `\n`).
+//! File names, file contents and messages of drivers may have control characters: escape sequences
+//! that control a terminal, line breaks that fake a second message, marks that change the direction
+//! of text. Messages show them escaped as in Rust (`\u{1b}`, `\n`).
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Whether a character is invisible and changes how others are shown: a control character (C0, DEL, C1), a line or
-/// paragraph separator, or a mark of direction.
+/// Whether a character is invisible and changes how others are shown: a control character (C0, DEL,
+/// C1), a line or paragraph separator, or a mark of direction.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

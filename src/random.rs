@@ -1,8 +1,8 @@
 //! Counter-based random numbers and white noise: the same for any number of ranks.
 //!
-//! Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid. Any rank computes any part of
-//! a field, in any order, and the field is the same. Noise of modes is also the same for any number of sites: doubling them
-//! refines the same field.
+//! Element i of a stream is a function of (seed, i) alone, where i counts over the whole grid. Any
+//! rank computes any part of a field, in any order, and the field is the same. Noise of modes is
+//! also the same for any number of sites: doubling them refines the same field.
 
 use std::f64::consts::PI;
 
@@ -34,9 +34,10 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 
 /// Element `index` of the white noise of `seed`: standard normal, at most 8.66 in size.
 ///
-/// The counter is (index low, index high, 0, 0) and the key (seed low, seed high); the four words make two uniform
-/// numbers of 53 bits, and Box and Muller's transform (its cosine) one normal number of them. The bits of the result
-/// are those of the platform's `ln` and `cos`, which may differ in the last place between operating systems.
+/// The counter is (index low, index high, 0, 0) and the key (seed low, seed high); the four words
+/// make two uniform numbers of 53 bits, and Box and Muller's transform (its cosine) one normal
+/// number of them. The bits of the result are those of the platform's `ln` and `cos`, which may
+/// differ in the last place between operating systems.
 ///
 /// ```
 /// use meshloom::random::white_noise;
@@ -48,13 +49,17 @@ pub fn white_noise(seed: u64, index: u64) -> f64 {
     normal(seed, [index as u32, (index >> 32) as u32, 0, 0])
 }
 
-/// The real and imaginary part of the mode of wave vector `m` in the white noise of `seed`, each standard normal: a function of `m` alone, so that lattices
-/// of any number of sites share the modes that they have in common.
+/// The real and imaginary part of the mode of wave vector `m` in the white noise of `seed`, each
+/// standard normal: a function of `m` alone, so that lattices of any number of sites share the
+/// modes that they have in common.
 ///
-/// Of a mode and its conjugate twin one gives the numbers of both: that whose last component which is not 0 is positive. A component at the Nyquist
-/// frequency of an even lattice counts as 0 for that, and is positive. A mode that is its own twin has no imaginary part, and sqrt(2) times the real one.
+/// Of a mode and its conjugate twin one gives the numbers of both: that whose last component which
+/// is not 0 is positive. A component at the Nyquist frequency of an even lattice counts as 0 for
+/// that, and is positive. A mode that is its own twin has no imaginary part, and sqrt(2) times the
+/// real one.
 ///
-/// The counters are (m0, m1, m2, 1) and (m0, m1, m2, 2), in two's complement: no element of [`white_noise`] has them.
+/// The counters are (m0, m1, m2, 1) and (m0, m1, m2, 2), in two's complement: no element of
+/// [`white_noise`] has them.
 ///
 /// ```
 /// use meshloom::random::mode_noise;
@@ -76,8 +81,8 @@ fn normal(seed: u64, counter: [u32; 4]) -> f64 {
 
 /// Fills a run of neighbouring elements: `out[i] = white_noise(seed, first + i)`, rounded to `f32`.
 ///
-/// A rank fills its box of the grid row by row, where `first` is the global index of the row's first element: row
-/// (i, j) of an n^3 grid in C order begins at `(i * n + j) * n`.
+/// A rank fills its box of the grid row by row, where `first` is the global index of the row's
+/// first element: row (i, j) of an n^3 grid in C order begins at `(i * n + j) * n`.
 pub fn fill_white_noise(seed: u64, first: u64, out: &mut [f32]) {
     for (i, value) in out.iter_mut().enumerate() {
         *value = white_noise(seed, first.wrapping_add(i as u64)) as f32;

@@ -179,8 +179,9 @@ fn what_was_sent_before_leaving_still_arrives() {
     }
 }
 
-/// Runs different calls on the ranks, of which the last does something else: the run must end with an error of ranks that
-/// do not fit together. Two ranks that call nothing more must say these words; of more, others may notice first.
+/// Runs different calls on the ranks, of which the last does something else: the run must end with
+/// an error of ranks that do not fit together. Two ranks that call nothing more must say these
+/// words; of more, others may notice first.
 fn mismatch(call: fn(&Communicator, last: bool) -> Result<(), CommError>, words: &[&str]) {
     for ranks in [4, 3, 2] {
         let error = run_threads(ranks, |comm| {
@@ -238,7 +239,8 @@ fn mismatched_collectives_are_an_error() {
 
 #[test]
 fn a_mismatch_ends_all_waits_whatever_its_finder_does() {
-    // Rank 1 waits for rank 3, which waits for rank 2 and finds it in another call. Nobody leaves before all have ended.
+    // Rank 1 waits for rank 3, which waits for rank 2 and finds it in another call. Nobody leaves
+    // before all have ended.
     let ended = Mutex::new([const { String::new() }; 4]);
     let outcome = run_threads(4, |comm| {
         let outcome = if comm.rank() == 2 { comm.gather(2, &[0u8]).map(drop) } else { comm.barrier() };

@@ -29,7 +29,8 @@ mod wave;
 /// The variable by which a test knows that it is to run the example itself.
 const INNER: &str = "MESHLOOM_TEST_EXAMPLE";
 
-/// Runs the example of `test` in a directory of its own on `ranks` ranks; returns the lines that it prints and its files.
+/// Runs the example of `test` in a directory of its own on `ranks` ranks; returns the lines that it
+/// prints and its files.
 fn outcome(test: &str, ranks: &str) -> (Vec<String>, BTreeMap<String, Vec<u8>>) {
     let directory = std::env::temp_dir().join(format!("meshloom-example-{}", token()));
     std::fs::create_dir(&directory).unwrap();
@@ -51,7 +52,8 @@ fn outcome(test: &str, ranks: &str) -> (Vec<String>, BTreeMap<String, Vec<u8>>) 
     (text.lines().map(String::from).collect(), files)
 }
 
-/// Runs an example, or checks it on 1 and 3 ranks: its files are `files`, and `line` of its header is among what it prints.
+/// Runs an example, or checks it on 1 and 3 ranks: its files are `files`, and `line` of its header
+/// is among what it prints.
 fn check(test: &str, source: &str, files: &[&str], main: fn() -> meshloom::Result<()>) {
     if std::env::var_os(INNER).is_some() {
         return main().unwrap();

@@ -1,4 +1,5 @@
-//! Fields: transforms, filters, stencils, sums and files on one rank and on several, from the view of a user.
+//! Fields: transforms, filters, stencils, sums and files on one rank and on several, from the view
+//! of a user.
 
 use std::f64::consts::TAU;
 
@@ -14,7 +15,8 @@ fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<T> + Sync) -> Ve
     launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), body).unwrap()
 }
 
-/// Runs `body` on 1, 2, 3 and 5 ranks, and returns what rank 0 found on one rank after it has found the same bits on all.
+/// Runs `body` on 1, 2, 3 and 5 ranks, and returns what rank 0 found on one rank after it has found
+/// the same bits on all.
 fn same_bits<T: Send + PartialEq + std::fmt::Debug>(body: impl Fn(&mut Rank) -> Result<T> + Sync) -> T {
     let mut found = [1, 2, 3, 5].map(|ranks| on(ranks, &body).swap_remove(0)).into_iter();
     let first = found.next().unwrap();
@@ -85,7 +87,8 @@ fn filters_solve_poissons_equation_and_derive() {
 #[test]
 fn a_derivative_of_the_last_mode_is_zero_and_complex_fields_keep_their_shift() {
     let found = on(2, |rank| {
-        // cos(pi i): its derivative is 0 in every cell; the naive factor would give i k for one of two signs.
+        // cos(pi i): its derivative is 0 in every cell; the naive factor would give i k for one of
+        // two signs.
         let mesh = rank.mesh([8, 8]).periodic([1.0; 2]).build()?;
         let last = rank.fill_cells(&mesh, |[_, j, _]| if j % 2 == 0 { 1.0f32 } else { -1.0 })?;
         let slope = rank.filter(&last, |k| [0.0, k[1]])?;
@@ -345,7 +348,8 @@ fn ghost_cells_accumulate_on_the_cells_that_they_are_copies_of() {
             Ok((mesh.array_len(), rank.gather(&ones, 0)?))
         });
         let cells = found[0].1.as_ref().unwrap();
-        // Every element of every array, ghost cell or not, counts once in the cell that it stands for.
+        // Every element of every array, ghost cell or not, counts once in the cell that it stands
+        // for.
         assert_eq!(u64::from(cells.iter().sum::<u32>()), found.iter().map(|(len, _)| len).sum::<u64>());
         // The first row has one copy below or above some part, its ends another two beside it.
         assert_eq!(cells[..3], [4, 2, 4]);
@@ -407,7 +411,8 @@ fn warm_loops_allocate_no_device_memory() {
             Ok(rank.comm.barrier()?)
         };
         (0..3).try_for_each(|_| step(rank))?;
-        // Other tests of this program share the device and may allocate now and then, but not always.
+        // Other tests of this program share the device and may allocate now and then, but not
+        // always.
         let mut grown = u64::MAX;
         for _ in 0..10 {
             let before = rank.gpu.allocations();

@@ -1,5 +1,5 @@
-//! Snapshots and group catalogues in HDF5: what is written comes back, on any number of ranks; other codes' files are
-//! understood; broken ones are named.
+//! Snapshots and group catalogues in HDF5: what is written comes back, on any number of ranks;
+//! other codes' files are understood; broken ones are named.
 #![cfg(feature = "hdf5")]
 
 use std::fs;
@@ -211,16 +211,19 @@ fn writers_refuse_what_does_not_fit() {
 
 #[test]
 fn units_follow_from_the_definitions() {
-    // p = a^2 dx/dt in H0 Mpc/h = 100 km/s: at a = 1/4 the peculiar velocity a dx/dt of p = 1 is 400 km/s.
+    // p = a^2 dx/dt in H0 Mpc/h = 100 km/s: at a = 1/4 the peculiar velocity a dx/dt of p = 1 is
+    // 400 km/s.
     let info = info(1000);
     assert_eq!(info.gadget_velocity(1.0), 800.0);
-    // 0.3 of the critical density 3 (100 km/s/Mpc)^2 / (8 pi G) in 10 Mpc/h cubed a particle; G in (km/s)^2 kpc/Msun.
+    // 0.3 of the critical density 3 (100 km/s/Mpc)^2 / (8 pi G) in 10 Mpc/h cubed a particle; G in
+    // (km/s)^2 kpc/Msun.
     let critical = 3.0 * 0.1f64.powi(2) / (8.0 * std::f64::consts::PI * 4.300_917e-6);
     let wanted = 0.3 * critical * 1e4f64.powi(3) / 1e10;
     assert!((info.particle_mass() / wanted - 1.0).abs() < 1e-6, "{} {wanted}", info.particle_mass());
 }
 
-/// A file of another code's: a header of these particles, and an empty group for each type that has some.
+/// A file of another code's: a header of these particles, and an empty group for each type that has
+/// some.
 struct Foreign {
     file: File,
     header: Group,
@@ -297,7 +300,8 @@ fn velocities_become_peculiar_ones_in_km_s() {
 #[test]
 fn the_background_is_that_of_swift_or_gadget() {
     let scratch = Scratch::new();
-    // Attributes by group; Omega_m, Omega_r, Omega_de, w0 and wa, and Omega_m at a = 1/2 by the Friedmann equation.
+    // Attributes by group; Omega_m, Omega_r, Omega_de, w0 and wa, and Omega_m at a = 1/2 by the
+    // Friedmann equation.
     type Case<'a> = (&'a [(&'a str, &'a [(&'a str, f64)])], Option<([f64; 5], f64)>);
     let flat = 0.3 * 8.0 / (0.3 * 8.0 + 0.7);
     let cases: [Case<'_>; 8] = [
@@ -414,7 +418,8 @@ fn files_of_other_codes_are_understood() {
     assert_eq!((snapshot.dims(), snapshot.box_size()), (2, None));
     assert_eq!(snapshot.positions_f64(1..2).unwrap(), [3.0, 4.0]);
 
-    // Gadget leaves out the groups of types that a file has no particles of; and counts beyond 32 bits in two words.
+    // Gadget leaves out the groups of types that a file has no particles of; and counts beyond 32
+    // bits in two words.
     for (part, count) in [(0, 0), (1, 3), (2, 1)] {
         let foreign = Foreign::new(&scratch.file(&format!("g.{part}.hdf5")), &[0, count], &[0, 4], 3);
         if count > 0 {
@@ -462,7 +467,8 @@ mod counted {
             filter: Some(pass),
         };
         let _library = LOCK.lock();
-        // SAFETY: the class is whole, the library copies it, and the function lives as long as the program.
+        // SAFETY: the class is whole, the library copies it, and the function lives as long as the
+        // program.
         assert!(unsafe { H5Zregister((&raw const class).cast()) } >= 0);
     }
 
@@ -547,7 +553,8 @@ fn centres_of_groups_are_points() {
     }
 }
 
-/// A catalogue of several files, one of which has no groups and no dataset, as Gadget-4 writes them.
+/// A catalogue of several files, one of which has no groups and no dataset, as Gadget-4 writes
+/// them.
 #[test]
 fn centres_of_groups_are_read_from_several_files() {
     let scratch = Scratch::new();
@@ -902,7 +909,8 @@ fn names_and_units_of_eagle_are_known() {
     assert!(error.contains("PartType1/ParticleIDs`; it has: Coordinates, GroupNumber, Mass, Velocity"), "{error}");
 }
 
-/// A snapshot of two particles whose header has these values of one attribute, and good ones of all others.
+/// A snapshot of two particles whose header has these values of one attribute, and good ones of all
+/// others.
 fn with_header<T: H5Type>(path: &Path, name: &str, values: &[T]) {
     let file = File::create(path).unwrap();
     let header = file.create_group("Header").unwrap();
@@ -992,7 +1000,8 @@ fn numbers_that_were_never_written_are_no_zeros() {
     let foreign = || Foreign::new(&path, &[0, 4], &[0, 4], 1);
     foreign().file.new_dataset::<f32>().shape([4, 3]).create("PartType1/Coordinates").unwrap();
     unfinished(Snapshot::open(&path));
-    // Of chunks only the first was written; and compressed ones of a small file cannot fill such a shape.
+    // Of chunks only the first was written; and compressed ones of a small file cannot fill such a
+    // shape.
     for (count, deflate) in [(4, false), (u32::MAX, true)] {
         let file = Foreign::new(&path, &[0, count], &[0, count], 1).file;
         let builder = file.new_dataset::<f32>().chunk([2, 3]);

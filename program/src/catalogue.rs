@@ -57,7 +57,8 @@ fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     all.into_iter().filter_map(|(name, width, values)| Some((name, width, values?.as_slice()))).collect()
 }
 
-/// Checks on all ranks that `f32` can hold every value: the error is that of the first row of all ranks.
+/// Checks on all ranks that `f32` can hold every value: the error is that of the first row of all
+/// ranks.
 fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
     let columns = reals(groups);
     let first = (0..).zip(&columns).filter_map(|(which, (_, width, values))| {
@@ -96,7 +97,8 @@ impl Arrays for &meshloom::io::hdf5::ArraysWriter {
 /// Columns of one real a group that a catalog has besides its own, with their names.
 pub type MoreColumns<'a> = &'a [(String, &'a [f64])];
 
-/// The arrays of a catalog: integers int64, reals f32, one row per group; `order` and `offset` list the members as CSR, `ids` have their names.
+/// The arrays of a catalog: integers int64, reals f32, one row per group; `order` and `offset` list
+/// the members as CSR, `ids` have their names.
 struct Table<'a> {
     groups: &'a Catalogue,
     ids: Option<&'a [u64]>,
@@ -134,7 +136,8 @@ impl<'a> Table<'a> {
         }
         let order = self.integers.len() + self.reals.len();
         to.put(order, groups.members_start, &signed(&groups.members)?)?;
-        // Offsets are one more than rows: a rank's last offset is the next rank's first, and only the last rank writes it.
+        // Offsets are one more than rows: a rank's last offset is the next rank's first, and only
+        // the last rank writes it.
         let last = comm.rank() + 1 == comm.size();
         let offset = signed(&groups.offset)?;
         to.put(order + 1, first, if last { &offset } else { &offset[..offset.len() - 1] })?;
@@ -142,10 +145,12 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Writes the catalog that all ranks hold as an `.npz` archive. The file appears when rank 0 publishes it. Collective.
+/// Writes the catalog that all ranks hold as an `.npz` archive. The file appears when rank 0
+/// publishes it. Collective.
 ///
 /// # Errors
-/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and the ranks.
+/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and
+/// the ranks.
 pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let table = Table::new(groups, more, None)?;
@@ -163,17 +168,20 @@ pub struct About<'a> {
     pub km_s: bool,
 }
 
-/// The names of the unit of a dataset in cgs and of its power of the scale factor, as SWIFT has them.
+/// The names of the unit of a dataset in cgs and of its power of the scale factor, as SWIFT has
+/// them.
 #[cfg(feature = "hdf5")]
 const UNIT: [&str; 2] = ["Conversion factor to CGS (not including cosmological corrections)", "a-scale exponent"];
 
 #[cfg(feature = "hdf5")]
 impl About<'_> {
-    /// Returns the attributes of `Header`, as the catalogs of `simulate` have them, and units of the arrays of this name.
+    /// Returns the attributes of `Header`, as the catalogs of `simulate` have them, and units of
+    /// the arrays of this name.
     fn attributes(&self, names: impl Iterator<Item = String>) -> Vec<Attribute> {
         let About { space, domain, .. } = self;
         let sides = (0..domain.dims()).map(|axis| domain.side(axis).map_or(0.0, f64::from)).collect();
-        // The sides that devices have are rounded; those of the file are as it says them, where they are the same.
+        // The sides that devices have are rounded; those of the file are as it says them, where
+        // they are the same.
         let sides =
             space.sides.clone().filter(|own| Domain::new(own).is_ok_and(|own| own == **domain)).unwrap_or(sides);
         let redshift = space.scale_factor.filter(|_| space.densities.is_some()).map(|a| 1.0 / a - 1.0);

@@ -12,7 +12,8 @@ pub fn usage(message: impl Into<String>) -> Failure {
     Failure::Usage(message.into())
 }
 
-/// Returns a count in a range of numbers from 0 on. The command line takes any integer, so that one message covers all wrong ones.
+/// Returns a count in a range of numbers from 0 on. The command line takes any integer, so that one
+/// message covers all wrong ones.
 ///
 /// # Errors
 /// [`Failure::Usage`].
@@ -63,7 +64,8 @@ pub fn limit(text: &str) -> Result<f32, String> {
     }
 }
 
-/// A whole number, such as a seed. TOML has numbers up to 2^63 - 1: larger ones are text there, and read from either.
+/// A whole number, such as a seed. TOML has numbers up to 2^63 - 1: larger ones are text there, and
+/// read from either.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Whole(pub u64);
 

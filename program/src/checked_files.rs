@@ -19,8 +19,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Checks that all ranks read the same inputs and see the directories of outputs. Collective, before anything is
-    /// read or made.
+    /// Checks that all ranks read the same inputs and see the directories of outputs. Collective,
+    /// before anything is read or made.
     ///
     /// # Errors
     /// [`Failure::Failed`] on all ranks.
@@ -40,7 +40,8 @@ impl Files {
     }
 }
 
-/// Returns `true` if two paths are of one file, also through links or spelled differently. The file need not exist.
+/// Returns `true` if two paths are of one file, also through links or spelled differently. The file
+/// need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> PathBuf {
         let whole = path.canonicalize();
@@ -53,8 +54,8 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Returns the files of an input that may be replaced by `output`: all files of a snapshot that has several, in place of the one that names it. What cannot be
-/// opened is left to whoever reads it.
+/// Returns the files of an input that may be replaced by `output`: all files of a snapshot that has
+/// several, in place of the one that names it. What cannot be opened is left to whoever reads it.
 fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
     // Parts of a snapshot are called as the one that was given, but for a number.
     let may_be_part = output.extension() == input.extension() && output.exists();
@@ -62,9 +63,11 @@ fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
     parts.unwrap_or_else(|| vec![input.into()])
 }
 
-/// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of outputs, which a stream has not. So is an output
-/// with the name of an input (of any file of a snapshot), which it would replace, or of another output, or of a file that may not be written, or of a directory. (`fft` may
-/// replace its input, and asks for each alone.) Gives the files, for `Common::launch`.
+/// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of
+/// outputs, which a stream has not. So is an output with the name of an input (of any file of a
+/// snapshot), which it would replace, or of another output, or of a file that may not be written,
+/// or of a directory. (`fft` may replace its input, and asks for each alone.) Gives the files, for
+/// `Common::launch`.
 ///
 /// # Errors
 /// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.

@@ -18,7 +18,8 @@ use crate::failure::{Ended, Failure};
 use crate::same_call;
 use crate::terminal;
 
-/// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for the mesh.
+/// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for
+/// the mesh.
 pub type GridParts = Option<[usize; 2]>;
 
 /// Options of every command that works on a device.
@@ -30,7 +31,8 @@ pub struct Common {
     /// Adapter: auto, an index, part of a name, or a PCI address (also from MESHLOOM_DEVICE)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many or, of a run, ghost cells are
+    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many or, of a run, ghost cells
+    /// are
     #[arg(long, value_name = "P0xP1|auto", default_value = "auto", value_parser = grid)]
     pub grid: GridParts,
     /// Print one JSON object about the run on standard output
@@ -79,7 +81,8 @@ fn grid(text: &str) -> Result<GridParts, String> {
         .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3, or auto"))
 }
 
-/// Converts the error of a rank's work, or of opening its device; `None` for an error of the launch itself.
+/// Converts the error of a rank's work, or of opening its device; `None` for an error of the launch
+/// itself.
 fn failure_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
     let device = || error.downcast_ref::<DeviceError>().cloned().map(Error::from);
     let model = || error.downcast_ref::<ShallowWaterError>().map(Failure::from);
@@ -97,7 +100,8 @@ impl Common {
         Common { grid: None, ..self.clone() }
     }
 
-    /// Returns how many ranks there would be: those that the launcher has started, or that were asked for.
+    /// Returns how many ranks there would be: those that the launcher has started, or that were
+    /// asked for.
     pub fn ranks(&self) -> usize {
         match Launch::detect(self.ranks.into()) {
             Launch::Mpi => meshloom::comm::mpi_ranks().unwrap_or(1),
@@ -105,10 +109,11 @@ impl Common {
         }
     }
 
-    /// Runs `body` on every rank, as threads or MPI processes, and returns its value of rank 0 if that is in this process.
+    /// Runs `body` on every rank, as threads or MPI processes, and returns its value of rank 0 if
+    /// that is in this process.
     ///
-    /// Before, all ranks check that they were called alike, that the process grid has as many ranks, and that they see
-    /// the same `files`.
+    /// Before, all ranks check that they were called alike, that the process grid has as many
+    /// ranks, and that they see the same `files`.
     ///
     /// # Errors
     /// The errors of the checks, of the device and of `body`.
@@ -159,7 +164,8 @@ impl Common {
     /// The process grid for a mesh: that of the call, or what suits the mesh.
     ///
     /// # Errors
-    /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many ranks.
+    /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many
+    /// ranks.
     pub fn process_grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
         Ok(match self.grid {
             Some(parts) => Grid::new(parts, ranks)?,

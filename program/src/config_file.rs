@@ -66,7 +66,8 @@ pub struct Configured<T: Args> {
 }
 
 impl<T: FileOptions> Configured<T> {
-    /// Returns the options of the command line, of the file and the defaults, in this order of precedence.
+    /// Returns the options of the command line, of the file and the defaults, in this order of
+    /// precedence.
     ///
     /// An option of the command line also replaces those options of the file that exclude it.
     ///

@@ -1,4 +1,5 @@
-//! Files that belong together with a description of them that is written last: `run.json` of a run, `snapshot.json` of a snapshot.
+//! Files that belong together with a description of them that is written last: `run.json` of a run,
+//! `snapshot.json` of a snapshot.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +19,8 @@ pub const DESCRIPTION: &str = "run.json";
 /// Commands that write to a directory.
 const COMMANDS: [&str; 4] = ["simulate", "reconstruct", "infer", "shallow-water"];
 
-/// Makes the directory, and keeps other runs out of it until rank 0 drops what it gets. Collective, before they look for what an earlier run has left.
+/// Makes the directory, and keeps other runs out of it until rank 0 drops what it gets. Collective,
+/// before they look for what an earlier run has left.
 ///
 /// # Errors
 /// As [`OutputDir::create`] and [`OutputDir::lock`].
@@ -28,7 +30,8 @@ pub fn take(comm: &Communicator, out: &Path) -> Result<Option<OutputDir>, Error>
     Ok(taken)
 }
 
-/// Checks that the run in `out`, if there is one, is of this command: files of two have the same names, and one's would stand beside the other's description.
+/// Checks that the run in `out`, if there is one, is of this command: files of two have the same
+/// names, and one's would stand beside the other's description.
 ///
 /// # Errors
 /// [`Failure::Failed`].
@@ -62,9 +65,10 @@ pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
     }
 }
 
-/// Publishes sealed files and writes their description `whole` to `path`, beside them. Collective. `clear` removes an older description,
-/// and what would be taken for a part of this, on rank 0 and first of all; the new description is published last, so that none stands beside
-/// files that it does not describe. It is told whether an earlier call was interrupted between the two.
+/// Publishes sealed files and writes their description `whole` to `path`, beside them. Collective.
+/// `clear` removes an older description, and what would be taken for a part of this, on rank 0 and
+/// first of all; the new description is published last, so that none stands beside files that it
+/// does not describe. It is told whether an earlier call was interrupted between the two.
 pub fn publish(
     comm: &Communicator,
     path: &Path,
@@ -95,13 +99,15 @@ pub fn publish(
     })
 }
 
-/// Returns the mark that stands for a description while files get their names: a run that finds it knows that they may be of several runs.
+/// Returns the mark that stands for a description while files get their names: a run that finds it
+/// knows that they may be of several runs.
 pub fn mark(path: &Path) -> PathBuf {
     path.with_extension("unfinished")
 }
 
-/// Returns `true` if the call that was to write the description at `path` was interrupted while files got their names. Beside a description the mark says nothing: the
-/// call ended in that moment, or had not yet begun to remove.
+/// Returns `true` if the call that was to write the description at `path` was interrupted while
+/// files got their names. Beside a description the mark says nothing: the call ended in that
+/// moment, or had not yet begun to remove.
 pub fn is_unfinished(path: &Path) -> bool {
     mark(path).exists() && !path.exists()
 }
@@ -129,7 +135,8 @@ pub fn remove(path: &Path) -> Result<(), IoError> {
     }
 }
 
-/// Returns the first value in which two objects differ: its name (`cosmology.h` for one inside another), theirs and ours.
+/// Returns the first value in which two objects differ: its name (`cosmology.h` for one inside
+/// another), theirs and ours.
 pub fn difference<'a>(theirs: &'a Value, ours: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
     let (Value::Object(their), Value::Object(our)) = (theirs, ours) else {
         return (theirs != ours).then(|| (String::new(), theirs, ours));

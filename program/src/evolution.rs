@@ -1,4 +1,5 @@
-//! Options of every command with a particle-mesh run: how a universe evolves from its start to its end.
+//! Options of every command with a particle-mesh run: how a universe evolves from its start to its
+//! end.
 
 use clap::{Args, ValueEnum};
 use meshloom::cosmology::{LptOrder, Scheme};
@@ -30,8 +31,9 @@ pub struct Evolution {
     /// How particles are moved
     #[arg(long, value_name = "bullfrog|fastpm", default_value = "bullfrog", hide_possible_values = true)]
     pub scheme: SchemeName,
-    /// Window that particles are painted with; tsc for large boxes and early starts, where particles move by less than 0.15 cells
-    /// before the first step and cic makes structure grow too fast
+    /// Window that particles are painted with; tsc for large boxes and early starts, where
+    /// particles move by less than 0.15 cells before the first step and cic makes structure grow
+    /// too fast
     #[arg(long, value_name = "cic|tsc", default_value = "cic", hide_possible_values = true)]
     pub window: WindowName,
 }
@@ -71,7 +73,8 @@ impl Evolution {
         count("steps", self.steps, 1..=i64::MAX).map(drop)
     }
 
-    /// Returns the library's configuration of this evolution of `universe`, with defaults for the rest.
+    /// Returns the library's configuration of this evolution of `universe`, with defaults for the
+    /// rest.
     pub fn config(&self, universe: &Universe) -> Config {
         Config {
             cosmology: universe.cosmology,

@@ -1,4 +1,5 @@
-//! The state that `infer` and `reconstruct` go on from, and their warnings of fits that are not solved.
+//! The state that `infer` and `reconstruct` go on from, and their warnings of fits that are not
+//! solved.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,8 @@ impl State {
         if self.resumes() { Existing::Resume } else { Existing::Refuse }
     }
 
-    /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there goes, unless the fit resumes. Collective.
+    /// Makes the directory ready for a fit of `problem` in groups of `each` ranks; what is there
+    /// goes, unless the fit resumes. Collective.
     pub fn prepare(&self, all: &Communicator, problem: &Value, each: usize) -> Result<(), Error> {
         if all.rank() == 0 && !self.resumes() {
             // It stays, though it has no state before the first iteration ends.
@@ -113,7 +115,8 @@ impl State {
         if all.rank() == 0 { self.write_options() } else { Ok(()) }
     }
 
-    /// Returns the failure to give a fit that others have made for what this call asks for, which had no iteration left to do.
+    /// Returns the failure to give a fit that others have made for what this call asks for, which
+    /// had no iteration left to do.
     pub fn of_other_options(&self, done: Extent, asked: Extent) -> Option<Failure> {
         let theirs = self.found.as_ref().filter(|_| !self.moved.get())?;
         other_options((done, &theirs.options), (asked, &self.options)).map(Failure::Failed)
@@ -137,8 +140,8 @@ fn other_options((done, theirs): (Extent, &Value), (asked, ours): (Extent, &Valu
     Some(format!("the state has all iterations and was made with {name} {theirs}, this call asks for {ours}: {remedy}"))
 }
 
-/// Returns the warnings that samples of the last iteration are not solved. `remedies` are for conjugate gradients and for
-/// Newton's method.
+/// Returns the warnings that samples of the last iteration are not solved. `remedies` are for
+/// conjugate gradients and for Newton's method.
 ///
 /// Bent samples may run out of steps before a fit can settle, because updates go on from there.
 pub fn warnings(history: &[IterationReport], remedies: [&str; 2]) -> Vec<String> {
@@ -148,8 +151,8 @@ pub fn warnings(history: &[IterationReport], remedies: [&str; 2]) -> Vec<String>
     sampling.doubts(&format!("the {} samples", last.samples), remedies)
 }
 
-/// Returns the warnings that a fit with this last iteration has not found the posterior, each with `advice`. `expected`
-/// is the range of reduced chi-squared.
+/// Returns the warnings that a fit with this last iteration has not found the posterior, each with
+/// `advice`. `expected` is the range of reduced chi-squared.
 pub fn doubts(last: Option<&IterationReport>, expected: Option<[f64; 2]>, advice: &str) -> Vec<String> {
     let doubts = last.map_or_else(Vec::new, |last| last.doubts(expected));
     doubts.into_iter().map(|why| format!("{why}; {advice}")).collect()

@@ -27,7 +27,8 @@ use crate::spheres::{self, Spheres};
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true), mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5, or the centers of a catalog of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64, or a snapshot in HDF5, or the centers of a
+    /// catalog of groups
     #[arg(value_name = "POINTS.npy")]
     points: PathBuf,
     /// Points up to this distance from each other are friends
@@ -42,7 +43,8 @@ pub struct Arguments {
     /// Where to write int64 labels: for every point the smallest index in its group
     #[arg(long, value_name = "LABELS.npy")]
     labels: Option<PathBuf>,
-    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else
+    /// all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     /// Smaller groups are left out
@@ -51,17 +53,20 @@ pub struct Arguments {
     /// Masses: shape (N), or a snapshot that has some [default: 1 each]
     #[arg(long, value_name = "M.npy")]
     masses: Option<PathBuf>,
-    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, which become peculiar if it says how they scale with a
+    /// Velocities: shape (N, 3) or (N, 2), or a snapshot that has some, which become peculiar if it
+    /// says how they scale with a
     #[arg(long, value_name = "V.npy")]
     velocities: Option<PathBuf>,
-    /// Scale factors of the points of a light cone: shape (N), or the light cone itself, as simulate writes it
+    /// Scale factors of the points of a light cone: shape (N), or the light cone itself, as
+    /// simulate writes it
     #[arg(long, value_name = "A.npy")]
     scale_factors: Option<PathBuf>,
     /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
-    /// Masses and radii of spheres about the groups' centers that are so many times as dense as the box (200m), counting all points; of a snapshot
-    /// that says its cosmology also as the critical density (500c), or vir
+    /// Masses and radii of spheres about the groups' centers that are so many times as dense as the
+    /// box (200m), counting all points; of a snapshot that says its cosmology also as the critical
+    /// density (500c), or vir
     #[arg(long, value_name = "200m,..", value_delimiter = ',', conflicts_with = "masses")]
     overdensity: Vec<String>,
     /// Order of the groups: most members first, heaviest first, or by label

@@ -1,4 +1,5 @@
-//! The program's memory: an allocation that fails ends the process with exit code 1 and a message, not with an abort.
+//! The program's memory: an allocation that fails ends the process with exit code 1 and a message,
+//! not with an abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -11,7 +12,8 @@ struct Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-// SAFETY: every call is passed on to the system's allocator, and its results are returned as they are.
+// SAFETY: every call is passed on to the system's allocator, and its results are returned as they
+// are.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract is that of the system's allocator.

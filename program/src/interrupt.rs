@@ -20,10 +20,11 @@ static REQUEST: AtomicI32 = AtomicI32::new(0);
 /// How long the message may take: a pipe that nobody reads must not block the process.
 const MESSAGE: Duration = Duration::from_secs(1);
 
-/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU; Ctrl-C) remove unfinished files, print one message on standard error,
-/// and end the process with the exit status that shells expect: 128 plus the signal's number. A second one, unless it
-/// follows at once, ends the process without waiting. Ignored signals stay ignored (`nohup`). A write beyond
-/// the limit on the size of files (SIGXFSZ) is an error from now on and does not end the process.
+/// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU; Ctrl-C) remove unfinished files,
+/// print one message on standard error, and end the process with the exit status that shells
+/// expect: 128 plus the signal's number. A second one, unless it follows at once, ends the process
+/// without waiting. Ignored signals stay ignored (`nohup`). A write beyond the limit on the size of
+/// files (SIGXFSZ) is an error from now on and does not end the process.
 ///
 /// Calling it again does nothing. Under MPI every process calls it, and all but one also call
 /// [`silence_interrupt_message`].
@@ -37,11 +38,13 @@ pub fn install_interrupt_handler() -> Result<(), String> {
     result
 }
 
-/// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks for an end at the next place where the work
-/// can be resumed. Batch systems send these some time before they kill. A second one ends the process as ever.
+/// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks
+/// for an end at the next place where the work can be resumed. Batch systems send these some time
+/// before they kill. A second one ends the process as ever.
 ///
-/// Under MPI the first one ends it all the same once another process has [said that it fails](meshloom::comm::is_ending).
-/// Each rank that is a thread has one; the last one that is dropped with a request unanswered ends the process.
+/// Under MPI the first one ends it all the same once another process has [said that it
+/// fails](meshloom::comm::is_ending). Each rank that is a thread has one; the last one that is
+/// dropped with a request unanswered ends the process.
 #[derive(Debug)]
 pub struct StopRequests(());
 
@@ -53,12 +56,14 @@ impl StopRequests {
         StopRequests(())
     }
 
-    /// Returns the number of the signal that asks for an end; 0 for none. Processes of one job may differ: all must agree on it.
+    /// Returns the number of the signal that asks for an end; 0 for none. Processes of one job may
+    /// differ: all must agree on it.
     pub fn signal(&self) -> i32 {
         REQUEST.load(Ordering::SeqCst)
     }
 
-    /// The request was answered: what can be resumed is on disk. Signals end the process from now on.
+    /// The request was answered: what can be resumed is on disk. Signals end the process from now
+    /// on.
     pub fn answered(self) {
         REQUEST.store(0, Ordering::SeqCst);
     }
@@ -75,8 +80,9 @@ impl Drop for StopRequests {
     }
 }
 
-/// Returns `true` if a signal is taken as a request to stop, which there is none of yet. Where another MPI process fails none is: it is the launcher's,
-/// which soon kills, and the ranks can reach no end together any more.
+/// Returns `true` if a signal is taken as a request to stop, which there is none of yet. Where
+/// another MPI process fails none is: it is the launcher's, which soon kills, and the ranks can
+/// reach no end together any more.
 #[cfg(unix)]
 fn is_request(signal: i32) -> bool {
     LISTENERS.load(Ordering::SeqCst) > 0
@@ -89,7 +95,8 @@ pub fn silence_interrupt_message() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
-/// Removes unfinished files and ends the process. Outputs are blocked to the end, so that no rank creates another file.
+/// Removes unfinished files and ends the process. Outputs are blocked to the end, so that no rank
+/// creates another file.
 fn end(status: i32) -> ! {
     let _blocked = remove_and_block();
     if !SILENT.load(Ordering::Relaxed) {
@@ -109,11 +116,13 @@ fn end(status: i32) -> ! {
     system::exit(status)
 }
 
-/// Removes unfinished files, prints `message` on standard error and ends the process with exit code 1, without allocating memory: for a
-/// program that has none left. It may be called anywhere, also by several threads at once: the first one's message is printed.
+/// Removes unfinished files, prints `message` on standard error and ends the process with exit code
+/// 1, without allocating memory: for a program that has none left. It may be called anywhere, also
+/// by several threads at once: the first one's message is printed.
 ///
-/// Files stay where another thread, or a caller of this thread, is at work on the list of unfinished files for a second; the next run that
-/// writes there removes them. So do files whose path is longer than 383 bytes.
+/// Files stay where another thread, or a caller of this thread, is at work on the list of
+/// unfinished files for a second; the next run that writes there removes them. So do files whose
+/// path is longer than 383 bytes.
 pub fn end_without_memory(message: fmt::Arguments<'_>) -> ! {
     static ENDING: AtomicBool = AtomicBool::new(false);
     thread_local! {
@@ -132,7 +141,8 @@ pub fn end_without_memory(message: fmt::Arguments<'_>) -> ! {
     // What does not fit is cut off.
     let _ = writeln!(rest, "{message}");
     let unused = rest.len();
-    // Written first: it must appear even where a file system does not answer. Standard error has no buffer.
+    // Written first: it must appear even where a file system does not answer. Standard error has no
+    // buffer.
     let _ = std::io::stderr().write_all(&text[..text.len() - unused]);
     let tries = 100;
     for _ in 0..tries {
@@ -158,7 +168,8 @@ mod system {
 
     use super::{end, is_request};
 
-    /// Signals this close are one interrupt: a launcher may pass on a signal that the terminal has sent, too.
+    /// Signals this close are one interrupt: a launcher may pass on a signal that the terminal has
+    /// sent, too.
     const SAME_INTERRUPT: Duration = Duration::from_millis(300);
 
     pub fn install() -> Result<(), String> {
@@ -218,14 +229,16 @@ mod system {
 
     /// Returns `true` if the process was started with this signal ignored.
     fn is_ignored(signal: c_int) -> bool {
-        // SAFETY: zeros are a valid action, and without a new one the call only returns the present one.
+        // SAFETY: zeros are a valid action, and without a new one the call only returns the present
+        // one.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             libc::sigaction(signal, ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
         }
     }
 
-    /// Ends without destructors of C libraries: those of a GPU driver would run while threads of ranks still use it.
+    /// Ends without destructors of C libraries: those of a GPU driver would run while threads of
+    /// ranks still use it.
     pub fn exit(status: c_int) -> ! {
         low_level::exit(status)
     }

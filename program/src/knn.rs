@@ -21,10 +21,12 @@ pub struct Arguments {
     /// Neighbors of each point, up to 1024
     #[arg(short, long, value_name = "K", value_parser = number, allow_hyphen_values = true)]
     k: u32,
-    /// The neighbors to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and inf where there are fewer
+    /// The neighbors to write: index int64 (M, K) and distance f32 (M, K), nearest first; -1 and
+    /// inf where there are fewer
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points
+    /// themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
     /// A point is not its own neighbor

@@ -96,7 +96,8 @@ enum Command {
     Man(manual::Arguments),
 }
 
-/// How long the first process of an MPI job has for the message of what is wrong with the arguments of all.
+/// How long the first process of an MPI job has for the message of what is wrong with the arguments
+/// of all.
 const BEFORE_OTHERS_END: std::time::Duration = std::time::Duration::from_secs(1);
 
 fn main() -> ExitCode {

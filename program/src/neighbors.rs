@@ -22,10 +22,12 @@ pub struct Arguments {
     /// Largest distance, inclusive
     #[arg(long, value_name = "R", value_parser = distance, allow_hyphen_values = true)]
     radius: f32,
-    /// The neighbors to write: those of row i are index[offset[i]:offset[i + 1]] and distance likewise
+    /// The neighbors to write: those of row i are index[offset[i]:offset[i + 1]] and distance
+    /// likewise
     #[arg(short, long, value_name = "OUT.npz")]
     output: PathBuf,
-    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points themselves]
+    /// Query points, whose neighbors are searched for: shape (M, 3) or (M, 2) [default: the points
+    /// themselves]
     #[arg(long, value_name = "Q.npy")]
     queries: Option<PathBuf>,
     /// A point is not its own neighbor

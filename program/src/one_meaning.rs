@@ -30,7 +30,8 @@ fn options(command: &Command, way: &str, found: &mut Vec<(String, Arg)>) {
     }
 }
 
-/// Returns what an option takes: nothing, or the words of its help. None where it has no words but the name of a field.
+/// Returns what an option takes: nothing, or the words of its help. None where it has no words but
+/// the name of a field.
 fn taken(arg: &Arg) -> Option<String> {
     if !arg.get_action().takes_values() || arg.get_num_args().is_some_and(|n| n.min_values() == 0) {
         return Some("nothing".into());

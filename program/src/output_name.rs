@@ -13,8 +13,8 @@ const KNOWN: [&str; 15] =
 /// Extensions of tables as text.
 pub const TABLE: [&str; 3] = ["csv", "txt", "dat"];
 
-/// Refuses an output whose name says another format than those of `own`, the extensions of what is written. Names without an
-/// extension and with others, as of `stars.run7`, say none.
+/// Refuses an output whose name says another format than those of `own`, the extensions of what is
+/// written. Names without an extension and with others, as of `stars.run7`, say none.
 ///
 /// # Errors
 /// [`Failure::Usage`], with the name that is right.

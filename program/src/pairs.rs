@@ -23,14 +23,16 @@ pub struct Arguments {
     /// Edges of the bins of distances: numbers from 0 on, ascending, one per line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
-    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin. With --masses each bin also has
-    /// the sum of the products m_i m_j
+    /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin. With
+    /// --masses each bin also has the sum of the products m_i m_j
     #[arg(short, long, value_name = "OUT.csv")]
     output: PathBuf,
-    /// Count pairs of one of these and one of the points: shape (M, 3) or (M, 2) [default: of different points]
+    /// Count pairs of one of these and one of the points: shape (M, 3) or (M, 2) [default: of
+    /// different points]
     #[arg(long, value_name = "Q.npy")]
     cross: Option<PathBuf>,
-    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
+    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that
+    /// has masses [default: 1 each]
     #[arg(long, visible_alias = "weights", value_name = "M.npy")]
     masses: Option<PathBuf>,
     /// Masses or other weights of the points of --cross, like --masses
@@ -110,8 +112,8 @@ fn masses(inputs: &SearchInputs, arguments: &Arguments) -> Result<Masses, Error>
     Ok([open(Some(&inputs.points), &arguments.masses)?, open(inputs.queries.as_ref(), &arguments.cross_masses)?])
 }
 
-/// Reads the masses of this rank's points, and of its points of `--cross`. Collective. Rank 0 warns of particles whose
-/// masses differ and are not used.
+/// Reads the masses of this rank's points, and of its points of `--cross`. Collective. Rank 0 warns
+/// of particles whose masses differ and are not used.
 fn read_masses(work: &RankSearch, arguments: &Arguments, masses: &Masses) -> Result<[Option<Vec<f32>>; 2], Error> {
     let (comm, inputs, particles) = (&work.context.comm, work.inputs, arguments.search.particles());
     let files = [Some(&inputs.points), inputs.queries.as_ref()];

@@ -14,12 +14,12 @@ use crate::failure::Failure;
 /// The particles that are read of all snapshots of a call.
 #[derive(Args, Clone, Copy, Default)]
 pub struct ParticleType {
-    /// Take the particles of PartTypeN of a snapshot, 0 to 15 (Gadget: 0 gas, 1 dark matter, 4 stars, 5 black holes; SWIFT: 6
-    /// neutrinos) [default: 1, else the only type that is there]
+    /// Take the particles of PartTypeN of a snapshot, 0 to 15 (Gadget: 0 gas, 1 dark matter, 4
+    /// stars, 5 black holes; SWIFT: 6 neutrinos) [default: 1, else the only type that is there]
     #[arg(long = "particle-type", value_name = "N", value_parser = clap::value_parser!(u8).range(..=PARTICLE_TYPES as i64 - 1))]
     number: Option<u8>,
-    /// Read as many particles of a snapshot as it has coordinates and ignore the counts of its Header, for a part of a larger
-    /// snapshot that was saved with the header of the whole
+    /// Read as many particles of a snapshot as it has coordinates and ignore the counts of its
+    /// Header, for a part of a larger snapshot that was saved with the header of the whole
     #[arg(long)]
     trust_coordinates: bool,
 }

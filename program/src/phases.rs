@@ -8,8 +8,9 @@ use indicatif::ProgressBar;
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 
-/// Nanoseconds of a processor that this thread has had so far, where the system tells (Linux). A thread that waits for the device or for
-/// another rank has none meanwhile, so that of a rank's thread they are the work of its host.
+/// Nanoseconds of a processor that this thread has had so far, where the system tells (Linux). A
+/// thread that waits for the device or for another rank has none meanwhile, so that of a rank's
+/// thread they are the work of its host.
 pub fn processor_nanoseconds() -> Option<u64> {
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
@@ -43,8 +44,8 @@ impl Phases {
         self.last = now;
     }
 
-    /// Seconds of work of the host since the first phase began, of the rank that has most; `None` where the system does not tell. All ranks
-    /// call it, on the threads that began.
+    /// Seconds of work of the host since the first phase began, of the rank that has most; `None`
+    /// where the system does not tell. All ranks call it, on the threads that began.
     pub fn host_seconds(&self, comm: &Communicator) -> Result<Option<f64>, Error> {
         let own = self.processor.zip(processor_nanoseconds()).map(|(before, now)| now - before);
         let mut most = [own.unwrap_or(u64::MAX)];
@@ -74,7 +75,8 @@ mod tests {
         assert_eq!(bar.position(), 2);
         let seconds = phases.finish();
         assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), ["paint", "total", "transform"]);
-        // Every moment belongs to one phase. Four conversions and two sums round, each by half an epsilon.
+        // Every moment belongs to one phase. Four conversions and two sums round, each by half an
+        // epsilon.
         let parts = seconds["paint"] + seconds["transform"];
         assert!((parts - seconds["total"]).abs() <= 3.0 * f64::EPSILON * parts, "{seconds:?}");
     }

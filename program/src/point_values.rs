@@ -14,16 +14,18 @@ use crate::coordinates::PointReader;
 use crate::particle_type::ParticleType;
 use crate::terminal;
 
-/// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses, velocities or scale factors (of a
-/// light cone) of a snapshot in HDF5, in the file's units; velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s where it says their
-/// unit.
+/// Values of the points of another file: a `.npy` array of shape `(N,)` or `(N, axes)`, or masses,
+/// velocities or scale factors (of a light cone) of a snapshot in HDF5, in the file's units;
+/// velocities are peculiar where the snapshot says how its own depend on the scale factor, in km/s
+/// where it says their unit.
 pub struct PointValues {
     file: ValueFile,
     /// Values per point.
     width: u64,
     /// Whether they are masses, which must not be negative.
     masses: bool,
-    /// What they are multiplied by to be peculiar velocities, where the file says it, and whether that makes km/s.
+    /// What they are multiplied by to be peculiar velocities, where the file says it, and whether
+    /// that makes km/s.
     factor: Option<(f64, bool)>,
 }
 
@@ -41,7 +43,8 @@ enum ValueFile {
 const PIECE: u64 = 1 << 18;
 
 impl PointValues {
-    /// Reads the header. `name` is `mass`, `velocity`, `scale_factor`, or an attribute that snapshots do not have; `shape` is that of the array.
+    /// Reads the header. `name` is `mass`, `velocity`, `scale_factor`, or an attribute that
+    /// snapshots do not have; `shape` is that of the array.
     ///
     /// # Errors
     /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
@@ -106,11 +109,12 @@ impl PointValues {
         self.width
     }
 
-    /// Returns the values of this rank's points, checked to be finite and in the range of f32. Collective.
+    /// Returns the values of this rank's points, checked to be finite and in the range of f32.
+    /// Collective.
     ///
     /// # Errors
-    /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and [`IoError::Negative`] for the first
-    /// bad element of the file, the same on all ranks.
+    /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and
+    /// [`IoError::Negative`] for the first bad element of the file, the same on all ranks.
     pub fn read(&self, comm: &Communicator, rows: Range<u64>) -> Result<Vec<f32>, Error> {
         let count = (rows.end - rows.start) * self.width;
         let memory = |error: HostMemoryError| IoError::Memory { path: self.path().into(), bytes: error.bytes };
@@ -191,9 +195,9 @@ impl PointValues {
     }
 }
 
-/// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call that was not given masses
-/// ignores them. `option` weights points by masses. Each rank looks at its `rows`; collective. Masses that
-/// cannot be read cause no warning.
+/// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call
+/// that was not given masses ignores them. `option` weights points by masses. Each rank looks at
+/// its `rows`; collective. Masses that cannot be read cause no warning.
 ///
 /// # Errors
 /// Those of the ranks.

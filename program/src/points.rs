@@ -97,16 +97,18 @@ impl PointFile {
         self.dims
     }
 
-    /// Returns the domain of the points: the box of `sides`, else that of the file's header, else open space.
+    /// Returns the domain of the points: the box of `sides`, else that of the file's header, else
+    /// open space.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a header's box that
-    /// cannot be one.
+    /// [`Failure::Usage`] where `sides` are of another number of axes, [`Failure::Failed`] for a
+    /// header's box that cannot be one.
     pub fn domain(&self, sides: Option<&Sides>) -> Result<Domain, Failure> {
         self.domain_of(sides, self.file.sides())
     }
 
-    /// As [`domain`](Self::domain), of these points and of others, which must not be in another box where `sides` does not say it.
+    /// As [`domain`](Self::domain), of these points and of others, which must not be in another box
+    /// where `sides` does not say it.
     ///
     /// # Errors
     /// As [`domain`](Self::domain); [`Failure::Failed`] for two boxes, and the files' own.
@@ -141,7 +143,8 @@ impl PointFile {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
 
-    /// Returns the ids that a snapshot has for these `wanted` rows, which are any of all ranks'; none where it has no ids. Collective.
+    /// Returns the ids that a snapshot has for these `wanted` rows, which are any of all ranks';
+    /// none where it has no ids. Collective.
     ///
     /// Each rank reads those of its own rows, and sends what the others ask for.
     ///
@@ -171,12 +174,12 @@ impl PointFile {
         Ok(Some(found))
     }
 
-    /// Reads this rank's points in `domain` to its device. Collective. Rank 0 warns where rounding to
-    /// f32 blurs the order of neighbors, and where points and box seem to be in different units.
+    /// Reads this rank's points in `domain` to its device. Collective. Rank 0 warns where rounding
+    /// to f32 blurs the order of neighbors, and where points and box seem to be in different units.
     ///
     /// # Errors
-    /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file, the same on all
-    /// ranks; those of the file, the ranks and the device.
+    /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file,
+    /// the same on all ranks; those of the file, the ranks and the device.
     pub fn read(&self, context: &mut Rank, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
         let comm = &context.comm.clone();
         let rows = self.rows(comm);
@@ -254,8 +257,8 @@ struct LookedAt {
     box_check: BoxCheck,
 }
 
-/// Has rank 0 warn where the points of the file at `path` and their box seem to be in different units. Collective: every
-/// rank calls it.
+/// Has rank 0 warn where the points of the file at `path` and their box seem to be in different
+/// units. Collective: every rank calls it.
 ///
 /// # Errors
 /// [`Error::Comm`] if another rank fails.
@@ -271,7 +274,8 @@ pub fn warn_of_box(comm: &Communicator, check: &BoxCheck, path: &Path) -> Result
 /// How far rounding to f32 moves coordinates, compared with the distance between points.
 struct Rounding {
     dims: usize,
-    /// For each axis the least coordinate; then minus the greatest; then minus the greatest move: so that all are minima.
+    /// For each axis the least coordinate; then minus the greatest; then minus the greatest move:
+    /// so that all are minima.
     least: [f64; 9],
 }
 
@@ -293,8 +297,8 @@ impl Rounding {
         }
     }
 
-    /// Returns the first axis along which some coordinate of all ranks moves by more than 1/100 of the mean distance between
-    /// neighbors, if points of that number filled their extent evenly.
+    /// Returns the first axis along which some coordinate of all ranks moves by more than 1/100 of
+    /// the mean distance between neighbors, if points of that number filled their extent evenly.
     fn affected_axis(&self, comm: &Communicator, count: u64) -> Result<Option<usize>, Error> {
         let mut least = self.least;
         comm.all_reduce(&mut least, Op::Min)?;

@@ -1,4 +1,5 @@
-//! States that a run is resumed from: snapshots and a checkpoint, each a directory in the run's own, and whole when it has its description.
+//! States that a run is resumed from: snapshots and a checkpoint, each a directory in the run's
+//! own, and whole when it has its description.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -49,8 +50,8 @@ impl States {
         self.out.join(CHECKPOINT)
     }
 
-    /// Checks, before a run with these snapshots, that nothing else has the name of a directory of theirs or of the checkpoint, and no directory that of a file
-    /// there or in the run's own.
+    /// Checks, before a run with these snapshots, that nothing else has the name of a directory of
+    /// theirs or of the checkpoint, and no directory that of a file there or in the run's own.
     ///
     /// # Errors
     /// [`IoError::NotADirectory`] and [`IoError::NotAFile`].
@@ -70,7 +71,8 @@ impl States {
         Ok(())
     }
 
-    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left there and in directories of states. Collective.
+    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left
+    /// there and in directories of states. Collective.
     pub fn take_directory(&self, comm: &Communicator) -> Result<Option<OutputDir>, Error> {
         let taken = described::take(comm, &self.out)?;
         if taken.is_some() {
@@ -79,7 +81,8 @@ impl States {
         Ok(taken)
     }
 
-    /// Makes the directory of a state, which stays where something is in it when rank 0 drops what it gets. Collective.
+    /// Makes the directory of a state, which stays where something is in it when rank 0 drops what
+    /// it gets. Collective.
     pub fn make(&self, comm: &Communicator, directory: &Path) -> Result<Option<OutputDir>, Error> {
         let made = if comm.rank() == 0 { Some(OutputDir::create(directory)?) } else { None };
         comm.barrier()?;
@@ -102,8 +105,9 @@ impl States {
         Ok(found)
     }
 
-    /// Returns the last state by the moment that it is of, a number that grows: the first of `snapshots`, which come latest first, that has a description, or the
-    /// checkpoint where that is later, by what its description has as `key`. All ranks call it and must find the same.
+    /// Returns the last state by the moment that it is of, a number that grows: the first of
+    /// `snapshots`, which come latest first, that has a description, or the checkpoint where that
+    /// is later, by what its description has as `key`. All ranks call it and must find the same.
     pub fn newest(
         &self,
         comm: &Communicator,
@@ -138,8 +142,9 @@ impl States {
         }
     }
 
-    /// [`described::publish`] of files with their description at `path`. Before this run's first the states of others go, as `is_other` tells by their
-    /// descriptions, and `clear` removes what is not to stand beside these files. Collective.
+    /// [`described::publish`] of files with their description at `path`. Before this run's first
+    /// the states of others go, as `is_other` tells by their descriptions, and `clear` removes what
+    /// is not to stand beside these files. Collective.
     pub fn publish(
         &self,
         comm: &Communicator,
@@ -157,8 +162,9 @@ impl States {
         })
     }
 
-    /// Removes states of other runs, and those that a killed run has not finished, but for the one in `kept`, which is being written: they would pass for this
-    /// run's, and `--resume` would find them in place of its own. What is not one of `is_file` stays, with its directory.
+    /// Removes states of other runs, and those that a killed run has not finished, but for the one
+    /// in `kept`, which is being written: they would pass for this run's, and `--resume` would find
+    /// them in place of its own. What is not one of `is_file` stays, with its directory.
     fn clear(&self, kept: Option<&Path>, is_other: impl Fn(&Value) -> bool) -> Result<(), IoError> {
         for directory in self.directories()?.into_iter().filter(|directory| Some(directory.as_path()) != kept) {
             let path = directory.join(DESCRIPTION);

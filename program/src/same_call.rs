@@ -7,7 +7,8 @@ use meshloom::comm::{CommError, Communicator};
 
 use crate::failure::{Ended, Failure};
 
-/// Options that may differ between processes: the device, and what is printed. Those with a value have `true`.
+/// Options that may differ between processes: the device, and what is printed. Those with a value
+/// have `true`.
 const OWN: [(&str, bool); 3] = [("--device", true), ("--json", false), ("--quiet", false)];
 
 /// Returns the words of a call that all processes must have, in their order.

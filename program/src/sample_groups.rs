@@ -52,8 +52,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Returns how many groups there are: those that were `asked` for, those that have the ranks of the process grid, or else the most that divide the ranks, have a sample each and
-    /// that `fits` says yes to, or one.
+    /// Returns how many groups there are: those that were `asked` for, those that have the ranks of
+    /// the process grid, or else the most that divide the ranks, have a sample each and that `fits`
+    /// says yes to, or one.
     ///
     /// # Errors
     /// [`Failure::Usage`].

@@ -22,10 +22,12 @@ use crate::terminal;
 #[derive(Args)]
 #[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct SearchOptions {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a
+    /// catalog of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
-    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else
+    /// all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     #[command(flatten)]
@@ -46,7 +48,8 @@ pub struct SearchCommand<'a> {
     /// Its name.
     pub name: &'static str,
     pub options: &'a SearchOptions,
-    /// The file of the query points, where they are not the points themselves, and its key in a report.
+    /// The file of the query points, where they are not the points themselves, and its key in a
+    /// report.
     pub queries: Option<(&'static str, &'a Path)>,
     /// Another file that is read.
     pub list: Option<&'a Path>,
@@ -75,8 +78,8 @@ impl SearchInputs {
 }
 
 impl SearchCommand<'_> {
-    /// Checks the options, opens the files, then runs `search` on every rank and prints the report of what it returns.
-    /// `prepare` reads other inputs on every rank, before anything long.
+    /// Checks the options, opens the files, then runs `search` on every rank and prints the report
+    /// of what it returns. `prepare` reads other inputs on every rank, before anything long.
     ///
     /// # Errors
     /// Those of the options, the files and the work.
@@ -157,7 +160,8 @@ impl<'a> RankSearch<'a> {
         Ok(RankSearch { context, inputs, search, queries, phases })
     }
 
-    /// Returns the report of the run: the fields of all these commands, and those of `result`. Collective.
+    /// Returns the report of the run: the fields of all these commands, and those of `result`.
+    /// Collective.
     fn report(mut self, command: &SearchCommand, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
         let mut cost = self.context.exchange.cost();

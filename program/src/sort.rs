@@ -22,13 +22,15 @@ use crate::points::{PointFile, Sides, sides};
 #[derive(Args)]
 #[command(mut_arg("grid", |grid| grid.hide(true)))]
 pub struct Arguments {
-    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
+    /// Points: shape (N, 3) or (N, 2), f32 or f64; or a snapshot in HDF5, or the centers of a
+    /// catalog of groups
     #[arg(value_name = "POINTS.npy|SNAPSHOT.hdf5")]
     points: PathBuf,
     /// The permutation to write: int64, element i is the row of the i-th point in order
     #[arg(short, long, value_name = "ORDER.npy")]
     output: PathBuf,
-    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else all open]
+    /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else
+    /// all open]
     #[arg(long = "box", value_name = "L|LX,LY,LZ", allow_hyphen_values = true)]
     size: Option<Sides>,
     #[command(flatten)]

@@ -22,7 +22,8 @@ pub struct Space {
 /// A file and what it says.
 pub type Said<'a> = (&'a Path, &'a Space);
 
-/// Returns the sides of the box that two files are in, where `--box` does not say them: those that the files say, who must not say different ones.
+/// Returns the sides of the box that two files are in, where `--box` does not say them: those that
+/// the files say, who must not say different ones.
 ///
 /// # Errors
 /// [`Failure::Failed`].
@@ -39,7 +40,8 @@ pub fn common_sides(one: Said, other: Said) -> Result<Option<Vec<f64>>, Failure>
     }
 }
 
-/// Returns what two files say differently, by which their numbers may mean something else, each in words for a warning.
+/// Returns what two files say differently, by which their numbers may mean something else, each in
+/// words for a warning.
 pub fn differences(one: Said, other: Said) -> Vec<String> {
     let list = |value: Option<f64>| value.map(|value| vec![value]);
     let compared = [

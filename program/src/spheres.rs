@@ -8,14 +8,16 @@ use meshloom::{Error, Rank};
 
 use crate::coordinates::Universe;
 
-/// A spherical overdensity about the center of each of this rank's groups: 0 for those that have none.
+/// A spherical overdensity about the center of each of this rank's groups: 0 for those that have
+/// none.
 pub struct Spheres {
     pub density: Overdensity,
     pub mass: Vec<f64>,
     pub radius: Vec<f64>,
 }
 
-/// The least points of a sphere that is looked at: in smaller ones chance decides where the mean density falls.
+/// The least points of a sphere that is looked at: in smaller ones chance decides where the mean
+/// density falls.
 const LEAST: u32 = 10;
 
 impl Spheres {
@@ -24,8 +26,8 @@ impl Spheres {
         Spheres { density, mass: Vec::new(), radius: Vec::new() }
     }
 
-    /// Returns the spheres of each of `densities`, which are points per volume, about the centers of groups, whoever the points in them belong to; each
-    /// point has the mass `unit`. Collective.
+    /// Returns the spheres of each of `densities`, which are points per volume, about the centers
+    /// of groups, whoever the points in them belong to; each point has the mass `unit`. Collective.
     pub fn measure(
         context: &mut Rank,
         cloud: &Cloud,
@@ -87,8 +89,9 @@ pub fn overdensities(words: &[String]) -> Result<Vec<Overdensity>, String> {
     Ok(all)
 }
 
-/// Overdensities of points in a box, each with what it is of their mean density. The critical density and the virial one, which is of a flat universe,
-/// are known of snapshots that say their cosmology; the points are taken for all of its matter. An error in words for what cannot be.
+/// Overdensities of points in a box, each with what it is of their mean density. The critical
+/// density and the virial one, which is of a flat universe, are known of snapshots that say their
+/// cosmology; the points are taken for all of its matter. An error in words for what cannot be.
 pub fn in_box(
     all: Vec<Overdensity>,
     domain: &Domain,
@@ -125,5 +128,6 @@ pub fn in_box(
     all.into_iter().map(of_mean).collect()
 }
 
-/// Files round their densities: a universe that is as flat as that is flat. The virial overdensity changes by a part in a thousand.
+/// Files round their densities: a universe that is as flat as that is flat. The virial overdensity
+/// changes by a part in a thousand.
 const FLAT: f64 = 1e-3;

@@ -1,8 +1,9 @@
 //! Writing to standard output and standard error, which the program does nowhere else.
 //!
-//! Either may be a pipe whose reader has closed it or a full device, and text may hold file names with control characters
-//! that a terminal would obey. Nothing here panics, and control characters are escaped. (`println!` and `eprintln!` panic
-//! on closed pipes: a test checks that the program has none.)
+//! Either may be a pipe whose reader has closed it or a full device, and text may hold file names
+//! with control characters that a terminal would obey. Nothing here panics, and control characters
+//! are escaped. (`println!` and `eprintln!` panic on closed pipes: a test checks that the program
+//! has none.)
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -22,7 +23,8 @@ pub fn is_first() -> bool {
         .is_none_or(|rank| rank.trim() == "0")
 }
 
-/// Prints the result of a command. Of the processes of an MPI job the first does, since all may call it.
+/// Prints the result of a command. Of the processes of an MPI job the first does, since all may
+/// call it.
 ///
 /// # Errors
 /// [`Failure::Failed`] where it cannot be written. A closed pipe is no error: the work is done.

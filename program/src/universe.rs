@@ -16,14 +16,16 @@ use crate::failure::Failure;
 #[derive(Args, Deserialize, Serialize, Clone, Debug)]
 #[serde(default)]
 pub struct UniverseOptions {
-    /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m, Omega_b, h and, where they differ from a
-    /// cosmological constant without radiation, w0, wa, N_eff
+    /// planck18, planck18-primordial, simple, or a TOML file with A_s (or sigma8), n_s, Omega_m,
+    /// Omega_b, h and, where they differ from a cosmological constant without radiation, w0, wa,
+    /// N_eff
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "planck18")]
     pub cosmology: String,
     /// Linear power today from a table as CAMB or CLASS write it: k in h/Mpc and P in (Mpc/h)^3
     #[arg(long, value_name = "FILE")]
     pub power_table: Option<PathBuf>,
-    /// Strength of the linear power today, also of a table's [default: the cosmology's or the table's]
+    /// Strength of the linear power today, also of a table's [default: the cosmology's or the
+    /// table's]
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     pub sigma8: Option<f64>,
     /// Dark energy's ratio of pressure to density today [default: the cosmology's, -1]
@@ -69,7 +71,8 @@ struct CosmologyFile {
 const MAX_BYTES: u64 = 1 << 24;
 
 impl Universe {
-    /// That of `--cosmology` with what `--sigma8`, `--w0`, `--wa` and `--power-table` say otherwise.
+    /// That of `--cosmology` with what `--sigma8`, `--w0`, `--wa` and `--power-table` say
+    /// otherwise.
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.

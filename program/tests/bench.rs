@@ -98,7 +98,8 @@ fn exchanges() {
     Call::new(&words("bench exchange --size 8")).run().is_error("one rank", 2, &["two ranks", "--ranks 2"]);
 }
 
-/// A ring and collectives of these ranks; what MPI does by itself stands beside it where it runs them.
+/// A ring and collectives of these ranks; what MPI does by itself stands beside it where it runs
+/// them.
 fn messages(ranks: Ranks, mpi: bool) {
     let found = report("exchange --bytes 8,100000 --chunk-bytes 30000 --depth 2", ranks);
     let results = found["results"].as_array().unwrap();
@@ -324,8 +325,9 @@ fn gradients_beside_their_simulation() {
     let found = report("gradient --size 6 --mesh-factor 1 --steps 2 --checkpoint-every 1,2", Ranks::Threads(2));
     let results = found["results"].as_array().unwrap();
     let states: Vec<_> = results.iter().map(|result| result["bytes"]["states"].as_u64().unwrap()).collect();
-    // Two forces, one in the middle of each step: both states, or the first and the one after it. Displacements and momenta of 108 particles
-    // take 1296 bytes each, of which the device's pool makes 1536.
+    // Two forces, one in the middle of each step: both states, or the first and the one after it.
+    // Displacements and momenta of 108 particles take 1296 bytes each, of which the device's pool
+    // makes 1536.
     assert_eq!(states, [2 * 2 * 1536, 2 * 2 * 1536]);
     for result in results {
         is_spread(&result["seconds"]);

@@ -1,14 +1,16 @@
-//! The shallow-water model against golden values, and against itself on other numbers of ranks, grids and windows.
+//! The shallow-water model against golden values, and against itself on other numbers of ranks,
+//! grids and windows.
 
 use meshloom::gpu::Options;
 use meshloom::{Launch, Rank, launch};
 use meshloom_program::models::shallow_water::{Diagnostics, Real, ShallowWater, ShallowWaterConfig, ShallowWaterError};
 
-/// Step, least and greatest eta, greatest |u| and |v|, mean height, energy; the sums of h, u and v times cos(0.1 i), where i counts cells; u, v and h
-/// of row 5, column 7.
+/// Step, least and greatest eta, greatest |u| and |v|, mean height, energy; the sums of h, u and v
+/// times cos(0.1 i), where i counts cells; u, v and h of row 5, column 7.
 type Golden = [f64; 13];
 
-// By mpi4jax 0.9.1 in f64, and independently by NumPy: its example with both mistakes put right, and as it is, on one rank.
+// By mpi4jax 0.9.1 in f64, and independently by NumPy: its example with both mistakes put right,
+// and as it is, on one rank.
 #[rustfmt::skip]
 const FIXED_48X24: [Golden; 4] = [
     [0.0, -1.020856676062, 1.086503970402, 7.535699332171, 0.0, 99.99726469607, 241.7501603629, 940.9177508578, -73.93226171132, 0.0, 1.713491699519e-20, 0.0, 100.7501812615],
@@ -152,9 +154,10 @@ fn runs_have_golden_values_in_double_precision() {
     }
 }
 
-/// Roundings of a step: eta by half a unit of 8 (2.4e-7), and four fluxes of 1000 m^2/s times 1.6 dt/dx = 0.0064 by 2^-24 each (1.5e-6 in all); u by
-/// half a unit of 16, and as much by the slope of eta. As if all had one sign they add up over the steps, and waves carry eta to u by
-/// sqrt(g / h) = 0.3. The start is rounded once.
+/// Roundings of a step: eta by half a unit of 8 (2.4e-7), and four fluxes of 1000 m^2/s times 1.6
+/// dt/dx = 0.0064 by 2^-24 each (1.5e-6 in all); u by half a unit of 16, and as much by the slope
+/// of eta. As if all had one sign they add up over the steps, and waves carry eta to u by sqrt(g /
+/// h) = 0.3. The start is rounded once.
 fn single_bounds(step: f64) -> [f64; 3] {
     let [height, velocity] = [2e-6 * (step + 1.0), 1e-6 * (step + 1.0)];
     // h u du, at most 1000 m^2/s, and g eta deta.
@@ -200,8 +203,8 @@ fn bits_do_not_depend_on_ranks_or_grids() {
     }
 }
 
-/// SwiftShader is spared this one: for kernels of some thirty loads and stores that each choose one of three windows its compiler takes more than
-/// 12 GB and a minute.
+/// SwiftShader is spared this one: for kernels of some thirty loads and stores that each choose one
+/// of three windows its compiler takes more than 12 GB and a minute.
 #[test]
 fn bits_do_not_depend_on_windows() {
     let small = Options { window_bytes: Some(4096), ..options() };

@@ -1,5 +1,6 @@
-//! Outputs that are not brought to their end: an interrupt and a full disk leave nothing of them. (Apart from other tests,
-//! since it starts processes, which for a moment inherit the locks that HDF5 has on files.)
+//! Outputs that are not brought to their end: an interrupt and a full disk leave nothing of them.
+//! (Apart from other tests, since it starts processes, which for a moment inherit the locks that
+//! HDF5 has on files.)
 #![cfg(unix)]
 
 use std::fs;
@@ -36,7 +37,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Runs this very test program again with only one test, which then does its part as a process of its own.
+/// Runs this very test program again with only one test, which then does its part as a process of
+/// its own.
 fn again(test: &str, scratch: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env("MESHLOOM_TEST_SCRATCH", scratch);

@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 
-/// Keeps drivers from messages that do not concern who imports the package, as the program does: libwayland complains where there is no desktop, which Mesa's
-/// device selection asks for one, and Mesa of adapters that are not certified. Variables that are set are left as they are, and what is set here is seen by
-/// nobody who could reach a desktop.
+/// Keeps drivers from messages that do not concern who imports the package, as the program does:
+/// libwayland complains where there is no desktop, which Mesa's device selection asks for one, and
+/// Mesa of adapters that are not certified. Variables that are set are left as they are, and what
+/// is set here is seen by nobody who could reach a desktop.
 pub fn silence(py: Python<'_>) -> PyResult<()> {
     let environment = py.import("os")?.getattr("environ")?;
     let is_absolute = |name: &str| -> PyResult<bool> {

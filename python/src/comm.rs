@@ -48,7 +48,8 @@ impl Comm {
         self.session.gpu().capabilities().f64
     }
 
-    /// Returns the bytes of device memory that this process holds on the device, in use or to be used again.
+    /// Returns the bytes of device memory that this process holds on the device, in use or to be
+    /// used again.
     #[getter]
     fn allocated(&self) -> u64 {
         self.session.gpu().allocated()
@@ -101,13 +102,15 @@ impl Comm {
         self.session.run(py, |work| Ok(work.is_out_of_step()))
     }
 
-    /// This rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    /// This rank in its group, where the ranks are cut into so many groups of samples. All ranks
+    /// call it.
     #[pyo3(name = "_sample_groups")]
     fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Comm> {
         Ok(Comm { session: noted(self.session.sample_groups(py, count)?) })
     }
 
-    /// Ends the device as a driver does that gives it up: what is called on it fails from then on. For tests.
+    /// Ends the device as a driver does that gives it up: what is called on it fails from then on.
+    /// For tests.
     #[pyo3(name = "_lose_device")]
     fn lose_device(&self, py: Python<'_>) {
         let gpu = self.session.gpu();
@@ -143,7 +146,8 @@ impl Comm {
 static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
 /// The threads that `run_ranks` has started, which end after their ranks.
 static LAUNCHES: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-/// How long the end of the process waits for what was given up: a rank may never come back from the function that it runs.
+/// How long the end of the process waits for what was given up: a rank may never come back from the
+/// function that it runs.
 const AT_EXIT: Duration = Duration::from_secs(5);
 /// The one rank of a process that works alone.
 static ALONE: Mutex<Option<Arc<Session>>> = Mutex::new(None);
@@ -162,7 +166,8 @@ pub fn launched_ranks() -> Option<usize> {
     meshloom::comm::mpi_ranks()
 }
 
-/// Returns this process as the only rank, on the device that the environment chooses; opened by the first call.
+/// Returns this process as the only rank, on the device that the environment chooses; opened by the
+/// first call.
 #[pyfunction]
 pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     device_is_used()?;
@@ -217,8 +222,8 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
                 let comm = Comm { session: session.clone() }.into_pyobject(py)?;
                 body.call1(py, (comm,))
             });
-            // What the rank still does ends before the others see that it has left. After an interrupt it may wait for them, and they for it, until
-            // they see that it has failed.
+            // What the rank still does ends before the others see that it has left. After an
+            // interrupt it may wait for them, and they for it, until they see that it has failed.
             if !session.is_interrupted() {
                 session.close(None);
             }

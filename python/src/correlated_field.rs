@@ -12,8 +12,9 @@ use crate::handle::Handle;
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, told};
 
-/// A group of axes: its name, which they are, the kind of amplitude ("power", "amplitude", "matern" or "matern density"), and mean and
-/// deviation of its hyper-parameters in the order of the library's.
+/// A group of axes: its name, which they are, the kind of amplitude ("power", "amplitude", "matern"
+/// or "matern density"), and mean and deviation of its hyper-parameters in the order of the
+/// library's.
 type AxesTuple = (String, [bool; 3], String, Vec<Option<[f64; 2]>>);
 
 fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, Failure> {
@@ -47,7 +48,8 @@ pub struct NativeCorrelatedField {
     domain: Vec<LeafShape>,
 }
 
-/// The field on a grid of this shape and size, with a name, its offset (mean, and mean and deviation of its own deviation), and its groups of axes.
+/// The field on a grid of this shape and size, with a name, its offset (mean, and mean and
+/// deviation of its own deviation), and its groups of axes.
 #[pyfunction]
 pub fn correlated_field(
     comm: &Bound<'_, Comm>,

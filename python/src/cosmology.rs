@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use crate::failure::Failure;
 use crate::host_array::to_numpy;
 
-/// Matter and baryons over the critical density, Hubble constant, spectral index, amplitude, whether that is sigma8, temperature, dark energy's
-/// w0 and wa, relativistic neutrinos.
+/// Matter and baryons over the critical density, Hubble constant, spectral index, amplitude,
+/// whether that is sigma8, temperature, dark energy's w0 and wa, relativistic neutrinos.
 pub type CosmologyTuple = (f64, f64, f64, f64, f64, bool, f64, f64, f64, Option<f64>);
 
 /// Returns the cosmology of these parameters.

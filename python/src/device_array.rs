@@ -151,8 +151,8 @@ impl DeviceArray {
         Self::new(&self.session, self.elements.clone(), shape)
     }
 
-    /// Returns the least and the greatest coordinate along each axis, of finite float32 in the shape `(N, dims)`, `dims` from
-    /// 1 to 3 and `N` from 1 on.
+    /// Returns the least and the greatest coordinate along each axis, of finite float32 in the
+    /// shape `(N, dims)`, `dims` from 1 to 3 and `N` from 1 on.
     fn bounds<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyArray1<f32>>; 2]> {
         let (Elements::F32(rows), [_, dims @ 1..=3]) = (&self.elements, &self.shape[..]) else {
             return Err(PyTypeError::new_err("bounds are of float32 in rows of 1 to 3"));

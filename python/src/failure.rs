@@ -105,7 +105,8 @@ impl std::error::Error for Failure {}
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        // The body of a rank fails so, opening its device and starting the ranks by the library's errors.
+        // The body of a rank fails so, opening its device and starting the ranks by the library's
+        // errors.
         let failed = error.downcast::<Failure>();
         let failed = failed.or_else(|error| error.downcast::<DeviceError>().map(Failure::from));
         let failed = failed.or_else(|error| error.downcast::<CommError>().map(Failure::from));
@@ -142,7 +143,8 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
     }
 }
 
-/// Returns `true` if an error is about what the caller gave, and not about the device, the ranks or what they can hold.
+/// Returns `true` if an error is about what the caller gave, and not about the device, the ranks or
+/// what they can hold.
 fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {

@@ -14,8 +14,10 @@ use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
 use crate::session::Session;
 
-/// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or "parameters"), cells along three axes (of points: 1, this rank's and
-/// those of all; of numbers in a row: 1, 1 and how many), sides of the box, whether values are complex, components, and of points which they are.
+/// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or
+/// "parameters"), cells along three axes (of points: 1, this rank's and those of all; of numbers in
+/// a row: 1, 1 and how many), sides of the box, whether values are complex, components, and of
+/// points which they are.
 pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32, Option<NativePoints>);
 
 /// Which of all points a rank's are.
@@ -26,8 +28,8 @@ pub struct NativePoints(PointOrder);
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
 
-/// Returns the process grid of a leaf: ranks cut the second axis of a flat grid, whose first axis has
-/// one cell, and the first axis of others.
+/// Returns the process grid of a leaf: ranks cut the second axis of a flat grid, whose first axis
+/// has one cell, and the first axis of others.
 pub fn process_grid(shape: [u64; 3], ranks: usize) -> Result<Grid, Failure> {
     let parts = if shape[0] == 1 { [1, ranks] } else { [ranks, 1] };
     Ok(Grid::new(parts, ranks)?)

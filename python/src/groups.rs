@@ -38,8 +38,9 @@ type Nearness = (f64, bool);
 /// Masses and velocities, where there are any.
 type Attributes<'py> = (Option<Bound<'py, PyArrayDyn<f32>>>, Option<Bound<'py, PyArrayDyn<f32>>>);
 
-/// Returns the labels of this rank's points, the linking length and this rank's part of the catalogue, by name. `rows` are the least number of members of a
-/// group that has a row, and their order.
+/// Returns the labels of this rank's points, the linking length and this rank's part of the
+/// catalogue, by name. `rows` are the least number of members of a group that has a row, and their
+/// order.
 #[pyfunction]
 pub fn fof<'py>(
     comm: &Bound<'py, Comm>,

@@ -1,4 +1,5 @@
-//! What lives on the thread of a session and is held here: models, derivatives, likelihoods, correlated fields, fits.
+//! What lives on the thread of a session and is held here: models, derivatives, likelihoods,
+//! correlated fields, fits.
 
 use std::marker::PhantomData;
 use std::rc::Rc;

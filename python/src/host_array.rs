@@ -8,8 +8,8 @@ use numpy::{Element, IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyUntype
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// The elements of a contiguous NumPy array, kept alive until it is dropped. As for NumPy's own functions, what they are while another
-/// thread changes them is the caller's affair.
+/// The elements of a contiguous NumPy array, kept alive until it is dropped. As for NumPy's own
+/// functions, what they are while another thread changes them is the caller's affair.
 pub struct HostArray<T> {
     /// Keeps the memory.
     _owner: Py<PyAny>,
@@ -22,7 +22,8 @@ pub struct HostArray<T> {
 unsafe impl<T: Send + Sync> Send for HostArray<T> {}
 
 impl<T> HostArray<T> {
-    /// Returns the elements of `array`, seen as another type of the same layout (complex numbers as pairs).
+    /// Returns the elements of `array`, seen as another type of the same layout (complex numbers as
+    /// pairs).
     ///
     /// # Errors
     /// `ValueError` for an array that is not C-contiguous and aligned.
@@ -54,7 +55,8 @@ impl<T> HostArray<T> {
 pub fn cast_vec<T: Pod, U: Copy>(data: Vec<T>) -> Vec<U> {
     const { assert!(size_of::<T>() == size_of::<U>() && align_of::<T>() == align_of::<U>()) };
     let mut data = ManuallyDrop::new(data);
-    // SAFETY: any bits are a value of each type used here (pairs as complex numbers, u64 as i64), and size and alignment are the same.
+    // SAFETY: any bits are a value of each type used here (pairs as complex numbers, u64 as i64),
+    // and size and alignment are the same.
     unsafe { Vec::from_raw_parts(data.as_mut_ptr().cast(), data.len(), data.capacity()) }
 }
 

@@ -131,7 +131,8 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
     Ok(GivenOptions { options, names })
 }
 
-/// The fields of Python's `IterationReport` as far as the position has them, and those of its samples.
+/// The fields of Python's `IterationReport` as far as the position has them, and those of its
+/// samples.
 type Report = ((u32, usize, f64, u64, u64, Option<f64>, Option<f64>, f64), (u64, u64, bool, f64, u64, u64));
 
 fn reported(report: &IterationReport) -> Report {
@@ -393,8 +394,8 @@ impl NativeSamples {
         Ok((taken(py, self.session(), &model.target, mean)?, taken(py, self.session(), &model.target, std)?))
     }
 
-    /// Returns the logarithm of the evidence: its bounds, their error, bounds of the logarithm of the determinant, products, and
-    /// a sentence about a doubtful result, or `None`.
+    /// Returns the logarithm of the evidence: its bounds, their error, bounds of the logarithm of
+    /// the determinant, products, and a sentence about a doubtful result, or `None`.
     fn evidence(
         &self,
         py: Python<'_>,

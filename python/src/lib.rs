@@ -1,5 +1,5 @@
-//! `meshloom._native`: what the Python files of the package call. Arguments are checked there; here work is handed to the device and
-//! results to NumPy.
+//! `meshloom._native`: what the Python files of the package call. Arguments are checked there; here
+//! work is handed to the device and results to NumPy.
 
 mod chatter;
 mod comm;

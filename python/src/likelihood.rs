@@ -92,7 +92,8 @@ impl NativeLikelihood {
 
 #[pymethods]
 impl NativeLikelihood {
-    /// Returns the likelihood of data at a leaf; `options` has `mask`, `noise`, `each` and `number`, where these matter.
+    /// Returns the likelihood of data at a leaf; `options` has `mask`, `noise`, `each` and
+    /// `number`, where these matter.
     #[new]
     fn new(
         comm: &Bound<'_, Comm>,
@@ -186,7 +187,8 @@ impl NativeLikelihood {
         })
     }
 
-    /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual, data that count.
+    /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual,
+    /// data that count.
     fn report(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<(String, f64, f64, u64)>> {
         self.at(py, x, |rank, likelihood, x| {
             let reports = likelihood.report(rank, x)?.into_iter();
@@ -195,7 +197,8 @@ impl NativeLikelihood {
     }
 }
 
-/// Numbers of a distribution with two parameters (of Laplace's the second is left out), as a function of standard normal ones.
+/// Numbers of a distribution with two parameters (of Laplace's the second is left out), as a
+/// function of standard normal ones.
 #[pyfunction]
 pub fn prior(
     comm: &Bound<'_, Comm>,

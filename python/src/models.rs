@@ -41,7 +41,8 @@ fn made(
     Ok(made?.into())
 }
 
-/// A function of the leaves of a space in WGSL, as a leaf `result`; of its arguments some may be constants, leaves with their arrays.
+/// A function of the leaves of a space in WGSL, as a leaf `result`; of its arguments some may be
+/// constants, leaves with their arrays.
 #[pyfunction]
 pub fn pointwise(
     comm: &Bound<'_, Comm>,
@@ -98,7 +99,8 @@ pub fn diagonal(
     })
 }
 
-/// Returns the periodic convolution with a field of the same grid, of which there is one number at each place.
+/// Returns the periodic convolution with a field of the same grid, of which there is one number at
+/// each place.
 #[pyfunction]
 pub fn convolution(
     comm: &Bound<'_, Comm>,
@@ -209,7 +211,8 @@ pub fn amplitudes<'py>(
     Ok(((handle, about).into(), to_numpy(py, values)))
 }
 
-/// Returns a particle-mesh run as a function of its white noise, and of the cosmological parameters if asked for; and its own parameters.
+/// Returns a particle-mesh run as a function of its white noise, and of the cosmological parameters
+/// if asked for; and its own parameters.
 #[pyfunction]
 pub fn simulation<'py>(
     comm: &Bound<'py, Comm>,
@@ -240,8 +243,9 @@ pub fn simulation<'py>(
     Ok(((handle, about).into(), to_numpy(py, own)))
 }
 
-/// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number of ranks. A seed has
-/// other numbers for each kind: a fit does not start with those of a mock truth.
+/// Standard normal numbers of a seed times a scale, a field of these leaves: the same on any number
+/// of ranks. A seed has other numbers for each kind: a fit does not start with those of a mock
+/// truth.
 #[pyfunction]
 pub fn white_noise(
     comm: &Bound<'_, Comm>,

@@ -10,7 +10,8 @@ use crate::comm::{Comm, noted};
 use crate::failure::Failure;
 use crate::session::{Session, caught, device_is_used};
 
-/// Returns the size of a handle of the MPI library that this was built for, by which its two families differ, and what the library that it is linked to calls itself.
+/// Returns the size of a handle of the MPI library that this was built for, by which its two
+/// families differ, and what the library that it is linked to calls itself.
 #[pyfunction]
 pub fn mpi_library() -> (usize, String) {
     let mut text = vec![0u8; mpi::ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
@@ -21,8 +22,8 @@ pub fn mpi_library() -> (usize, String) {
     (size_of::<MPI_Comm>(), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the rank of this process in the communicator whose handle lies at `address`, as `mpi4py.MPI._addressof` gives it. It is duplicated;
-/// all its ranks call this.
+/// Returns the rank of this process in the communicator whose handle lies at `address`, as
+/// `mpi4py.MPI._addressof` gives it. It is duplicated; all its ranks call this.
 #[pyfunction]
 pub fn from_mpi(py: Python<'_>, address: usize) -> PyResult<Comm> {
     device_is_used()?;

@@ -1,4 +1,5 @@
-//! Models of operators, which live on the thread of their session: they are handles there and numbers here.
+//! Models of operators, which live on the thread of their session: they are handles there and
+//! numbers here.
 
 use meshloom::Error;
 use meshloom::Rank;
@@ -113,7 +114,8 @@ impl NativeModel {
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
-    /// Returns its values at so many items, of each of which `rows` has the numbers of its only leaf; the numbers of its only target for each. Of a model on one rank.
+    /// Returns its values at so many items, of each of which `rows` has the numbers of its only
+    /// leaf; the numbers of its only target for each. Of a model on one rank.
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
         let (py, session) = (rows.py(), &self.handle.session);
         let rows = given(session, vec![rows.as_any().clone()])?;
@@ -186,7 +188,8 @@ impl NativeLinearisation {
         taken(py, &self.handle.session, &self.domain, found)
     }
 
-    /// Returns the matrix of the derivative, one row after the other, and its rows and columns; by the products that are fewer.
+    /// Returns the matrix of the derivative, one row after the other, and its rows and columns; by
+    /// the products that are fewer.
     fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
         let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk))?;
         Ok((to_numpy(py, matrix), rows, columns))

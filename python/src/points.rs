@@ -26,7 +26,8 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// Returns the rows of an array of shape `(N, dims)` or of any shape that ends with `dims`, contiguous, of `float32` or `float64`.
+    /// Returns the rows of an array of shape `(N, dims)` or of any shape that ends with `dims`,
+    /// contiguous, of `float32` or `float64`.
     ///
     /// # Errors
     /// `TypeError` for other types of elements.
@@ -75,8 +76,8 @@ impl Rows {
         Cloud::new(recorder, domain, own)
     }
 
-    /// Returns the points in `domain`, checked by all ranks. Collective: every rank calls it. Rank 0 warns where the points,
-    /// which `name` describes, and the box seem to be in different units.
+    /// Returns the points in `domain`, checked by all ranks. Collective: every rank calls it. Rank
+    /// 0 warns where the points, which `name` describes, and the box seem to be in different units.
     pub fn cloud(&self, work: &mut Work, domain: &Domain, (name, box_use): (&str, BoxUse)) -> Result<Cloud, Failure> {
         let mut check = BoxCheck::of(domain, box_use);
         let found = self.upload(&mut work.context.recorder, domain, &mut check);
@@ -112,8 +113,8 @@ fn uploaded(recorder: &mut Recorder, values: &[f32]) -> Result<Array<f32>, Devic
     Ok(array)
 }
 
-/// Has rank 0 warn where points, which `name` describes, and their box seem to be in different units. Collective: every rank
-/// calls it.
+/// Has rank 0 warn where points, which `name` describes, and their box seem to be in different
+/// units. Collective: every rank calls it.
 pub fn warn_of_box(work: &mut Work, comm: &Communicator, name: &str, check: &BoxCheck) -> Result<(), Failure> {
     let warnings = check.warnings(comm)?;
     if comm.rank() == 0 {

@@ -36,7 +36,8 @@ struct Measurement {
 type ModeArray = Array<[f32; 2]>;
 
 impl Measurement {
-    /// Returns the spectrum of what `modes` gives: the modes, and those of the same half a cell away.
+    /// Returns the spectrum of what `modes` gives: the modes, and those of the same half a cell
+    /// away.
     fn measure(
         &self,
         work: &mut Work,
@@ -62,7 +63,8 @@ fn modes_of(parts: &mut Parts<'_>, transform: &Transform, field: &Array<f32>) ->
     Ok(spectrum)
 }
 
-/// Returns the modes of the density contrast of points, and of the points moved by half a cell where they are interlaced.
+/// Returns the modes of the density contrast of points, and of the points moved by half a cell
+/// where they are interlaced.
 fn point_modes(
     measurement: &Measurement,
     parts: &mut Parts<'_>,
@@ -111,9 +113,10 @@ fn spectrum(py: Python<'_>, bins: Vec<Bin>) -> Spectrum<'_> {
     (to_numpy(py, k), to_numpy(py, power), indices(py, bins.iter().map(|bin| bin.modes).collect()))
 }
 
-/// Measures the power spectrum of the density contrast of all ranks' points, with weights or without, on a mesh of this size
-/// and shape. `painting` has the window, whether the power is divided by the window's, and whether points are interlaced.
-/// Returns also the number of points of equal weight that have the same shot noise.
+/// Measures the power spectrum of the density contrast of all ranks' points, with weights or
+/// without, on a mesh of this size and shape. `painting` has the window, whether the power is
+/// divided by the window's, and whether points are interlaced. Returns also the number of points of
+/// equal weight that have the same shot noise.
 #[pyfunction]
 pub fn power_of_points<'py>(
     py: Python<'py>,
@@ -146,8 +149,8 @@ pub fn power_of_points<'py>(
     Ok((spectrum(py, bins), effective_count))
 }
 
-/// Measures the power spectrum of a field, of which each rank has a part of the first axis: of a density, which is divided by
-/// its mean, or of a field that is a contrast already.
+/// Measures the power spectrum of a field, of which each rank has a part of the first axis: of a
+/// density, which is divided by its mean, or of a field that is a contrast already.
 #[pyfunction]
 pub fn power_of_field<'py>(
     py: Python<'py>,

@@ -63,7 +63,8 @@ impl Search {
         Ok(Search { session, search, domain })
     }
 
-    /// Returns the `k` nearest of all points within `within`, inclusive: indices (`missing` where there are fewer) and distances.
+    /// Returns the `k` nearest of all points within `within`, inclusive: indices (`missing` where
+    /// there are fewer) and distances.
     #[pyo3(signature = (queries, k, within, missing, without_self=false))]
     fn nearest<'py>(
         &self,
@@ -120,7 +121,8 @@ impl Search {
         Ok(Bins::new(&edges).map_err(Failure::from)?.doubt(&self.domain))
     }
 
-    /// Returns how many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i + 1]`.
+    /// Returns how many ordered pairs of all ranks have a distance in `edges[i] <= r < edges[i +
+    /// 1]`.
     fn pairs<'py>(
         &self,
         py: Python<'py>,
@@ -134,8 +136,8 @@ impl Search {
         Ok(indices(py, counts))
     }
 
-    /// Sums of the products of the weights of ordered pairs with a distance in `edges[i] <= r < edges[i + 1]`. The weights are those of
-    /// the points and of the queries.
+    /// Sums of the products of the weights of ordered pairs with a distance in `edges[i] <= r <
+    /// edges[i + 1]`. The weights are those of the points and of the queries.
     fn weighted_pairs<'py>(
         &self,
         py: Python<'py>,

@@ -1,7 +1,8 @@
 //! A rank's device and communicator, on a thread of their own.
 //!
-//! Work is handed to that thread, and the caller waits without the interpreter's lock and looks for signals now and then: an
-//! interrupted call returns at once, what it began ends in the background, and what is called next comes after that.
+//! Work is handed to that thread, and the caller waits without the interpreter's lock and looks for
+//! signals now and then: an interrupted call returns at once, what it began ends in the background,
+//! and what is called next comes after that.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -92,7 +93,8 @@ impl Work {
         self.watch.clone()
     }
 
-    /// Runs `body` with the transform of `spec`, created by `make` unless it is kept, and the parts of the rank for `grid`.
+    /// Runs `body` with the transform of `spec`, created by `make` unless it is kept, and the parts
+    /// of the rank for `grid`.
     pub fn with_transform<T: 'static, R>(
         &mut self,
         spec: &Spec,
@@ -149,7 +151,8 @@ pub struct Session {
 /// The process that has opened a device; 0 while none has.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Refuses a process that was forked from one that has used a device: what drivers and threads are to it, it does not have.
+/// Refuses a process that was forked from one that has used a device: what drivers and threads are
+/// to it, it does not have.
 pub fn not_forked() -> PyResult<()> {
     let here = std::process::id();
     let used = PROCESS.load(Ordering::Relaxed);
@@ -213,7 +216,8 @@ impl Session {
         Ok(Arc::new(Session { jobs, thread, interrupted, released, parts, gpu, rank, size, all }))
     }
 
-    /// Returns the session of this rank in its group, where the ranks are cut into so many groups of samples. All ranks call it.
+    /// Returns the session of this rank in its group, where the ranks are cut into so many groups
+    /// of samples. All ranks call it.
     pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
         let part = self.run(py, move |work| {
             let (groups, own) = SampleGroups::split(&work.context.comm, count)?;
@@ -233,7 +237,8 @@ impl Session {
         parts.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the session of a rank of `comm`, on a device that the environment chooses. All ranks call it.
+    /// Returns the session of a rank of `comm`, on a device that the environment chooses. All ranks
+    /// call it.
     pub fn open(comm: Communicator) -> Result<Arc<Session>, Failure> {
         Self::new(Rank::open(comm, &Options::from_env()?)?)
     }
@@ -274,7 +279,8 @@ impl Session {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Ends the thread after the jobs that it has, which are left to themselves at `limit`; later calls fail.
+    /// Ends the thread after the jobs that it has, which are left to themselves at `limit`; later
+    /// calls fail.
     pub fn close(&self, limit: Option<Instant>) {
         self.parts().iter().for_each(|part| part.close(limit));
         drop(locked(&self.jobs).take());
@@ -282,7 +288,8 @@ impl Session {
         thread.into_iter().for_each(|thread| join(thread, limit));
     }
 
-    /// Refuses calls from a function that the session's own thread has called back: they would wait for themselves.
+    /// Refuses calls from a function that the session's own thread has called back: they would wait
+    /// for themselves.
     fn not_within(&self) -> PyResult<()> {
         let own = locked(&self.thread).as_ref().map(|thread| thread.thread().id());
         if own != Some(thread::current().id()) {
@@ -297,8 +304,9 @@ impl Session {
     /// Runs `job` on the session's thread and waits for what it returns.
     ///
     /// # Errors
-    /// What the job returned, its panic as `meshloom.Error`, what a handler of a signal raised, and `KeyboardInterrupt` where the rank was
-    /// [interrupted](Self::interrupt): the job may wait for other ranks, and in vain.
+    /// What the job returned, its panic as `meshloom.Error`, what a handler of a signal raised, and
+    /// `KeyboardInterrupt` where the rank was [interrupted](Self::interrupt): the job may wait for
+    /// other ranks, and in vain.
     pub fn run<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -350,8 +358,8 @@ pub fn join(thread: JoinHandle<()>, limit: Option<Instant>) {
     }
 }
 
-/// Returns what comes through a channel, `None` if it is closed; or what a handler of a signal has raised meanwhile, or `KeyboardInterrupt` where
-/// another thread was interrupted and says so.
+/// Returns what comes through a channel, `None` if it is closed; or what a handler of a signal has
+/// raised meanwhile, or `KeyboardInterrupt` where another thread was interrupted and says so.
 pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &AtomicBool) -> PyResult<Option<T>> {
     loop {
         let (back, found) = py.detach(move || {

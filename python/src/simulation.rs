@@ -100,7 +100,8 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     Ok(config)
 }
 
-/// Returns what the user of a run should know that goes ahead although its numbers spoil its physics. Without a device.
+/// Returns what the user of a run should know that goes ahead although its numbers spoil its
+/// physics. Without a device.
 #[pyfunction]
 pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     let config = config(options, 1)?;
@@ -108,7 +109,8 @@ pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     Ok(config.warnings(&power).map_err(Failure::from)?)
 }
 
-/// Returns the white noise that runs of a seed begin with, of this rank's part of the first axis. All ranks call it.
+/// Returns the white noise that runs of a seed begin with, of this rank's part of the first axis.
+/// All ranks call it.
 #[pyfunction]
 pub fn noise_of_seed<'py>(
     py: Python<'py>,
@@ -139,7 +141,8 @@ pub fn noise_of_seed<'py>(
     Ok(to_numpy(py, values))
 }
 
-/// Ends a run on all ranks where `progress` has failed on one: the others would wait for that one in the next step. All ranks call it.
+/// Ends a run on all ranks where `progress` has failed on one: the others would wait for that one
+/// in the next step. All ranks call it.
 fn go_on_together(comm: &Communicator, told: PyResult<()>) -> Result<(), Failure> {
     let mut failed = [u32::from(told.is_err())];
     comm.all_reduce(&mut failed, Op::Max)?;
@@ -147,7 +150,8 @@ fn go_on_together(comm: &Communicator, told: PyResult<()>) -> Result<(), Failure
     if failed == [0] { Ok(()) } else { Err(Failure::Elsewhere) }
 }
 
-/// Returns a run on all ranks: its snapshots in order, the last one at its end. `progress(step, steps, a)` is called after each step.
+/// Returns a run on all ranks: its snapshots in order, the last one at its end. `progress(step,
+/// steps, a)` is called after each step.
 #[pyfunction]
 pub fn simulate<'py>(
     py: Python<'py>,

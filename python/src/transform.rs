@@ -13,7 +13,8 @@ use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
 use crate::host_array::{HostArray, cast_vec, to_numpy};
 
-/// What is transformed: the cells of the whole mesh, which of its axes, how many fields, which direction has the factor.
+/// What is transformed: the cells of the whole mesh, which of its axes, how many fields, which
+/// direction has the factor.
 #[derive(Clone, Copy)]
 struct Request {
     cells: [u64; 3],
@@ -40,7 +41,8 @@ fn fits(have: usize, want: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Runs `body` with the transform of `request` over the ranks of `comm`, each of which has a part of the first axis.
+/// Runs `body` with the transform of `request` over the ranks of `comm`, each of which has a part
+/// of the first axis.
 fn transformed<T: Value, R: Send + 'static>(
     py: Python<'_>,
     comm: &Comm,
@@ -122,7 +124,8 @@ where
     })
 }
 
-/// Which transform: of complex numbers there and back, of real numbers to half the modes of the last axis, and back from them.
+/// Which transform: of complex numbers there and back, of real numbers to half the modes of the
+/// last axis, and back from them.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Forward,

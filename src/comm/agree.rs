@@ -9,8 +9,9 @@ use super::{CommError, Communicator, Op, Result};
 use crate::hash::{START, fnv1a};
 
 impl Communicator {
-    /// Returns the first rank whose `value` differs in its bits from that of rank 0; `None` if all agree. Collective; the result is
-    /// the same on all ranks. To be called before work that would hang or mix data up if the ranks' values differed.
+    /// Returns the first rank whose `value` differs in its bits from that of rank 0; `None` if all
+    /// agree. Collective; the result is the same on all ranks. To be called before work that would
+    /// hang or mix data up if the ranks' values differed.
     ///
     /// ```
     /// use meshloom::comm::run_threads;
@@ -21,15 +22,17 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn first_to_differ<T: Pod>(&self, value: T) -> Result<Option<usize>> {
         let all = self.all_gather(&[value])?;
         let bytes = |value: &T| bytemuck::bytes_of(value).to_vec();
         Ok(all.iter().position(|other| bytes(other) != bytes(&all[0])))
     }
 
-    /// Checks that every rank calls an operation with the same arguments, which are compared by their
-    /// `Debug` texts. Collective; one all-gather of 8 bytes, and texts only after a difference.
+    /// Checks that every rank calls an operation with the same arguments, which are compared by
+    /// their `Debug` texts. Collective; one all-gather of 8 bytes, and texts only after a
+    /// difference.
     ///
     /// ```
     /// use meshloom::comm::{CommError, run_threads};
@@ -88,8 +91,10 @@ impl Communicator {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Returns what the first rank with a fault says of it, after its number where there are several ranks; `None` if no rank has one. Collective; the result is the same on
-    /// all ranks. To be called with what is wrong with a rank's own part, before work that would wait for a rank that leaves with an error of its own.
+    /// Returns what the first rank with a fault says of it, after its number where there are
+    /// several ranks; `None` if no rank has one. Collective; the result is the same on all ranks.
+    /// To be called with what is wrong with a rank's own part, before work that would wait for a
+    /// rank that leaves with an error of its own.
     ///
     /// ```
     /// use meshloom::comm::run_threads;
@@ -108,13 +113,14 @@ impl Communicator {
         Ok(self.first_failed(fault)?.map(|(rank, text)| with_rank(rank, &text)))
     }
 
-    /// Runs local work, which may fail, on every rank: if it fails on any, all ranks return an error with the same message.
-    /// Collective, one reduction.
+    /// Runs local work, which may fail, on every rank: if it fails on any, all ranks return an
+    /// error with the same message. Collective, one reduction.
     ///
-    /// The first rank that failed, and those with the same message, return their own error, all others
-    /// [`CommError::Elsewhere`](super::CommError::Elsewhere) with its message. No message between ranks is
-    /// left over, so that the program can do something else instead. `work` must not call a collective of
-    /// this communicator unless an error in it ends that call on all ranks.
+    /// The first rank that failed, and those with the same message, return their own error, all
+    /// others [`CommError::Elsewhere`](super::CommError::Elsewhere) with its message. No message
+    /// between ranks is left over, so that the program can do something else instead. `work` must
+    /// not call a collective of this communicator unless an error in it ends that call on all
+    /// ranks.
     ///
     /// ```
     /// use meshloom::comm::{CommError, run_threads};

@@ -10,11 +10,13 @@ use super::gather::SHORT_BLOCK;
 use super::{GatheredParts, Result};
 
 impl Communicator {
-    /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks received, in rank order.
-    /// Collective; the length is the same on all ranks and a multiple of their number.
+    /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks
+    /// received, in rank order. Collective; the length is the same on all ranks and a multiple of
+    /// their number.
     ///
     /// # Errors
-    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
+    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
         let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
@@ -22,8 +24,9 @@ impl Communicator {
         self.all_to_all_blocks(&call, block, data, &mut all).map(|()| all)
     }
 
-    /// [`all_to_all`](Communicator::all_to_all) into `all`, which has the length of `data`: in a loop it spares new memory, whose pages
-    /// cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    /// [`all_to_all`](Communicator::all_to_all) into `all`, which has the length of `data`: in a
+    /// loop it spares new memory, whose pages cost more than long messages. Ranks may mix the two.
+    /// After an error it holds anything.
     ///
     /// # Errors
     /// As [`all_to_all`](Communicator::all_to_all).
@@ -35,11 +38,12 @@ impl Communicator {
         self.all_to_all_blocks(&call, block, data, all)
     }
 
-    /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and returns what each has sent.
-    /// Collective; any counts, which sum to the length of `data`.
+    /// Sends `counts[rank]` elements of `data`, which lie in rank order, to each rank and returns
+    /// what each has sent. Collective; any counts, which sum to the length of `data`.
     ///
     /// # Errors
-    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
+    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
     pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<GatheredParts<T>> {
         self.valid_counts("all_to_all_v", data.len(), counts)?;
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());
@@ -70,8 +74,9 @@ impl Communicator {
         self.exchange(call, &counts, data, &counts, all)
     }
 
-    /// Short blocks travel in log2(size) rounds (the algorithm of Bruck et al.): a block for the rank at distance `d` travels in the
-    /// rounds of the bits of `d`, together with all others that have this bit. Each byte is sent log2(size) / 2 times.
+    /// Short blocks travel in log2(size) rounds (the algorithm of Bruck et al.): a block for the
+    /// rank at distance `d` travels in the rounds of the bits of `d`, together with all others that
+    /// have this bit. Each byte is sent log2(size) / 2 times.
     fn all_to_all_in_rounds<T: Pod>(&self, call: &Call, block: usize, data: &[T], all: &mut [T]) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         // Blocks by the distance that they have to go.
@@ -98,8 +103,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Sends `outgoing[rank]` elements of `data` to each rank and writes the `incoming[rank]` elements of each to `all`. No message goes
-    /// where there are none.
+    /// Sends `outgoing[rank]` elements of `data` to each rank and writes the `incoming[rank]`
+    /// elements of each to `all`. No message goes where there are none.
     fn exchange<T: Pod>(
         &self,
         call: &Call,
@@ -112,7 +117,8 @@ impl Communicator {
         let (starts, places) = (starts(outgoing), starts(incoming));
         let block = |to: usize| &data[starts[to]..starts[to] + outgoing[to]];
 
-        // Ring order: in each step every rank sends to another one. All receives are posted before the first send.
+        // Ring order: in each step every rank sends to another one. All receives are posted before
+        // the first send.
         let mut receivings = Vec::with_capacity(size);
         for step in 1..size {
             let from = (rank + size - step) % size;

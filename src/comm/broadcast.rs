@@ -11,7 +11,8 @@ impl Communicator {
     /// Returns once every rank has called it. Collective.
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn barrier(&self) -> Result<()> {
         self.meet(&self.begin(Call::new(Operation::Barrier)))
     }

@@ -48,8 +48,8 @@ const NO_ELEMENTS: u64 = u64::MAX;
 const NO_WORD: u32 = u32::MAX;
 const NO_BYTE: u8 = u8::MAX;
 
-/// A call of a collective: its number and all that the ranks must agree on. Fields that the operation does not have hold
-/// the greatest number.
+/// A call of a collective: its number and all that the ranks must agree on. Fields that the
+/// operation does not have hold the greatest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Call {
@@ -99,12 +99,14 @@ impl Call {
         Call { op: op as u8, kind, ..self }
     }
 
-    /// Returns the call as the `sequence`-th collective of its communicator, whose pieces of messages have `max_piece` bytes at most.
+    /// Returns the call as the `sequence`-th collective of its communicator, whose pieces of
+    /// messages have `max_piece` bytes at most.
     pub fn begun(self, sequence: u64, max_piece: usize) -> Call {
         Call { sequence, max_piece: max_piece as u32, ..self }
     }
 
-    /// Returns `true` if a rank in `self` can never get its message from a rank that is in `other` and has not sent it yet.
+    /// Returns `true` if a rank in `self` can never get its message from a rank that is in `other`
+    /// and has not sent it yet.
     pub fn is_contradicted_by(&self, other: &Call) -> bool {
         self.is_before(other) || self.sequence == other.sequence && self != other
     }
@@ -114,7 +116,8 @@ impl Call {
         self.sequence < other.sequence
     }
 
-    /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as collective 7`.
+    /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as
+    /// collective 7`.
     pub fn describe(&self) -> String {
         let name = NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0]);
         if self.operation == 0 {

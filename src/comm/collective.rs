@@ -1,7 +1,8 @@
-//! Messages of collectives: each begins with the call of its sender, which the receiver compares with its own.
+//! Messages of collectives: each begins with the call of its sender, which the receiver compares
+//! with its own.
 //!
-//! The comparison costs no message of its own. What a collective returns is made only from messages of ranks that called
-//! the same.
+//! The comparison costs no message of its own. What a collective returns is made only from messages
+//! of ranks that called the same.
 
 use std::ops::Deref;
 
@@ -43,7 +44,8 @@ fn with_header<T: Pod>(call: &Call, data: &[T]) -> Result<Vec<u8>> {
 }
 
 impl Communicator {
-    /// Begins a collective whose arguments are valid on this rank: returns its call, with its number.
+    /// Begins a collective whose arguments are valid on this rank: returns its call, with its
+    /// number.
     pub(super) fn begin(&self, call: Call) -> Call {
         let call = call.begun(self.next_sequence(), self.max_piece);
         tracing::trace!(rank = self.rank(), call = call.describe(), "collective");

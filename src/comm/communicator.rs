@@ -20,12 +20,15 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 
 /// A group of ranks that exchange messages, seen from one of them.
 ///
-/// - Cheap to clone, and may move to another thread. Two threads of one rank must not run collectives of one
-///   communicator at the same time.
-/// - *Collective* methods are called by every rank of the communicator in the same order; they return when this rank's
-///   part is done, which says nothing of the others except after [`barrier`](Communicator::barrier).
-/// - Slices hold any plain data ([`Pod`]); empty ones are legal everywhere. Ranks must have the same byte order.
-/// - After a [`CommError`] from a collective or an exchange the ranks may be [out of step](Communicator::is_out_of_step): treat it as the end of the run.
+/// - Cheap to clone, and may move to another thread. Two threads of one rank must not run
+///   collectives of one communicator at the same time.
+/// - *Collective* methods are called by every rank of the communicator in the same order; they
+///   return when this rank's part is done, which says nothing of the others except after
+///   [`barrier`](Communicator::barrier).
+/// - Slices hold any plain data ([`Pod`]); empty ones are legal everywhere. Ranks must have the
+///   same byte order.
+/// - After a [`CommError`] from a collective or an exchange the ranks may be [out of
+///   step](Communicator::is_out_of_step): treat it as the end of the run.
 ///
 /// ```
 /// use meshloom::comm::{CommError, Op, run_threads};
@@ -90,27 +93,31 @@ impl Communicator {
         self.core.transport.size()
     }
 
-    /// Returns the most bytes of a message that travel in one piece; longer messages travel in several.
+    /// Returns the most bytes of a message that travel in one piece; longer messages travel in
+    /// several.
     pub fn max_message(&self) -> u64 {
         self.max_piece as u64
     }
 
-    /// The same communicator with another [`max_message`](Communicator::max_message). It must be the same on all ranks; 0
-    /// counts as 1, and the `int` counts of MPI limit it to a little below 2^31. Communicators split from this one inherit
-    /// it. Not collective.
+    /// The same communicator with another [`max_message`](Communicator::max_message). It must be
+    /// the same on all ranks; 0 counts as 1, and the `int` counts of MPI limit it to a little below
+    /// 2^31. Communicators split from this one inherit it. Not collective.
     #[must_use]
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
     }
 
-    /// Returns `true` if this rank knows that ranks have called different collectives or exchanges here: it has got the error, or was told. Messages of these are not told apart from
-    /// those of later ones, which may fail. Where ranks are to go on after the error they make another communicator. Not collective.
+    /// Returns `true` if this rank knows that ranks have called different collectives or exchanges
+    /// here: it has got the error, or was told. Messages of these are not told apart from those of
+    /// later ones, which may fail. Where ranks are to go on after the error they make another
+    /// communicator. Not collective.
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()
     }
 
-    /// Ends all ranks of the run with this message: on threads every wait ends with [`CommError::PeerFailed`] and this
-    /// rank unwinds; on MPI the message is printed and the processes end with exit code 1. Not collective.
+    /// Ends all ranks of the run with this message: on threads every wait ends with
+    /// [`CommError::PeerFailed`] and this rank unwinds; on MPI the message is printed and the
+    /// processes end with exit code 1. Not collective.
     pub fn abort(&self, message: &str) -> ! {
         self.core.transport.abort(message)
     }
@@ -120,7 +127,8 @@ impl Communicator {
         self.core.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number of a plan that all ranks make together, by which its exchanges are told from those of others. Sends no message.
+    /// Returns the number of a plan that all ranks make together, by which its exchanges are told
+    /// from those of others. Sends no message.
     pub(crate) fn next_plan(&self) -> u64 {
         self.core.plans.fetch_add(1, Ordering::Relaxed)
     }

@@ -8,12 +8,13 @@ use crate::host_memory::HostMemoryError;
 
 /// A communication failed. Each message says on which rank, what happened and what to do.
 ///
-/// `rank` counts within the communicator that was used, except in [`PeerFailed`](CommError::PeerFailed), where it
-/// counts within the whole run.
+/// `rank` counts within the communicator that was used, except in
+/// [`PeerFailed`](CommError::PeerFailed), where it counts within the whole run.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
-    /// Another rank failed, panicked, aborted or left while this one waited for it or before it could send to it.
+    /// Another rank failed, panicked, aborted or left while this one waited for it or before it
+    /// could send to it.
     #[error("rank {rank} is gone: {message}; the cause lies on that rank, fix it there")]
     PeerFailed {
         /// The rank that failed first, or that left, counted in the whole run.
@@ -46,7 +47,8 @@ pub enum CommError {
         /// The argument on rank 0.
         reference: String,
     },
-    /// The ranks of a communicator did not call the same collective with the same shape, or not the same exchange of device data.
+    /// The ranks of a communicator did not call the same collective with the same shape, or not the
+    /// same exchange of device data.
     #[error(
         "rank {rank} called {called}, but rank {other} {other_called}; \
          every rank must call the same collectives in the same order with shapes that agree"
@@ -61,8 +63,8 @@ pub enum CommError {
         /// What that rank did.
         other_called: String,
     },
-    /// All ranks are done, but messages of collectives were sent that no rank has received: some ranks called collectives that
-    /// others did not, without having to wait for them.
+    /// All ranks are done, but messages of collectives were sent that no rank has received: some
+    /// ranks called collectives that others did not, without having to wait for them.
     #[error(
         "{messages} messages of collectives were sent that no rank took before all were done; \
          every rank must call the same collectives in the same order with shapes that agree"
@@ -83,8 +85,8 @@ pub enum CommError {
         /// The value it has.
         got: u64,
     },
-    /// A message of another size than the receive asked for. Later messages between the two ranks do not match their receives
-    /// any more.
+    /// A message of another size than the receive asked for. Later messages between the two ranks
+    /// do not match their receives any more.
     #[error(
         "rank {rank} expected {expected} bytes from rank {from}, but {got} bytes{} came; \
          make the sizes and the largest message of both ranks agree",

@@ -11,10 +11,12 @@ use super::communicator::{Communicator, from_bytes, received, to_bytes};
 use super::tree::Tree;
 use crate::host_memory;
 
-/// Bytes of the longest blocks that travel along trees. At the rank that has half of all ranks below it they take so much times that.
+/// Bytes of the longest blocks that travel along trees. At the rank that has half of all ranks
+/// below it they take so much times that.
 pub(super) const SHORT_BLOCK: usize = 1 << 10;
 
-/// Long messages that a rank asks for or sends at once, so that they do not all need memory beside their place in the result.
+/// Long messages that a rank asks for or sends at once, so that they do not all need memory beside
+/// their place in the result.
 pub(super) const AT_ONCE: usize = 8;
 
 /// Receives in order, a few at a time.
@@ -84,18 +86,21 @@ impl<T> GatheredParts<T> {
 }
 
 impl Communicator {
-    /// Gives every rank the slices of all ranks, in rank order. Collective; the length is the same on all ranks.
+    /// Gives every rank the slices of all ranks, in rank order. Collective; the length is the same
+    /// on all ranks.
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let call = self.begin(Call::new(Operation::AllGather).of::<T>().count(mine.len()));
         let mut all = received(mine.len() * self.size())?;
         self.all_gather_blocks(&call, mine, &mut all).map(|()| all)
     }
 
-    /// [`all_gather`](Communicator::all_gather) into `all`, which has room for the slices of all: in a loop it spares new memory, whose
-    /// pages cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    /// [`all_gather`](Communicator::all_gather) into `all`, which has room for the slices of all:
+    /// in a loop it spares new memory, whose pages cost more than long messages. Ranks may mix the
+    /// two. After an error it holds anything.
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), and as [`all_gather`](Communicator::all_gather).
@@ -108,7 +113,8 @@ impl Communicator {
     /// Gives every rank the slices of all ranks, of any lengths. Collective.
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn all_gather_v<T: Pod>(&self, mine: &[T]) -> Result<GatheredParts<T>> {
         let call = self.begin(Call::new(Operation::AllGatherV).of::<T>());
         let mut counts = vec![0; self.size()];
@@ -118,8 +124,8 @@ impl Communicator {
         Ok(GatheredParts::new(from_bytes(counts.iter().sum::<u64>() as usize, &bytes)?, counts))
     }
 
-    /// Gives `root` the slices of all ranks, in rank order, and the others `None`. Collective; the length is the same on
-    /// all ranks.
+    /// Gives `root` the slices of all ranks, in rank order, and the others `None`. Collective; the
+    /// length is the same on all ranks.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
@@ -130,8 +136,9 @@ impl Communicator {
         self.gather_into(root, mine, &mut all).map(|()| at_root.then_some(all))
     }
 
-    /// [`gather`](Communicator::gather) into `all`, which at `root` has room for the slices of all and is not touched elsewhere: in a
-    /// loop it spares new memory, whose pages cost more than long messages. Ranks may mix the two. After an error it holds anything.
+    /// [`gather`](Communicator::gather) into `all`, which at `root` has room for the slices of all
+    /// and is not touched elsewhere: in a loop it spares new memory, whose pages cost more than
+    /// long messages. Ranks may mix the two. After an error it holds anything.
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), and as [`gather`](Communicator::gather).
@@ -177,8 +184,9 @@ impl Communicator {
         }))
     }
 
-    /// Brings the blocks of all ranks to `root`, where `all` gets them in the order of ranks: short ones along a tree, long ones straight.
-    /// `counts` are the elements of this rank and those below it in the tree.
+    /// Brings the blocks of all ranks to `root`, where `all` gets them in the order of ranks: short
+    /// ones along a tree, long ones straight. `counts` are the elements of this rank and those
+    /// below it in the tree.
     fn gather_blocks<T: Pod>(&self, call: &Call, root: usize, mine: &[T], counts: &[u64], all: &mut [T]) -> Result<()> {
         let tree = Tree::new(self, root);
         let sizes = counts.iter().map(|&count| self.bytes::<T>(count)).collect::<Result<Vec<_>>>()?;
@@ -224,8 +232,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Each round doubles the blocks held (the algorithm of Bruck et al.): log2(size) rounds, and no byte is received twice.
-    /// `sizes` are the bytes of the block of each rank.
+    /// Each round doubles the blocks held (the algorithm of Bruck et al.): log2(size) rounds, and
+    /// no byte is received twice. `sizes` are the bytes of the block of each rank.
     fn all_gather_bytes<T: Pod>(&self, call: &Call, mine: &[T], sizes: &[usize]) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
         let bytes_of =

@@ -19,12 +19,14 @@ impl Gone {
         }
     }
 
-    /// Returns the error of a wait for a message of the rank `rank`, counted in the whole run, that is gone.
+    /// Returns the error of a wait for a message of the rank `rank`, counted in the whole run, that
+    /// is gone.
     pub fn in_wait_for_message(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message of it was waited for")
     }
 
-    /// Returns the error of a wait for a send to the rank `rank`, counted in the whole run, that is gone.
+    /// Returns the error of a wait for a send to the rank `rank`, counted in the whole run, that is
+    /// gone.
     pub fn in_wait_to_send(self, rank: usize) -> CommError {
         self.while_waited_for(rank, "a message to it waited to be received")
     }

@@ -1,17 +1,21 @@
-//! Streams of messages between two ranks: one per tag of the caller, one for collectives, and some for the layers above.
+//! Streams of messages between two ranks: one per tag of the caller, one for collectives, and some
+//! for the layers above.
 
 use std::ops::Range;
 
-/// The largest tag of a caller's messages. Every MPI library carries 4097 more: those of exchanges of device data, and one that collectives use.
+/// The largest tag of a caller's messages. Every MPI library carries 4097 more: those of exchanges
+/// of device data, and one that collectives use.
 pub const MAX_TAG: u32 = 28_670;
 
-/// Tags that no message of a caller has: for the layers above, whose streams are no concern of callers.
+/// Tags that no message of a caller has: for the layers above, whose streams are no concern of
+/// callers.
 pub(crate) const RESERVED_TAGS: Range<u32> = MAX_TAG + 1..32_767;
 
 /// A stream. Messages of different lanes never match each other's receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Lane {
-    /// Messages of the caller, by tag (at most [`MAX_TAG`]), and of the layers above ([`RESERVED_TAGS`]).
+    /// Messages of the caller, by tag (at most [`MAX_TAG`]), and of the layers above
+    /// ([`RESERVED_TAGS`]).
     User(u32),
     /// Messages of collectives, each with its call at the head.
     Collective,

@@ -30,7 +30,8 @@ struct Parcel {
     taken: Option<Arc<AtomicBool>>,
 }
 
-/// The messages of a key that no receive was posted for, and the receives that have no message: one of the two is empty.
+/// The messages of a key that no receive was posted for, and the receives that have no message: one
+/// of the two is empty.
 #[derive(Default)]
 struct Queue {
     arrived: VecDeque<Parcel>,
@@ -59,8 +60,9 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delivers a message: to the receive that waits for it, or else for one that will. Memory of others is copied to its receiver only:
-    /// where that is still to come, returns what is set when it has been.
+    /// Delivers a message: to the receive that waits for it, or else for one that will. Memory of
+    /// others is copied to its receiver only: where that is still to come, returns what is set when
+    /// it has been.
     pub fn deliver(&self, key: Key, payload: Payload) -> Option<Arc<AtomicBool>> {
         let mut state = self.lock();
         let queue = state.queues.entry(key).or_default();
@@ -106,9 +108,11 @@ impl Mailbox {
         ticket
     }
 
-    /// Returns whether the message of a ticket is there. If not, `stop` may return why it cannot come.
+    /// Returns whether the message of a ticket is there. If not, `stop` may return why it cannot
+    /// come.
     pub fn is_matched(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<bool> {
-        // The lock is held for both checks: a peer that sends and then leaves must not be seen to have left first.
+        // The lock is held for both checks: a peer that sends and then leaves must not be seen to
+        // have left first.
         let state = self.lock();
         if state.matched.contains_key(&ticket) {
             return Ok(true);
@@ -119,15 +123,16 @@ impl Mailbox {
         stop().map_or(Ok(false), Err)
     }
 
-    /// Waits for the message of a ticket, or until `stop` returns why it cannot come. `stop` is called at every change,
-    /// after [`wake`](Mailbox::wake), and every [`RECHECK`].
+    /// Waits for the message of a ticket, or until `stop` returns why it cannot come. `stop` is
+    /// called at every change, after [`wake`](Mailbox::wake), and every [`RECHECK`].
     pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Arrived> {
         let mut state = self.lock();
         loop {
             if let Some(arrived) = state.matched.remove(&ticket) {
                 return Ok(arrived);
             }
-            // Called with the lock held, which `wake` takes too: no change is missed before the wait begins.
+            // Called with the lock held, which `wake` takes too: no change is missed before the
+            // wait begins.
             if !state.filling.contains(&ticket)
                 && let Some(error) = stop()
             {

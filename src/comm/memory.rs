@@ -4,12 +4,14 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-/// Memory that stays where it is as long as the value lives, such as a buffer that a device has mapped for the host.
+/// Memory that stays where it is as long as the value lives, such as a buffer that a device has
+/// mapped for the host.
 ///
 /// # Safety
-/// `bytes` bytes from `place` on are valid for reads where messages are sent from it, and for writes where they are received into
-/// it, from any thread, as long as the value lives. What is being sent is not written meanwhile, and what is being received is neither
-/// read nor written by anybody else.
+/// `bytes` bytes from `place` on are valid for reads where messages are sent from it, and for
+/// writes where they are received into it, from any thread, as long as the value lives. What is
+/// being sent is not written meanwhile, and what is being received is neither read nor written by
+/// anybody else.
 pub(crate) unsafe trait Memory: Send + Sync {
     /// Returns where it begins.
     fn place(&self) -> NonNull<u8>;
@@ -56,7 +58,8 @@ impl Span {
 
     /// Puts what was received at its beginning, as much as it holds.
     pub(super) fn receive(&self, data: &[u8]) {
-        // SAFETY: promised by `Memory`: it is writable, nobody else uses it, and it is not what is sent.
+        // SAFETY: promised by `Memory`: it is writable, nobody else uses it, and it is not what is
+        // sent.
         unsafe { self.place().copy_from_nonoverlapping(NonNull::from(data).cast(), data.len().min(self.bytes)) };
     }
 }
@@ -128,7 +131,8 @@ mod tests {
         }
     }
 
-    /// Messages that are copied behind their subject, and those that follow it, in one piece and in several.
+    /// Messages that are copied behind their subject, and those that follow it, in one piece and in
+    /// several.
     #[test]
     fn a_message_of_another_subject_is_refused_whatever_its_length() {
         let [one, other] = ["one thing", "another thing"].map(Subject::new);

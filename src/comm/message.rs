@@ -1,9 +1,10 @@
 //! Messages between two ranks, which travel in pieces if they are long.
 //!
-//! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly empty. The short piece
-//! marks the end, so a receive of another size is an error and never gets a piece of the next message.
-//! The header of a message of a collective travels with the first piece and does not count; so does the subject of a message of a layer above, or,
-//! where the message is long, as a piece of its own before it.
+//! A message of `n` bytes travels as `n / max_piece` full pieces and one that is shorter, possibly
+//! empty. The short piece marks the end, so a receive of another size is an error and never gets a
+//! piece of the next message. The header of a message of a collective travels with the first piece
+//! and does not count; so does the subject of a message of a layer above, or, where the message is
+//! long, as a piece of its own before it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +23,8 @@ use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
 use crate::host_memory::{self, HostMemoryError};
 
-/// Bytes up to which a message from memory of others is copied behind its subject. To copy more would take longer than another message.
+/// Bytes up to which a message from memory of others is copied behind its subject. To copy more
+/// would take longer than another message.
 const SHORT: usize = 1 << 14;
 
 /// The pieces of a message under way, in order.
@@ -72,8 +74,9 @@ impl Sending {
         Ok(self.pieces.0.is_empty())
     }
 
-    /// Waits until the buffer is free and returns it for reuse; an empty one where the vector itself went to the
-    /// receiver (as between threads). Says nothing of whether the receiver has the message.
+    /// Waits until the buffer is free and returns it for reuse; an empty one where the vector
+    /// itself went to the receiver (as between threads). Says nothing of whether the receiver has
+    /// the message.
     ///
     /// # Errors
     /// Those of the backend.
@@ -112,7 +115,8 @@ pub struct Receiving {
 enum Head {
     /// Of a collective: its call, and where to say that it is another.
     Call(Call, Arc<Core>),
-    /// The subject, where the rest of the message goes, if it is short (otherwise the subject is a piece by itself), and where to say that it is another.
+    /// The subject, where the rest of the message goes, if it is short (otherwise the subject is a
+    /// piece by itself), and where to say that it is another.
     Subject(Subject, Option<Span>, Arc<Core>),
 }
 
@@ -164,7 +168,8 @@ impl Receiving {
     /// Returns whether [`wait`](Receiving::wait) would return at once. Does not block.
     ///
     /// # Errors
-    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
+    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if
+    /// it has another size.
     pub fn is_done(&mut self) -> Result<bool> {
         while let Some(piece) = self.pieces.next_done()? {
             self.append(piece)?;
@@ -175,7 +180,8 @@ impl Receiving {
     /// Waits for the message.
     ///
     /// # Errors
-    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if it has another size.
+    /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if
+    /// it has another size.
     pub fn wait(mut self) -> Result<Vec<u8>> {
         while let Some(piece) = self.pieces.wait_next()? {
             self.append(piece)?;
@@ -214,10 +220,13 @@ impl Receiving {
 }
 
 impl Communicator {
-    /// Starts to send a message to a rank, itself included. Not collective; returns without waiting for the receiver.
+    /// Starts to send a message to a rank, itself included. Not collective; returns without waiting
+    /// for the receiver.
     ///
-    /// - `tag` is at most [`MAX_TAG`]; those above are for exchanges of device data. Messages to one rank with one tag arrive in the order sent.
-    /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no copy is made.
+    /// - `tag` is at most [`MAX_TAG`]; those above are for exchanges of device data. Messages to
+    ///   one rank with one tag arrive in the order sent.
+    /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no
+    ///   copy is made.
     ///
     /// # Errors
     /// [`CommError::BadRank`], [`CommError::BadTag`], or those of the backend.
@@ -228,11 +237,12 @@ impl Communicator {
 
     /// Starts to receive a message of exactly `bytes` bytes. Not collective; returns at once.
     ///
-    /// Several receives from one rank with one tag are matched in the order of these calls, whatever the order in which
-    /// they are waited for.
+    /// Several receives from one rank with one tag are matched in the order of these calls,
+    /// whatever the order in which they are waited for.
     ///
     /// # Errors
-    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or those of the backend.
+    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or those of the
+    /// backend.
     pub fn receive(&self, from: usize, tag: u32, bytes: u64) -> Result<Receiving> {
         self.valid_rank("the sender of receive", from)?;
         let lane = self.user_lane(tag)?;
@@ -269,7 +279,8 @@ impl Communicator {
         Ok(Sending { pieces: Pieces(pieces), buffer: data })
     }
 
-    /// Starts to receive the pieces of a message of `bytes` bytes without its header; `call` is that of a collective.
+    /// Starts to receive the pieces of a message of `bytes` bytes without its header; `call` is
+    /// that of a collective.
     pub(super) fn post_receive(&self, from: usize, lane: Lane, bytes: usize, call: Option<Call>) -> Result<Receiving> {
         let max_piece = self.max_piece;
         let mut pieces = VecDeque::new();
@@ -286,8 +297,8 @@ impl Communicator {
         Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
     }
 
-    /// [`send`](Self::send) with any tag straight from memory of others, which must not be written until it is done; `subject` goes ahead of it. The
-    /// wait returns an empty vector.
+    /// [`send`](Self::send) with any tag straight from memory of others, which must not be written
+    /// until it is done; `subject` goes ahead of it. The wait returns an empty vector.
     pub(crate) fn send_from(&self, to: usize, tag: u32, span: &Span, subject: Option<&Subject>) -> Result<Sending> {
         self.valid_rank("the receiver of send", to)?;
         let lane = self.any_lane(tag)?;
@@ -305,11 +316,13 @@ impl Communicator {
         Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
     }
 
-    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it has. Nobody may touch it until it is done. A message that
-    /// `subject` does not go ahead of is refused, where there is one. The wait returns an empty vector.
+    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it
+    /// has. Nobody may touch it until it is done. A message that `subject` does not go ahead of is
+    /// refused, where there is one. The wait returns an empty vector.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`] for another subject.
+    /// As [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`]
+    /// for another subject.
     pub(crate) fn receive_into(
         &self,
         from: usize,

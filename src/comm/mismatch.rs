@@ -23,7 +23,8 @@ pub(super) enum Differing {
     Exchanges([Subject; 2]),
 }
 
-/// A rank in a collective or an exchange has found that another one did something else. Ranks count in their communicator.
+/// A rank in a collective or an exchange has found that another one did something else. Ranks count
+/// in their communicator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mismatch {
     /// Who has found it.
@@ -59,8 +60,9 @@ impl Mismatch {
         CommError::Mismatch { rank: self.rank, called, other: self.other, other_called }
     }
 
-    /// Returns what it means for rank `rank`, which waits in `call` and was told of it; nothing if that is an earlier collective, whose
-    /// messages may still come, or it is of exchanges, whose messages are others.
+    /// Returns what it means for rank `rank`, which waits in `call` and was told of it; nothing if
+    /// that is an earlier collective, whose messages may still come, or it is of exchanges, whose
+    /// messages are others.
     pub fn as_seen_by(&self, rank: usize, call: &Call) -> Option<Mismatch> {
         let Differing::Collectives(theirs, _) = self.differing else { return None };
         let found = match *call == theirs {

@@ -87,7 +87,8 @@ floats!(f32: 6, f64: 7);
 
 /// Replaces each element of `lower` by its combination with that of `upper`.
 pub(super) fn combine<T: Reducible>(lower: &mut [T], upper: &[T], op: Op) {
-    // A loop for each operation: with the choice inside, compilers make no vector instructions of it.
+    // A loop for each operation: with the choice inside, compilers make no vector instructions of
+    // it.
     match op {
         Op::Sum => each(lower, upper, |lower, upper| lower.combine(upper, Op::Sum)),
         Op::Min => each(lower, upper, |lower, upper| lower.combine(upper, Op::Min)),

@@ -1,7 +1,8 @@
 //! Reductions and scans.
 //!
-//! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of pairs), never in the
-//! order in which they arrive: for a given number of ranks the result is the same to the last bit.
+//! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of
+//! pairs), never in the order in which they arrive: for a given number of ranks the result is the
+//! same to the last bit.
 
 use super::Result;
 use super::call::{Call, Operation};
@@ -10,18 +11,22 @@ use super::meet::LONG;
 use super::op::{Op, Reducible, combine};
 use crate::host_memory;
 
-/// Bytes of the longest block that a rank reduces at a time: longer ones are not faster, and leave the caches.
+/// Bytes of the longest block that a rank reduces at a time: longer ones are not faster, and leave
+/// the caches.
 const MOST_BLOCK: usize = 1 << 19;
 
 impl Communicator {
-    /// Replaces each element by its reduction over all ranks. Collective; the length is the same on all ranks.
+    /// Replaces each element by its reduction over all ranks. Collective; the length is the same on
+    /// all ranks.
     ///
-    /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one each rank reduces a part, and all
-    /// is moved twice, with memory for 512 KiB of each rank at the most. The result is the same to the last bit, and that of
+    /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one
+    /// each rank reduces a part, and all is moved twice, with memory for 512 KiB of each rank at
+    /// the most. The result is the same to the last bit, and that of
     /// [`reduce_scatter`](Communicator::reduce_scatter).
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
@@ -43,8 +48,8 @@ impl Communicator {
         self.broadcast_tree(&call, 0, data)
     }
 
-    /// Cuts `data` into one equal block per rank and returns this rank's block, reduced over all ranks. Collective; the
-    /// length is the same on all ranks and a multiple of their number.
+    /// Cuts `data` into one equal block per rank and returns this rank's block, reduced over all
+    /// ranks. Collective; the length is the same on all ranks and a multiple of their number.
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
@@ -63,7 +68,8 @@ impl Communicator {
         Ok(blocks)
     }
 
-    /// Each rank reduces a block and gives it to all. Long data go part by part: blocks that wait to be combined stay in caches.
+    /// Each rank reduces a block and gives it to all. Long data go part by part: blocks that wait
+    /// to be combined stay in caches.
     fn all_reduce_in_parts<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<()> {
         let part = MOST_BLOCK / size_of::<T>() * self.size();
         let mut blocks = received(data.len().min(part).next_multiple_of(self.size()))?;
@@ -84,7 +90,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// This rank's block of `data`, reduced over all ranks, in `blocks`, which has its length: a multiple of the ranks.
+    /// This rank's block of `data`, reduced over all ranks, in `blocks`, which has its length: a
+    /// multiple of the ranks.
     fn reduce_blocks<'a, T: Reducible>(&self, call: &Call, data: &[T], blocks: &'a mut [T], op: Op) -> Result<&'a [T]> {
         let block = data.len() / self.size();
         self.all_to_all_blocks(call, block, data, blocks)?;
@@ -100,22 +107,25 @@ impl Communicator {
         Ok(&blocks[..block])
     }
 
-    /// Replaces each element by its reduction over the ranks up to and including this one. Collective; the length is the
-    /// same on all ranks. Sums of floats combine in another order than [`all_reduce`](Communicator::all_reduce).
+    /// Replaces each element by its reduction over the ranks up to and including this one.
+    /// Collective; the length is the same on all ranks. Sums of floats combine in another order
+    /// than [`all_reduce`](Communicator::all_reduce).
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::Scan).reducing(op, T::KIND).of::<T>().count(data.len()));
         self.scan_tree(&call, data, op).map(drop)
     }
 
-    /// Replaces each element by its reduction over the ranks before this one; on rank 0 by the identity of the operation:
-    /// zero, or the greatest or least number of the type (an infinity for floats). Collective; the length is the same on all
-    /// ranks.
+    /// Replaces each element by its reduction over the ranks before this one; on rank 0 by the
+    /// identity of the operation: zero, or the greatest or least number of the type (an infinity
+    /// for floats). Collective; the length is the same on all ranks.
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn scan_exclusive<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::ScanExclusive).reducing(op, T::KIND).of::<T>().count(data.len()));
         let before = self.scan_tree(&call, data, op)?;
@@ -126,8 +136,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Computes an inclusive scan in rounds of doubled distance (Hillis and Steele); returns the reduction over the ranks before this
-    /// one, if there are any.
+    /// Computes an inclusive scan in rounds of doubled distance (Hillis and Steele); returns the
+    /// reduction over the ranks before this one, if there are any.
     fn scan_tree<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<Option<Vec<T>>> {
         let (rank, size) = (self.rank(), self.size());
         let mut before: Option<Vec<T>> = None;

@@ -24,8 +24,9 @@ where
 /// Runs a body on `ranks` threads of this process and returns their values in rank order.
 ///
 /// - Blocks until every rank is done. The threads are named `rank 0`, `rank 1`, ...
-/// - The first rank to fail, by an error, a panic or [`abort`](Communicator::abort), ends the waits of all others with
-///   [`CommError::PeerFailed`]. A rank in the middle of a computation notices at its next message.
+/// - The first rank to fail, by an error, a panic or [`abort`](Communicator::abort), ends the waits
+///   of all others with [`CommError::PeerFailed`]. A rank in the middle of a computation notices at
+///   its next message.
 ///
 /// ```
 /// use meshloom::comm::{CommError, RunError, run_threads};
@@ -42,7 +43,8 @@ where
 /// ```
 ///
 /// # Errors
-/// The first failure; [`CommError::Untaken`] where no rank failed, but some called collectives that others did not.
+/// The first failure; [`CommError::Untaken`] where no rank failed, but some called collectives that
+/// others did not.
 pub fn run_threads<T, E, F>(ranks: usize, body: F) -> Result<Vec<T>, RunError>
 where
     T: Send,
@@ -60,7 +62,8 @@ where
         locked(&failures).push(error);
     };
     let run = |rank: usize| {
-        // Dropped after the rank has left or failed: others must not see that the communicator is gone before they see why.
+        // Dropped after the rank has left or failed: others must not see that the communicator is
+        // gone before they see why.
         let comm = Communicator::new(Box::new(Threads::world(world.clone(), rank)));
         match caught(|| body(comm.clone())) {
             Ok(value) => {
@@ -104,7 +107,8 @@ where
     }
 }
 
-/// Returns the failure of the rank `first` or, where it reports that of another rank, the failure of that rank.
+/// Returns the failure of the rank `first` or, where it reports that of another rank, the failure
+/// of that rank.
 fn first_of(mut failures: Vec<RunError>, first: usize) -> Option<RunError> {
     let at = failures.iter().position(|error| error.rank == first)?;
     let text = failures[at].to_string();

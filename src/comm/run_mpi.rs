@@ -16,14 +16,18 @@ use super::mpi::{CALLS, Family, Mpi, end_all, library_version, ok};
 use super::sync::locked;
 use super::transport::Transport;
 
-/// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started. Collective over all of them.
+/// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started.
+/// Collective over all of them.
 ///
-/// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if it was initialised here.
-///   It cannot start again in this process after that. The body gets a duplicate of `MPI_COMM_WORLD`.
-/// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit code 1, so this function
-///   returns an error only if MPI does not start. Where several fail within two seconds only the lowest prints its
-///   message. The text of a panic is not printed at once but is part of that message.
-/// - Returns when all ranks are done; a rank that still waits for one that has returned gets an error.
+/// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if
+///   it was initialised here. It cannot start again in this process after that. The body gets a
+///   duplicate of `MPI_COMM_WORLD`.
+/// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit
+///   code 1, so this function returns an error only if MPI does not start. Where several fail
+///   within two seconds only the lowest prints its message. The text of a panic is not printed at
+///   once but is part of that message.
+/// - Returns when all ranks are done; a rank that still waits for one that has returned gets an
+///   error.
 ///
 /// # Errors
 /// [`CommError::Start`] or [`CommError::Mpi`] if MPI does not start, or starts without the other
@@ -35,7 +39,8 @@ where
     run_mpi_with_code(body, |_| 1)
 }
 
-/// [`run_mpi`] where an error `e` of the body ends all processes with the exit code `exit_code(&e)`, which may downcast it.
+/// [`run_mpi`] where an error `e` of the body ends all processes with the exit code
+/// `exit_code(&e)`, which may downcast it.
 ///
 /// # Errors
 /// As [`run_mpi`].
@@ -83,7 +88,8 @@ struct Session {
 impl Session {
     fn start() -> Result<Session, CommError> {
         let (mut initialized, mut finalized, mut provided) = (0, 0, 0);
-        // SAFETY: the first two may be called at any time; MPI is initialised once, and not after its end.
+        // SAFETY: the first two may be called at any time; MPI is initialised once, and not after
+        // its end.
         unsafe {
             ffi::MPI_Initialized(&mut initialized);
             ffi::MPI_Finalized(&mut finalized);
@@ -119,7 +125,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.initialized_here {
             let _calls = locked(&CALLS);
-            // SAFETY: initialised here, and all ranks have arrived; remaining communicators check that MPI is alive.
+            // SAFETY: initialised here, and all ranks have arrived; remaining communicators check
+            // that MPI is alive.
             unsafe { ffi::MPI_Finalize() };
         }
     }

@@ -10,12 +10,14 @@ use super::tree::Tree;
 use crate::host_memory;
 
 impl Communicator {
-    /// Cuts the `data` of `root` into one equal block per rank and gives each rank its block. Collective; only the `data`
-    /// of the root is read, other ranks may pass `None`. Its length is a multiple of the number of ranks.
+    /// Cuts the `data` of `root` into one equal block per rank and gives each rank its block.
+    /// Collective; only the `data` of the root is read, other ranks may pass `None`. Its length is
+    /// a multiple of the number of ranks.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Length`](super::CommError::Length),
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn scatter<T: Pod>(&self, root: usize, data: Option<&[T]>) -> Result<Vec<T>> {
         let blocks = self.valid_scatter(root, data, |data| {
             let what = "the length of the slice of scatter (a multiple of the ranks)";
@@ -25,12 +27,14 @@ impl Communicator {
         self.scatter_blocks(&call, root, data.zip(blocks.as_deref()))
     }
 
-    /// Cuts the slice of `root` into one block of `counts[rank]` elements per rank and gives each rank its block.
-    /// Collective; only what the root passes, (data, counts), is read, other ranks may pass `None`.
+    /// Cuts the slice of `root` into one block of `counts[rank]` elements per rank and gives each
+    /// rank its block. Collective; only what the root passes, (data, counts), is read, other ranks
+    /// may pass `None`.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Length`](super::CommError::Length),
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn scatter_v<T: Pod>(&self, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
         self.valid_scatter(root, data, |(data, counts)| self.valid_counts("scatter_v", data.len(), counts))?;
         let call = self.begin(Call::new(Operation::ScatterV).root(root).of::<T>());
@@ -47,7 +51,8 @@ impl Communicator {
         data.map(valid).transpose()
     }
 
-    /// Only the root knows the lengths, so counts go along a tree, and then short blocks; long ones go straight to their ranks.
+    /// Only the root knows the lengths, so counts go along a tree, and then short blocks; long ones
+    /// go straight to their ranks.
     fn scatter_blocks<T: Pod>(&self, call: &Call, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
         let tree = Tree::new(self, root);
         let data = data.filter(|_| self.rank() == root);

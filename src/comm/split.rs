@@ -6,11 +6,12 @@ use super::communicator::Communicator;
 use super::transport::Group;
 
 impl Communicator {
-    /// Makes a communicator of the ranks that pass the same colour, ordered by `key`, then by rank here. Collective; a rank
-    /// that passes `None` is in no part and gets `None`.
+    /// Makes a communicator of the ranks that pass the same colour, ordered by `key`, then by rank
+    /// here. Collective; a rank that passes `None` is in no part and gets `None`.
     ///
     /// # Errors
-    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// those of the backend.
     pub fn split(&self, color: Option<u32>, key: u64) -> Result<Option<Communicator>> {
         let call = self.begin(Call::new(Operation::Split));
         let context = self.core.transport.new_context();
@@ -23,8 +24,9 @@ impl Communicator {
         Ok(transport.map(|transport| Communicator { max_piece: self.max_piece, ..Communicator::new(transport) }))
     }
 
-    /// Returns this rank's part of a split. Each rank's request is: whether it has a colour, the colour, the key, and a number for a
-    /// communicator; the new one gets the number of its first member.
+    /// Returns this rank's part of a split. Each rank's request is: whether it has a colour, the
+    /// colour, the key, and a number for a communicator; the new one gets the number of its first
+    /// member.
     fn group(&self, color: u64, requests: &[&[u64]]) -> Group {
         let mut colors: Vec<u64> =
             requests.iter().filter(|request| request[0] == 1).map(|request| request[1]).collect();

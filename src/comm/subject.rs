@@ -9,8 +9,8 @@ use crate::hash::{START, fnv1a};
 /// Bytes of text.
 const TEXT: usize = 56;
 
-/// What a message is part of, such as an exchange of a forward transform: its first piece begins with it, and one that begins with another is refused. Equal where
-/// text and settings are.
+/// What a message is part of, such as an exchange of a forward transform: its first piece begins
+/// with it, and one that begins with another is refused. Equal where text and settings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Subject {

@@ -1,5 +1,5 @@
-//! The backend of ranks that are threads of one process: a mailbox per rank; vectors move without a copy, and from memory of one
-//! rank to memory of another one copy is made.
+//! The backend of ranks that are threads of one process: a mailbox per rank; vectors move without a
+//! copy, and from memory of one rank to memory of another one copy is made.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,7 +16,8 @@ use super::sync::{Backoff, locked};
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
 
-/// How long a rank that has dropped a communicator, or has found a mismatch in it, may take until it reports why.
+/// How long a rank that has dropped a communicator, or has found a mismatch in it, may take until
+/// it reports why.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state of a rank's body.
@@ -94,7 +95,8 @@ impl World {
         }
     }
 
-    /// Returns the state of the communicator of this number, made by the first of its ranks that calls this.
+    /// Returns the state of the communicator of this number, made by the first of its ranks that
+    /// calls this.
     fn join(&self, id: u64, members: impl Fn() -> Vec<usize>) -> Arc<CommState> {
         let make = || {
             let members = members();
@@ -116,7 +118,8 @@ impl World {
 struct Grace(Cell<Option<Instant>>);
 
 impl Grace {
-    /// Returns `true` if that rank has had the time to report a failure: a failing rank drops its communicators just before.
+    /// Returns `true` if that rank has had the time to report a failure: a failing rank drops its
+    /// communicators just before.
     fn is_over(&self) -> bool {
         let since = self.0.get().unwrap_or_else(Instant::now);
         self.0.set(Some(since));
@@ -160,7 +163,8 @@ impl CommState {
         }
     }
 
-    /// Why nobody need wait any longer for a message of this lane, where ranks had other exchanges and had the time to say so.
+    /// Why nobody need wait any longer for a message of this lane, where ranks had other exchanges
+    /// and had the time to say so.
     fn other_exchange(&self, lane: Lane, grace: &Grace) -> Option<CommError> {
         let found = locked(&self.of_exchanges).filter(|_| lane.is_reserved())?;
         grace.is_over().then(|| found.error())
@@ -300,7 +304,8 @@ impl ThreadReceive {
         &self.world.mailboxes[self.context.members[self.rank]]
     }
 
-    /// Returns what keeps the sender, whose last call is `theirs`, from sending to this rank, which is in the collective `mine`.
+    /// Returns what keeps the sender, whose last call is `theirs`, from sending to this rank, which
+    /// is in the collective `mine`.
     fn mismatch(&self, mine: Call, gone: Option<Gone>, theirs: LastCall) -> Option<Mismatch> {
         let did = match (gone, theirs) {
             (Some(gone), _) => Did::Gone(gone),
@@ -313,8 +318,8 @@ impl ThreadReceive {
         Some(Mismatch::of_collectives(self.rank, mine, self.key.from, did))
     }
 
-    /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at once, so the sender's present
-    /// state decides.
+    /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at
+    /// once, so the sender's present state decides.
     fn stop(&self) -> Option<CommError> {
         if let Some((rank, message)) = self.world.first_failure() {
             return Some(CommError::PeerFailed { rank, message });

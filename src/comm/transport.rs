@@ -8,10 +8,13 @@ use super::mismatch::Mismatch;
 
 /// One rank's end of a communicator.
 ///
-/// - Messages between two ranks on one lane arrive in the order sent; receives match them in the order posted.
-/// - Both ends own their buffers while a message is under way, or keep the memory of others alive that they use.
-/// - A wait for what can no longer come ends with an error: where the other rank has failed, has returned from its body, has
-///   dropped the communicator or, on the lane of collectives, has called something else.
+/// - Messages between two ranks on one lane arrive in the order sent; receives match them in the
+///   order posted.
+/// - Both ends own their buffers while a message is under way, or keep the memory of others alive
+///   that they use.
+/// - A wait for what can no longer come ends with an error: where the other rank has failed, has
+///   returned from its body, has dropped the communicator or, on the lane of collectives, has
+///   called something else.
 pub(super) trait Transport: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
@@ -19,17 +22,19 @@ pub(super) trait Transport: Send + Sync {
     /// Notes which collective this rank is in, so that ranks that wait for it can tell a mismatch.
     fn begin(&self, call: &Call);
 
-    /// Notes a mismatch that this rank has found, so that ranks that wait for it, and those that wait for them, end too, also where
-    /// this rank does nothing more.
+    /// Notes a mismatch that this rank has found, so that ranks that wait for it, and those that
+    /// wait for them, end too, also where this rank does nothing more.
     fn announce(&self, found: &Mismatch);
 
     /// Returns `true` if a mismatch was found here, by this rank or one that has told it.
     fn is_out_of_step(&self) -> bool;
 
-    /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the receiver.
+    /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the
+    /// receiver.
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>>;
 
-    /// Starts to receive a message of so many bytes. The one received may be shorter or longer: the caller compares.
+    /// Starts to receive a message of so many bytes. The one received may be shorter or longer: the
+    /// caller compares.
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>>;
 
     /// Returns its own collectives, if it has any.
@@ -40,16 +45,16 @@ pub(super) trait Transport: Send + Sync {
     /// Returns a number for a new communicator; unique over all ranks and calls.
     fn new_context(&self) -> u64;
 
-    /// Makes the communicators of a split; `mine` is the part of this rank. Collective, and called after an exchange of all
-    /// ranks, so that none of them is late.
+    /// Makes the communicators of a split; `mine` is the part of this rank. Collective, and called
+    /// after an exchange of all ranks, so that none of them is late.
     fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>>;
 
     /// Ends all ranks with this message.
     fn abort(&self, message: &str) -> !;
 }
 
-/// Collectives of bytes that a backend has. All ranks have met in the same call; these calls return when this rank's part is done,
-/// and never before the backend has done with their memory.
+/// Collectives of bytes that a backend has. All ranks have met in the same call; these calls return
+/// when this rank's part is done, and never before the backend has done with their memory.
 pub(super) trait Native {
     /// Copies the data of `root` to all.
     fn broadcast(&self, root: usize, data: &mut [u8]) -> Result<()>;
@@ -103,7 +108,8 @@ impl Arrived {
         Arrived { bytes: data.len(), data, more: false }
     }
 
-    /// Returns a message that was sent as `payload` by a rank of this process, brought to `target`. Memory of others that the two use is let go.
+    /// Returns a message that was sent as `payload` by a rank of this process, brought to `target`.
+    /// Memory of others that the two use is let go.
     pub fn delivered(payload: Payload, target: Target) -> Arrived {
         let span = match target {
             Target::Span(span) => span,

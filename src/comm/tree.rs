@@ -1,7 +1,8 @@
 //! Binomial trees, along which short blocks of all ranks travel to one and back.
 //!
-//! Ranks are counted from the root on. Rank `v` has the parent `v` with its lowest set bit cleared, and below it lie the ranks from
-//! `v` to that bit further: log2(size) messages in a row, and as many at the busiest rank.
+//! Ranks are counted from the root on. Rank `v` has the parent `v` with its lowest set bit cleared,
+//! and below it lie the ranks from `v` to that bit further: log2(size) messages in a row, and as
+//! many at the busiest rank.
 
 use super::Result;
 use super::call::Call;
@@ -41,7 +42,8 @@ impl Tree {
         (self.me != 0).then(|| self.absolute(self.me - self.lowest))
     }
 
-    /// Returns the ranks right below, the nearest first: the rank, how far from here the ranks below it begin, and how many they are.
+    /// Returns the ranks right below, the nearest first: the rank, how far from here the ranks
+    /// below it begin, and how many they are.
     pub fn children(&self) -> impl DoubleEndedIterator<Item = (usize, usize, usize)> + '_ {
         let distances = (0..self.lowest.trailing_zeros()).map(|bit| 1 << bit);
         let inside = move |&distance: &usize| self.me + distance < self.size;
@@ -53,8 +55,8 @@ impl Tree {
 }
 
 impl Communicator {
-    /// Brings the blocks of all ranks to the root of `tree`: returns those of this rank and the ranks below it, one after the other.
-    /// `sizes` are their bytes.
+    /// Brings the blocks of all ranks to the root of `tree`: returns those of this rank and the
+    /// ranks below it, one after the other. `sizes` are their bytes.
     pub(super) fn gather_tree(&self, call: &Call, tree: &Tree, mine: &[u8], sizes: &[usize]) -> Result<Vec<u8>> {
         let bytes = |first: usize, ranks: usize| sizes[first..first + ranks].iter().sum::<usize>();
         let children = tree.children().map(|(child, first, ranks)| self.receive_some(call, child, bytes(first, ranks)));
@@ -70,8 +72,9 @@ impl Communicator {
         Ok(held)
     }
 
-    /// Brings blocks from the root of `tree`, which has those of all ranks in `all`, to their ranks: returns those of this rank and the
-    /// ranks below it, one after the other. `sizes` are their bytes.
+    /// Brings blocks from the root of `tree`, which has those of all ranks in `all`, to their
+    /// ranks: returns those of this rank and the ranks below it, one after the other. `sizes` are
+    /// their bytes.
     pub(super) fn scatter_tree(&self, call: &Call, tree: &Tree, all: Vec<u8>, sizes: &[usize]) -> Result<Vec<u8>> {
         let bytes = |first: usize, ranks: usize| sizes[first..first + ranks].iter().sum::<usize>();
         let held = match tree.parent() {

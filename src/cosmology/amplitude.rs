@@ -11,15 +11,16 @@ pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
 /// sqrt(P(k) N/V) of the D = 1 field, for every wave vector of an `n`^3 grid in a periodic cube.
 ///
 /// The entry of wave vector k = 2 pi/L (mx, my, mz) is at mx^2 + my^2 + mz^2, an integer, so a
-/// device finds it without floating-point arithmetic. The table has 3 (n/2)^2 + 1 entries; entry 0 is 0, since the mean
-/// density has no contrast.
+/// device finds it without floating-point arithmetic. The table has 3 (n/2)^2 + 1 entries; entry 0
+/// is 0, since the mean density has no contrast.
 ///
-/// With white noise w of unit variance on the grid and its unnormalised transform w_k, `delta_k = w_k * table[m^2]` is
-/// the linear contrast at D1 = 1: its power, |delta_k|^2 V/N^2, is P(k)/D1^2 on average (N = n^3, V = L^3).
+/// With white noise w of unit variance on the grid and its unnormalised transform w_k, `delta_k =
+/// w_k * table[m^2]` is the linear contrast at D1 = 1: its power, |delta_k|^2 V/N^2, is P(k)/D1^2
+/// on average (N = n^3, V = L^3).
 ///
 /// # Errors
-/// [`CosmologyError::OutOfRange`] unless 1 <= n <= [`MAX_PARTICLES_PER_AXIS`] and `box_size` (L, in Mpc/h) is positive,
-/// finite, and leaves every amplitude within `f32`.
+/// [`CosmologyError::OutOfRange`] unless 1 <= n <= [`MAX_PARTICLES_PER_AXIS`] and `box_size` (L, in
+/// Mpc/h) is positive, finite, and leaves every amplitude within `f32`.
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind, mode_amplitudes};

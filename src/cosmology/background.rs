@@ -1,19 +1,22 @@
 //! The expansion of the homogeneous universe.
 //!
-//! The functions are defined for a > 0 and do not check their argument: for a <= 0 they return infinities or NaN.
+//! The functions are defined for a > 0 and do not check their argument: for a <= 0 they return
+//! infinities or NaN.
 
 use super::Cosmology;
 
 /// The critical density today, 3 H0^2/(8 pi G), in (Msun/h)/(Mpc/h)^3.
 pub const CRITICAL_DENSITY: f64 = 2.77536627e11;
 
-/// Returns the peculiar velocity `a dx/dt` in km/s of a canonical momentum `p = a^2 dx/dt` in units of H0 Mpc/h: `100 p / a`.
+/// Returns the peculiar velocity `a dx/dt` in km/s of a canonical momentum `p = a^2 dx/dt` in units
+/// of H0 Mpc/h: `100 p / a`.
 pub fn peculiar_velocity(momentum: f64, a: f64) -> f64 {
     100.0 * momentum / a
 }
 
-/// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + Omega_r a^-4 + Omega_de f(a)), for a > 0 (Friedmann's equation), of today's densities of matter,
-/// radiation and dark energy over the critical one, and w0 and wa of the last.
+/// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + Omega_r a^-4 + Omega_de f(a)), for a > 0 (Friedmann's
+/// equation), of today's densities of matter, radiation and dark energy over the critical one, and
+/// w0 and wa of the last.
 pub fn expansion_rate([matter, radiation, dark]: [f64; 3], dark_energy: [f64; 2], a: f64) -> f64 {
     let matter = matter / (a * a * a);
     (matter + radiation / (a * a * a * a) + dark * dark_energy_growth(dark_energy, a)).sqrt()
@@ -25,12 +28,14 @@ fn dark_energy_growth([w0, wa]: [f64; 2], a: f64) -> f64 {
 }
 
 impl Cosmology {
-    /// Returns the comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in (Msun/h)/(Mpc/h)^3.
+    /// Returns the comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in
+    /// (Msun/h)/(Mpc/h)^3.
     pub fn matter_density(&self) -> f64 {
         self.omega_m() * CRITICAL_DENSITY
     }
 
-    /// Returns the mass in Msun/h of each of `count` particles that share the matter of a comoving box of `side` Mpc/h.
+    /// Returns the mass in Msun/h of each of `count` particles that share the matter of a comoving
+    /// box of `side` Mpc/h.
     pub fn particle_mass(&self, side: f64, count: u64) -> f64 {
         self.matter_density() * side.powi(3) / count as f64
     }
@@ -40,7 +45,8 @@ impl Cosmology {
         expansion_rate([self.omega_m(), self.omega_r(), self.omega_de()], self.dark_energy(), a)
     }
 
-    /// Densities of matter, radiation and dark energy at scale factor a > 0, times a^3, so that nothing overflows for small a.
+    /// Densities of matter, radiation and dark energy at scale factor a > 0, times a^3, so that
+    /// nothing overflows for small a.
     fn densities(&self, a: f64) -> [f64; 3] {
         [self.omega_m(), self.omega_r() / a, self.omega_de() * dark_energy_growth(self.dark_energy(), a) * a * a * a]
     }
@@ -89,7 +95,8 @@ mod tests {
         for cosmology in universes() {
             assert!((cosmology.expansion_rate(1.0) - 1.0).abs() < 1e-15);
             assert!((cosmology.matter_fraction(1.0) - 0.3111).abs() < 1e-15);
-            // 2.473e-5 of photons and 0.2271 of that for each neutrino, over h^2 (Komatsu et al. 2011, section 3.3).
+            // 2.473e-5 of photons and 0.2271 of that for each neutrino, over h^2 (Komatsu et al.
+            // 2011, section 3.3).
             let published = 2.473e-5 * (1.0 + 0.2271 * 3.046) / 0.6766f64.powi(2);
             assert!((cosmology.omega_r() / published - 1.0).abs() < 2e-4, "{}", cosmology.omega_r());
         }
@@ -101,7 +108,8 @@ mod tests {
     #[test]
     fn slope_is_the_derivative_of_the_rate() {
         for (cosmology, a) in universes().iter().flat_map(|c| [1e-4, 0.01, 0.2, 0.7, 1.0_f64].map(|a| (c, a))) {
-            // A central difference of step s errs by about s^2 and by rounding / s: 1e-10 at s = 1e-5.
+            // A central difference of step s errs by about s^2 and by rounding / s: 1e-10 at s =
+            // 1e-5.
             let s = 1e-5_f64;
             let (above, below) = (cosmology.expansion_rate(a * s.exp()), cosmology.expansion_rate(a * (-s).exp()));
             let slope = (above.ln() - below.ln()) / (2.0 * s);

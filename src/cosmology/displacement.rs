@@ -6,8 +6,9 @@ use super::quadrature::panel;
 use super::{CosmologyError, LinearPower};
 
 impl LinearPower {
-    /// The rms displacement along an axis, in Mpc/h, of the waves with k from `low` to `high` (h/Mpc, both above 0) in linear theory: the square root
-    /// of the integral of P/(6 pi^2) over k. A table has no waves beyond its ends.
+    /// The rms displacement along an axis, in Mpc/h, of the waves with k from `low` to `high`
+    /// (h/Mpc, both above 0) in linear theory: the square root of the integral of P/(6 pi^2) over
+    /// k. A table has no waves beyond its ends.
     ///
     /// ```
     /// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};

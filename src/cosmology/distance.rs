@@ -4,12 +4,13 @@ use super::error::require;
 use super::quadrature::panel;
 use super::{A_MIN, Cosmology, CosmologyError, HUBBLE_DISTANCE};
 
-/// Panels of the quadrature are at most as long, in ln a: rounding is more than what five points leave.
+/// Panels of the quadrature are at most as long, in ln a: rounding is more than what five points
+/// leave.
 const PANEL: f64 = 0.1;
 
 impl Cosmology {
-    /// Returns the comoving distance in Mpc/h from which light of scale factor `a` arrives today, in flat space:
-    /// `c/H0` times the integral of `da / (a^2 E)` from a to 1.
+    /// Returns the comoving distance in Mpc/h from which light of scale factor `a` arrives today,
+    /// in flat space: `c/H0` times the integral of `da / (a^2 E)` from a to 1.
     ///
     /// ```
     /// use meshloom::cosmology::{Cosmology, HUBBLE_DISTANCE, Parameters};
@@ -33,8 +34,8 @@ impl Cosmology {
         Ok(HUBBLE_DISTANCE * sum)
     }
 
-    /// Returns the scale factor of light that arrives today from the comoving distance `distance` in Mpc/h: the inverse of
-    /// [`comoving_distance`](Self::comoving_distance).
+    /// Returns the scale factor of light that arrives today from the comoving distance `distance`
+    /// in Mpc/h: the inverse of [`comoving_distance`](Self::comoving_distance).
     ///
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless the distance is from 0 to that of [`A_MIN`].
@@ -68,7 +69,8 @@ mod tests {
             assert!(eds.comoving_distance(a).unwrap().is_sign_positive());
             assert!((eds.comoving_distance(a).unwrap() - want).abs() <= 1e-12 * HUBBLE_DISTANCE, "{a}");
         }
-        // The midpoint rule in a, with an error of h^2/24 times the change of the slope: f' = 2/a^3 at most.
+        // The midpoint rule in a, with an error of h^2/24 times the change of the slope: f' = 2/a^3
+        // at most.
         let (planck, n, a) = (Cosmology::planck18(), 100_000, 0.4);
         let h = (1.0 - a) / f64::from(n);
         let middle = |i: i32| a + (f64::from(i) + 0.5) * h;

@@ -11,12 +11,13 @@
 use super::error::require;
 use super::{Cosmology, CosmologyError};
 
-/// The earliest scale factor. There a cosmological constant changes growth by less than 1e-15, so that the integration starts from the exact
-/// solution of the matter era or, with radiation, of the time before it. (Other dark energy: by 1e-6 at most, where w0 + wa = -1/3.)
+/// The earliest scale factor. There a cosmological constant changes growth by less than 1e-15, so
+/// that the integration starts from the exact solution of the matter era or, with radiation, of the
+/// time before it. (Other dark energy: by 1e-6 at most, where w0 + wa = -1/3.)
 pub const A_MIN: f64 = 1e-6;
 
-/// Steps of the table, equal in ln a. Against 65536 steps these err by 1e-12 in f2 at a = 1, and by less elsewhere; the
-/// error falls with the fourth power of the step.
+/// Steps of the table, equal in ln a. Against 65536 steps these err by 1e-12 in f2 at a = 1, and by
+/// less elsewhere; the error falls with the fourth power of the step.
 const NODES: usize = 8192;
 
 /// G1, G1', G2, G2'.
@@ -25,10 +26,11 @@ type State = [f64; 4];
 /// D1 and D2 of one cosmology, at every scale factor in [[`A_MIN`], 1].
 ///
 /// - Normalised to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
-/// - With radiation D1 -> a + 2/3 a_eq and D2 -> 2/3 a_eq a for a -> 0, where a_eq = Omega_r / Omega_m (Meszaros 1974): D1 becomes a in the
-///   matter era, and there is no D2 before there is contrast. Radiation itself is smooth.
-/// - A value between two nodes is integrated from the node below it, and not interpolated: its relative error is below
-///   1e-11 everywhere.
+/// - With radiation D1 -> a + 2/3 a_eq and D2 -> 2/3 a_eq a for a -> 0, where a_eq = Omega_r /
+///   Omega_m (Meszaros 1974): D1 becomes a in the matter era, and there is no D2 before there is
+///   contrast. Radiation itself is smooth.
+/// - A value between two nodes is integrated from the node below it, and not interpolated: its
+///   relative error is below 1e-11 everywhere.
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, Growth};
@@ -139,8 +141,8 @@ impl GrowthFactors {
         self.a * self.a * self.expansion_rate * self.d2_prime
     }
 
-    /// G_K = a^2 E dG_D/da, the acceleration that belongs to [`momentum`](Self::momentum). By the growth equation it is
-    /// 3/2 Omega_m D1, which needs no second derivative.
+    /// G_K = a^2 E dG_D/da, the acceleration that belongs to [`momentum`](Self::momentum). By the
+    /// growth equation it is 3/2 Omega_m D1, which needs no second derivative.
     pub fn acceleration(&self) -> f64 {
         1.5 * self.omega_m * self.d1
     }
@@ -157,8 +159,9 @@ fn earliest(cosmology: &Cosmology) -> State {
     if equality == 0.0 {
         return [1.0, 0.0, 3.0 / 7.0, 0.0];
     }
-    // With x = a / a_eq: D1 = a_eq (x + 2/3) is exact, D2 = a_eq^2 (2/3 x + 1/2 x^2 - 1/36 x^3 + 1/64 x^4 - ..) from the growth equation of
-    // matter and radiation. It is integrated from where the series has converged.
+    // With x = a / a_eq: D1 = a_eq (x + 2/3) is exact, D2 = a_eq^2 (2/3 x + 1/2 x^2 - 1/36 x^3 +
+    // 1/64 x^4 - ..) from the growth equation of matter and radiation. It is integrated from where
+    // the series has converged.
     let start = A_MIN.min(1e-3 * equality);
     let x = start / equality;
     let g2 = 2.0 / (3.0 * x) + 0.5 - x / 36.0 + x * x / 64.0;
@@ -199,8 +202,8 @@ mod tests {
     use super::*;
     use crate::cosmology::Parameters;
 
-    /// D1 in closed form, a 2F1(1/3, 1; 11/6; -z) with z = (1-Om)/Om a^3, after Pfaff's transformation
-    /// (1+z)^-1 2F1(3/2, 1; 11/6; z/(1+z)), whose series converges for all z >= 0.
+    /// D1 in closed form, a 2F1(1/3, 1; 11/6; -z) with z = (1-Om)/Om a^3, after Pfaff's
+    /// transformation (1+z)^-1 2F1(3/2, 1; 11/6; z/(1+z)), whose series converges for all z >= 0.
     fn closed_form(omega_m: f64, a: f64) -> f64 {
         let z = (1.0 - omega_m) / omega_m * a * a * a;
         let t = z / (1.0 + z);
@@ -244,8 +247,9 @@ mod tests {
         }
     }
 
-    /// Density contrasts by the time of the textbooks, `d(a^2 H delta')/dt = 3/2 H0^2 Omega_m delta / a`, in steps of a with the middle-point
-    /// rule and its error's expansion: another equation, another variable, another method.
+    /// Density contrasts by the time of the textbooks, `d(a^2 H delta')/dt = 3/2 H0^2 Omega_m delta
+    /// / a`, in steps of a with the middle-point rule and its error's expansion: another equation,
+    /// another variable, another method.
     fn by_time(rate: impl Fn(f64) -> f64, omega_m: f64, [from, to]: [f64; 2], start: [f64; 2]) -> [f64; 2] {
         let once = |steps: usize| {
             // Momentum g = a^3 E d delta/da.
@@ -285,7 +289,8 @@ mod tests {
                     "{w0} {wa}"
                 );
             }
-            // Early growth is that of matter and radiation (Meszaros 1974), but for what there is of dark energy.
+            // Early growth is that of matter and radiation (Meszaros 1974), but for what there is
+            // of dark energy.
             let (exact, share) = (1e-3 + 2.0 / 3.0 * omega_r / omega_m, dark(1e-3) * 1e-9 / omega_m);
             assert!((ends[0].d1 / exact - 1.0).abs() < 1e-8 + share, "{} {exact}", ends[0].d1);
             // The rate's usual fit is good to a percent today (Linder 2005, equations 15 and 16).

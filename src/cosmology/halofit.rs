@@ -6,7 +6,8 @@ use super::error::require;
 use super::quadrature::panel;
 use super::{Cosmology, CosmologyError, LinearPower};
 
-/// Spheres in which the linear contrast is looked for, in Mpc/h: beyond the smaller one all is linear.
+/// Spheres in which the linear contrast is looked for, in Mpc/h: beyond the smaller one all is
+/// linear.
 const RADII: [f64; 2] = [1e-4, 1e5];
 
 /// Halofit at one scale factor: the nonlinear power of matter from the linear one, as
@@ -15,15 +16,18 @@ const RADII: [f64; 2] = [1e-4, 1e5];
 /// Delta^2 = Delta_Q^2 + Delta_H^2         Delta^2 = k^3 P/(2 pi^2)
 /// ```
 ///
-/// of correlated halos and of matter within halos, with coefficients that follow from the scale k_sigma on which the contrast is 1, and from slope and
-/// curvature of the linear spectrum there.
+/// of correlated halos and of matter within halos, with coefficients that follow from the scale
+/// k_sigma on which the contrast is 1, and from slope and curvature of the linear spectrum there.
 ///
-/// - Fitted to simulations at k <= 30 h/Mpc and 0 <= z <= 10, to 5 % for k <= 1 h/Mpc and z <= 3, to 10 % for k <= 10; what lies beyond is an
-///   extrapolation.
-/// - Matter without massive neutrinos. The fit has a constant w; for others w(a) of the epoch takes its place.
-/// - A linear spectrum from a table is continued beyond its rows, which should reach past k_sigma: some h/Mpc.
+/// - Fitted to simulations at k <= 30 h/Mpc and 0 <= z <= 10, to 5 % for k <= 1 h/Mpc and z <= 3,
+///   to 10 % for k <= 10; what lies beyond is an extrapolation.
+/// - Matter without massive neutrinos. The fit has a constant w; for others w(a) of the epoch takes
+///   its place.
+/// - A linear spectrum from a table is continued beyond its rows, which should reach past k_sigma:
+///   some h/Mpc.
 ///
-/// Source: Takahashi, Sato, Nishimichi, Taruya & Oguri (2012), ApJ 761, 152, appendix; Smith et al. (2003), MNRAS 341, 1311.
+/// Source: Takahashi, Sato, Nishimichi, Taruya & Oguri (2012), ApJ 761, 152, appendix; Smith et al.
+/// (2003), MNRAS 341, 1311.
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, Halofit, LinearPower, TransferKind};
@@ -56,7 +60,8 @@ struct Fit {
     matter: [f64; 3],
 }
 
-/// Where fluctuations become nonlinear: the linear contrast of the field, smoothed with a Gaussian of radius 1/k, is 1.
+/// Where fluctuations become nonlinear: the linear contrast of the field, smoothed with a Gaussian
+/// of radius 1/k, is 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct NonlinearScale {
@@ -72,7 +77,8 @@ impl<'a> Halofit<'a> {
     /// Halofit of the linear `power` at scale factor `a`.
     ///
     /// # Errors
-    /// As [`Growth::at`](super::Growth::at); [`CosmologyError::OutOfRange`] where the contrast is above 1 on all scales.
+    /// As [`Growth::at`](super::Growth::at); [`CosmologyError::OutOfRange`] where the contrast is
+    /// above 1 on all scales.
     pub fn new(power: &'a LinearPower, a: f64) -> Result<Self, CosmologyError> {
         let growth = power.growth().at(a)?.d1.powi(2);
         let scale = nonlinear_scale(|k| power.unit(k) * growth)?;
@@ -134,7 +140,8 @@ impl Fit {
     }
 }
 
-/// Returns where a Gaussian of radius R leaves a contrast of 1; none where that is below the first of [`RADII`].
+/// Returns where a Gaussian of radius R leaves a contrast of 1; none where that is below the first
+/// of [`RADII`].
 fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>, CosmologyError> {
     let above = |radius: f64| gaussian(radius, &power)[0] > 1.0;
     let [mut low, mut high] = RADII.map(f64::ln);
@@ -155,14 +162,17 @@ fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>,
     }
     let radius = low.exp();
     let [variance, second, fourth] = gaussian(radius, &power);
-    // d sigma^2/d ln R = -2 I2 and d^2 sigma^2/d ln R^2 = 4 (I4 - I2), where I2 and I4 have x^2 and x^4 beside the filter.
+    // d sigma^2/d ln R = -2 I2 and d^2 sigma^2/d ln R^2 = 4 (I4 - I2), where I2 and I4 have x^2 and
+    // x^4 beside the filter.
     let (slope, bend) = (-2.0 * second / variance, 4.0 * (fourth - second) / variance);
     Ok(Some(NonlinearScale { k: 1.0 / radius, index: -3.0 - slope, curvature: slope * slope - bend }))
 }
 
-/// Returns the integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where x = kR.
+/// Returns the integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where x =
+/// kR.
 ///
-/// Gauss-Legendre panels of 0.1 in ln k, from where the power is nothing to x = 8, beyond which e^-64 is left.
+/// Gauss-Legendre panels of 0.1 in ln k, from where the power is nothing to x = 8, beyond which
+/// e^-64 is left.
 fn gaussian(radius: f64, power: &impl Fn(f64) -> f64) -> [f64; 3] {
     let mut sums = [0.0; 3];
     let mut k = 1e-6f64.min(1e-3 / radius);
@@ -187,12 +197,14 @@ mod tests {
 
     #[test]
     fn power_laws_have_their_index_and_no_curvature() {
-        // For P = A k^n: sigma^2 = A Gamma((n + 3)/2)/(4 pi^2) R^-(n+3); Gamma(1/2) = sqrt(pi), Gamma(1) = 1.
+        // For P = A k^n: sigma^2 = A Gamma((n + 3)/2)/(4 pi^2) R^-(n+3); Gamma(1/2) = sqrt(pi),
+        // Gamma(1) = 1.
         for (n, gamma) in [(-2, PI.sqrt()), (-1, 1.0)] {
             for amplitude in [0.1, 40.0] {
                 let found = nonlinear_scale(|k| amplitude * k.powi(n)).unwrap().unwrap();
                 let k = (4.0 * PI * PI / (amplitude * gamma)).powf(1.0 / f64::from(n + 3));
-                // Below the first k lies 1e-3 of the power of n = -2 on the smallest scales, and less than 1e-6 of n = -1.
+                // Below the first k lies 1e-3 of the power of n = -2 on the smallest scales, and
+                // less than 1e-6 of n = -1.
                 let tolerance = if n == -2 { 3e-3 } else { 1e-5 };
                 assert!((found.k / k - 1.0).abs() < tolerance, "{found:?} {k}");
                 assert!(

@@ -12,10 +12,10 @@ pub enum LptOrder {
     Second,
 }
 
-/// The factors of the displacement fields of the D = 1 field:
-/// `x = q + position[0] s1 + position[1] s2` and `p = momentum[0] s1 + momentum[1] s2`,
-/// where s1 = -grad phi1 with laplacian phi1 = delta, and s2 = -grad phi2 with laplacian phi2 = the sum over axes i < j
-/// of (phi1,ii phi1,jj - phi1,ij^2).
+/// The factors of the displacement fields of the D = 1 field: `x = q + position[0] s1 + position[1]
+/// s2` and `p = momentum[0] s1 + momentum[1] s2`, where s1 = -grad phi1 with laplacian phi1 =
+/// delta, and s2 = -grad phi2 with laplacian phi2 = the sum over axes i < j of (phi1,ii phi1,jj -
+/// phi1,ij^2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LptFactors {

@@ -6,9 +6,10 @@ use super::{CosmologyError, LinearPower, Multiplicity};
 
 /// Bins of halo mass, of equal width in its logarithm as far as the mass of a particle allows.
 ///
-/// They depend on the parameters of a run only, so the tables of two runs compare row by row. Masses of groups are
-/// multiples of a particle's mass; edges are at (n + 1/2) particle masses, so the number of possible masses in a bin is its
-/// width, and no mass is on an edge. Bins that would be narrower than a particle's mass are merged.
+/// They depend on the parameters of a run only, so the tables of two runs compare row by row.
+/// Masses of groups are multiples of a particle's mass; edges are at (n + 1/2) particle masses, so
+/// the number of possible masses in a bin is its width, and no mass is on an edge. Bins that would
+/// be narrower than a particle's mass are merged.
 ///
 /// ```
 /// use meshloom::cosmology::MassBins;
@@ -42,12 +43,12 @@ pub struct MassBin {
 }
 
 impl MassBins {
-    /// Bins from `min_members` particles to all `particles` of a run (at least one bin), `per_decade` for a factor of
-    /// 10 in mass; `particle_mass` in Msun/h.
+    /// Bins from `min_members` particles to all `particles` of a run (at least one bin),
+    /// `per_decade` for a factor of 10 in mass; `particle_mass` in Msun/h.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless the particle mass is positive and finite (with all particles too), 1 <=
-    /// `min_members` <= `particles` <= 2^50 and 1 <= `per_decade` <= 1000.
+    /// [`CosmologyError::OutOfRange`] unless the particle mass is positive and finite (with all
+    /// particles too), 1 <= `min_members` <= `particles` <= 2^50 and 1 <= `per_decade` <= 1000.
     pub fn new(particle_mass: f64, min_members: u64, particles: u64, per_decade: u32) -> Result<Self, CosmologyError> {
         // Multiples of 1/2 are exact in f64 up to here.
         const MAX_PARTICLES: u64 = 1 << 50;
@@ -98,8 +99,9 @@ impl MassBins {
         &self.edges
     }
 
-    /// The expectation of each of `models` in each bin at scale factor `a`: the mean of dn/dlnM over the bin's ln M, in
-    /// (h/Mpc)^3, one list per model. A count measures this mean, and not dn/dlnM at the centre of a wide bin.
+    /// The expectation of each of `models` in each bin at scale factor `a`: the mean of dn/dlnM
+    /// over the bin's ln M, in (h/Mpc)^3, one list per model. A count measures this mean, and not
+    /// dn/dlnM at the centre of a wide bin.
     ///
     /// # Errors
     /// As [`LinearPower::mass_variance`] and [`Multiplicity::at`].
@@ -138,7 +140,8 @@ impl MassBins {
 
     /// Halos of each bin.
     ///
-    /// `masses` in Msun/h, in any order; those below the first edge or above the last are not counted.
+    /// `masses` in Msun/h, in any order; those below the first edge or above the last are not
+    /// counted.
     ///
     /// # Errors
     /// [`CosmologyError::OutOfRange`] if a mass is not positive and finite.
@@ -160,11 +163,13 @@ impl MassBins {
         Ok(counts)
     }
 
-    /// Returns the mass function of halos in a cube of side `box_size` in Mpc/h, of which `counts` are in the bins: their number per bin, and per unit of ln M and of
-    /// volume. One [`MassBin`] for each bin in order, also for empty ones. Counts of ranks add up.
+    /// Returns the mass function of halos in a cube of side `box_size` in Mpc/h, of which `counts`
+    /// are in the bins: their number per bin, and per unit of ln M and of volume. One [`MassBin`]
+    /// for each bin in order, also for empty ones. Counts of ranks add up.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless the box is positive and finite, and there is a count for each bin.
+    /// [`CosmologyError::OutOfRange`] unless the box is positive and finite, and there is a count
+    /// for each bin.
     ///
     /// ```
     /// use meshloom::cosmology::MassBins;

@@ -1,19 +1,23 @@
-//! Cosmology on the host: background, growth, linear power, initial amplitudes, time integration, and the mass function of
-//! halos.
+//! Cosmology on the host: background, growth, linear power, initial amplitudes, time integration,
+//! and the mass function of halos.
 //!
-//! Everything here is pure `f64` arithmetic: no device, no communication, no files. The device layers take from it
-//! small tables and lists of factors ([`mode_amplitudes`], [`LptFactors`], [`schedule`]), so what a simulation computes
-//! can be tested without a GPU.
+//! Everything here is pure `f64` arithmetic: no device, no communication, no files. The device
+//! layers take from it small tables and lists of factors ([`mode_amplitudes`], [`LptFactors`],
+//! [`schedule`]), so what a simulation computes can be tested without a GPU.
 //!
 //! # Units and conventions
-//! - The universe is flat, of matter and dark energy (a cosmological constant, or w0 and wa), with radiation in the expansion where asked for.
-//! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3, masses Msun/h.
-//!   `E(a) = H(a)/H0`.
+//! - The universe is flat, of matter and dark energy (a cosmological constant, or w0 and wa), with
+//!   radiation in the expansion where asked for.
+//! - Lengths are comoving Mpc/h, wavenumbers h/Mpc, times 1/H0, power spectra (Mpc/h)^3, masses
+//!   Msun/h. `E(a) = H(a)/H0`.
 //! - A prime is a derivative with respect to ln a.
-//! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p / (a^3 E)` and
-//!   `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m delta`.
-//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts positive); with radiation see [`Growth`].
-//! - "D = 1 field" means the linear density contrast divided by D1(a): the same field at every epoch.
+//! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p
+//!   / (a^3 E)` and `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m
+//!   delta`.
+//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts
+//!   positive); with radiation see [`Growth`].
+//! - "D = 1 field" means the linear density contrast divided by D1(a): the same field at every
+//!   epoch.
 //! - Scale factors are accepted in [[`A_MIN`], 1]; anything else is a [`CosmologyError`].
 //!
 //! # Sources

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 use super::error::require;
 use super::{CosmologyError, MassVariance};
 
-/// The linear contrast at which a sphere has collapsed in a universe of matter alone: 3/20 (12 pi)^(2/3), rounded as
-/// both papers that use it do.
+/// The linear contrast at which a sphere has collapsed in a universe of matter alone: 3/20 (12
+/// pi)^(2/3), rounded as both papers that use it do.
 pub const DELTA_C: f64 = 1.686;
 
 /// A multiplicity function f(sigma): the share of all mass in halos, by ln(1/sigma).
@@ -27,26 +27,29 @@ pub const DELTA_C: f64 = 1.686;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Multiplicity {
-    /// Spherical collapse: `sqrt(2/pi) nu exp(-nu^2/2)` with `nu = DELTA_C/sigma`. All mass is in halos.
+    /// Spherical collapse: `sqrt(2/pi) nu exp(-nu^2/2)` with `nu = DELTA_C/sigma`. All mass is in
+    /// halos.
     ///
     /// Press & Schechter (1974), ApJ 187, 425, with the factor of 2 for the cloud-in-cloud problem.
     PressSchechter,
-    /// Ellipsoidal collapse: `A sqrt(2a/pi) (1 + (a nu^2)^-p) nu exp(-a nu^2/2)`, A = 0.3222, a = 0.707, p = 0.3.
-    /// All mass is in halos. Close to the mass function of friends-of-friends groups with linking length 0.2.
+    /// Ellipsoidal collapse: `A sqrt(2a/pi) (1 + (a nu^2)^-p) nu exp(-a nu^2/2)`, A = 0.3222, a =
+    /// 0.707, p = 0.3. All mass is in halos. Close to the mass function of friends-of-friends
+    /// groups with linking length 0.2.
     ///
     /// Sheth & Tormen (1999), MNRAS 308, 119, equation 10; (2002), MNRAS 329, 61.
     ShethTormen,
-    /// Groups of friends of friends with linking length 0.2, measured in simulations, at every epoch:
-    /// `A ((b/sigma)^a + 1) exp(-c/sigma^2)`, A = 0.282, a = 2.163, b = 1.406, c = 1.210. The fit is for 0.27 <= sigma <= 1.73.
+    /// Groups of friends of friends with linking length 0.2, measured in simulations, at every
+    /// epoch: `A ((b/sigma)^a + 1) exp(-c/sigma^2)`, A = 0.282, a = 2.163, b = 1.406, c = 1.210.
+    /// The fit is for 0.27 <= sigma <= 1.73.
     ///
     /// Watson et al. (2013), MNRAS 433, 1230, equation 12.
     Watson,
-    /// Spheres of `overdensity` times the mean density, measured in simulations:
-    /// `A ((sigma/b)^-a + 1) exp(-c/sigma^2)`. The fit is good to about 5 % from 1e11 to 1e15 Msun/h and up to z = 2;
+    /// Spheres of `overdensity` times the mean density, measured in simulations: `A ((sigma/b)^-a + 1)
+    /// exp(-c/sigma^2)`. The fit is good to about 5 % from 1e11 to 1e15 Msun/h and up to z = 2;
     /// what lies beyond is an extrapolation.
     ///
-    /// Tinker et al. (2008), ApJ 688, 709, equations 3, 5-8 and table 2, whose rows are interpolated linearly in the
-    /// logarithm of the overdensity.
+    /// Tinker et al. (2008), ApJ 688, 709, equations 3, 5-8 and table 2, whose rows are
+    /// interpolated linearly in the logarithm of the overdensity.
     Tinker {
         /// Mean density within a halo over the mean density of matter, in [200, 3200].
         overdensity: f64,
@@ -73,8 +76,8 @@ impl Multiplicity {
     /// f(sigma) at scale factor `a`; only that of [`Tinker`](Self::Tinker) depends on `a`.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the overdensity in its
-    /// range.
+    /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the
+    /// overdensity in its range.
     pub fn at(&self, sigma: f64, a: f64) -> Result<f64, CosmologyError> {
         require(
             sigma > 0.0 && sigma.is_finite(),
@@ -131,7 +134,8 @@ fn tinker(overdensity: f64, a: f64) -> Result<[f64; 4], CosmologyError> {
 mod tests {
     use super::*;
 
-    /// Returns the integral of f over ln(1/sigma), by a plain trapezium: f is smooth and vanishes at both ends.
+    /// Returns the integral of f over ln(1/sigma), by a plain trapezium: f is smooth and vanishes
+    /// at both ends.
     fn all_mass(f: Multiplicity) -> f64 {
         let step = 1e-3;
         // sigma from e^-4 (f below 1e-300) to e^60: the slowest f falls as sigma^-0.4, to 4e-11.
@@ -141,7 +145,8 @@ mod tests {
     #[test]
     fn all_mass_is_in_halos() {
         assert!((all_mass(Multiplicity::PressSchechter) - 1.0).abs() < 1e-9);
-        // Exactly normalised, A = 1/(1 + Gamma(1/2 - p)/(2^p sqrt(pi))) = 0.322184; the papers give four digits.
+        // Exactly normalised, A = 1/(1 + Gamma(1/2 - p)/(2^p sqrt(pi))) = 0.322184; the papers give
+        // four digits.
         assert!((all_mass(Multiplicity::ShethTormen) - 0.3222 / 0.322_184).abs() < 1e-5);
     }
 
@@ -157,7 +162,8 @@ mod tests {
         // Halfway in the logarithm between 200 and 400 would be 283; between 200 and 300 it is 245.
         let [middle, ..] = tinker((200.0 * 300.0_f64).sqrt(), 1.0).unwrap();
         assert!((middle - 0.193).abs() < 1e-15);
-        // alpha of 200 is 10^-1.97162: log10(200/75) is 0.425969, 0.75 over it 1.760692, to the power of 1.2 1.97162.
+        // alpha of 200 is 10^-1.97162: log10(200/75) is 0.425969, 0.75 over it 1.760692, to the
+        // power of 1.2 1.97162.
         let [_, _, turn, _] = tinker(200.0, 0.5).unwrap();
         assert!(((2.57 / turn).log2() - 0.010_675).abs() < 2e-6, "{}", (2.57 / turn).log2());
     }

@@ -6,7 +6,8 @@ impl Cosmology {
     /// Checks the parameters and, for [`Amplitude::Sigma8`], finds the A_s that belongs to it.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] for the first parameter that is outside the range given at its field.
+    /// [`CosmologyError::OutOfRange`] for the first parameter that is outside the range given at
+    /// its field.
     pub fn new(parameters: Parameters) -> Result<Self, CosmologyError> {
         parameters.check()?;
         match parameters.amplitude {

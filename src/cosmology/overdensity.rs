@@ -24,14 +24,15 @@ pub enum Overdensity {
     Mean(f64),
     /// So many times the critical density of the time.
     Critical(f64),
-    /// That of a top hat that has virialised in a flat universe (Bryan & Norman 1998): 18 pi^2 + 82 x - 39 x^2 times the critical density, with
-    /// x = Omega_m(a) - 1.
+    /// That of a top hat that has virialised in a flat universe (Bryan & Norman 1998): 18 pi^2 + 82
+    /// x - 39 x^2 times the critical density, with x = Omega_m(a) - 1.
     Virial,
 }
 
 impl Overdensity {
-    /// Returns what it is of the mean density of matter at a time when matter is this fraction of the critical density
-    /// ([`Cosmology::matter_fraction`](super::Cosmology::matter_fraction)), which is above 0.
+    /// Returns what it is of the mean density of matter at a time when matter is this fraction of
+    /// the critical density ([`Cosmology::matter_fraction`](super::Cosmology::matter_fraction)),
+    /// which is above 0.
     pub fn over_mean(self, matter_fraction: f64) -> f64 {
         match self {
             Overdensity::Mean(times) => times,
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn the_virial_overdensity_of_today_is_the_published_one() {
-        // Omega_m = 0.3: some 101 times critical, 337 times the mean (Bryan & Norman 1998, as quoted by Klypin et al. 2011).
+        // Omega_m = 0.3: some 101 times critical, 337 times the mean (Bryan & Norman 1998, as
+        // quoted by Klypin et al. 2011).
         let times = Overdensity::Virial.over_mean(Cosmology::simple().matter_fraction(1.0));
         assert!((times - 337.0).abs() < 1.0, "{times}");
     }

@@ -6,9 +6,11 @@ use super::error::require;
 /// How strong the initial fluctuations are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amplitude {
-    /// A_s: the dimensionless power of the primordial curvature at the pivot k = 0.05/Mpc; in (0, 1].
+    /// A_s: the dimensionless power of the primordial curvature at the pivot k = 0.05/Mpc; in (0,
+    /// 1].
     Primordial(f64),
-    /// sigma_8: the linear rms contrast in spheres of 8 Mpc/h at a = 1, with the full transfer function; in (0, 100].
+    /// sigma_8: the linear rms contrast in spheres of 8 Mpc/h at a = 1, with the full transfer
+    /// function; in (0, 100].
     Sigma8(f64),
 }
 
@@ -36,8 +38,9 @@ impl Amplitude {
 
 /// What [`Cosmology::new`] is made from: plain numbers, not yet checked.
 ///
-/// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no radiation in the expansion. The program's universe, that of a
-/// default run, is another: `Cosmology::planck18().parameters()`.
+/// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no
+/// radiation in the expansion. The program's universe, that of a default run, is another:
+/// `Cosmology::planck18().parameters()`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// Strength of the initial fluctuations.
@@ -52,13 +55,15 @@ pub struct Parameters {
     pub h: f64,
     /// Temperature of the microwave background in kelvin, in [0.1, 100].
     pub t_cmb: f64,
-    /// Dark energy's ratio of pressure to density today, in [-3, -0.3]; -1 for a cosmological constant.
+    /// Dark energy's ratio of pressure to density today, in [-3, -0.3]; -1 for a cosmological
+    /// constant.
     pub w0: f64,
-    /// How it changes: w(a) = w0 + wa (1 - a) (Chevallier & Polarski 2001, Linder 2003); w0 + wa is in [-5, -0.3], so that dark energy is
-    /// nothing at early times.
+    /// How it changes: w(a) = w0 + wa (1 - a) (Chevallier & Polarski 2001, Linder 2003); w0 + wa is
+    /// in [-5, -0.3], so that dark energy is nothing at early times.
     pub wa: f64,
-    /// Relativistic neutrino species: photons and so many massless neutrinos, of (4/11)^(1/3) the photons' temperature, take part in the
-    /// expansion. None: the expansion has no radiation. In [0, 20].
+    /// Relativistic neutrino species: photons and so many massless neutrinos, of (4/11)^(1/3) the
+    /// photons' temperature, take part in the expansion. None: the expansion has no radiation. In
+    /// [0, 20].
     pub radiation: Option<f64>,
 }
 
@@ -68,7 +73,8 @@ pub(super) const NEUTRINOS: f64 = 3.046;
 /// Density of a massless species over that of photons: 7/8 (4/11)^(4/3).
 const NEUTRINO: f64 = 0.227_107_317_660_239;
 
-/// Omega_gamma h^2 of photons at 1 K: 4 sigma T^4/c^3 over the critical density (CODATA 2018, a megaparsec of IAU 2015).
+/// Omega_gamma h^2 of photons at 1 K: 4 sigma T^4/c^3 over the critical density (CODATA 2018, a
+/// megaparsec of IAU 2015).
 const PHOTONS: f64 = 4.481_62e-7;
 
 /// A_s of [`Cosmology::planck18`], for which sigma_8 is 0.8102.
@@ -105,7 +111,8 @@ impl Parameters {
     pub(super) fn check(&self) -> Result<(), CosmologyError> {
         let Parameters { n_s, omega_m, omega_b, h, t_cmb, .. } = *self;
         require(
-            // With less, the cosmological constant would matter where the integration of growth starts.
+            // With less, the cosmological constant would matter where the integration of growth
+            // starts.
             (1e-3..=1.0).contains(&omega_m),
             "Omega_m",
             omega_m,
@@ -183,8 +190,10 @@ impl Parameters {
 /// A flat universe of matter and dark energy, and of radiation where its parameters say so.
 ///
 /// - Its parameters have been checked, and cannot be changed afterwards.
-/// - The density of dark energy is 1 - [`omega_m`](Self::omega_m) - [`omega_r`](Self::omega_r); it does not cluster.
-/// - The temperature of the microwave background enters the transfer function also where radiation is left out of the expansion.
+/// - The density of dark energy is 1 - [`omega_m`](Self::omega_m) - [`omega_r`](Self::omega_r); it
+///   does not cluster.
+/// - The temperature of the microwave background enters the transfer function also where radiation
+///   is left out of the expansion.
 ///
 /// ```
 /// use meshloom::cosmology::{Amplitude, Cosmology, Parameters};
@@ -215,29 +224,33 @@ impl Cosmology {
         }
     }
 
-    /// Planck 2018 (TT,TE,EE+lowE+lensing+BAO), with the published sigma_8: sigma_8 = 0.8102, n_s = 0.9665, Omega_m = 0.3111,
-    /// Omega_b = 0.04897, h = 0.6766, and radiation in the expansion. Source: Planck Collaboration (2020), A&A 641, A6, table 2.
+    /// Planck 2018 (TT,TE,EE+lowE+lensing+BAO), with the published sigma_8: sigma_8 = 0.8102, n_s =
+    /// 0.9665, Omega_m = 0.3111, Omega_b = 0.04897, h = 0.6766, and radiation in the expansion.
+    /// Source: Planck Collaboration (2020), A&A 641, A6, table 2.
     ///
-    /// A_s is what gives this sigma_8 with the transfer function of Eisenstein & Hu, 5 % below the published one: the function leaves out the
-    /// mass of neutrinos and is itself some percent off.
+    /// A_s is what gives this sigma_8 with the transfer function of Eisenstein & Hu, 5 % below the
+    /// published one: the function leaves out the mass of neutrinos and is itself some percent off.
     pub fn planck18() -> Self {
         let parameters = Parameters { radiation: Some(NEUTRINOS), ..Parameters::default() };
         Self::from_checked(&parameters, PLANCK18_AMPLITUDE)
     }
 
-    /// [`planck18`](Self::planck18) with the published amplitude of the primordial power, A_s = 2.105e-9, and no radiation in the expansion.
-    /// Its sigma_8 with the transfer function of Eisenstein & Hu is 0.8316.
+    /// [`planck18`](Self::planck18) with the published amplitude of the primordial power, A_s =
+    /// 2.105e-9, and no radiation in the expansion. Its sigma_8 with the transfer function of
+    /// Eisenstein & Hu is 0.8316.
     pub fn planck18_primordial() -> Self {
         Self::from_checked(&Parameters::default(), 2.105e-9)
     }
 
-    /// Round numbers for tests and comparisons: A_s = 2e-9, n_s = 0.96, Omega_m = 0.3, Omega_b = 0.05, h = 0.7; no radiation.
+    /// Round numbers for tests and comparisons: A_s = 2e-9, n_s = 0.96, Omega_m = 0.3, Omega_b =
+    /// 0.05, h = 0.7; no radiation.
     pub fn simple() -> Self {
         let parameters = Parameters { n_s: 0.96, omega_m: 0.3, omega_b: 0.05, h: 0.7, ..Parameters::default() };
         Self::from_checked(&parameters, 2e-9)
     }
 
-    /// Returns the parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology of them.
+    /// Returns the parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology
+    /// of them.
     pub fn parameters(&self) -> Parameters {
         self.parameters
     }

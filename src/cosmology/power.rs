@@ -66,7 +66,8 @@ impl LinearPower {
         Ok(Self { table: Some(table), ..Self::new(cosmology, TransferKind::Full)? })
     }
 
-    /// Returns the wavenumbers in h/Mpc for which there is power: those of the table, where there is one.
+    /// Returns the wavenumbers in h/Mpc for which there is power: those of the table, where there
+    /// is one.
     pub fn range(&self) -> [f64; 2] {
         self.table.as_ref().map_or([0.0, f64::INFINITY], PowerTable::range)
     }
@@ -98,7 +99,8 @@ impl LinearPower {
         self.scale * k * (k / self.pivot).powf(self.cosmology().n_s() - 1.0) * transfer * transfer
     }
 
-    /// Returns the derivatives of the logarithm of the power at `k` > 0 by n_s and A_s; nothing of a table.
+    /// Returns the derivatives of the logarithm of the power at `k` > 0 by n_s and A_s; nothing of
+    /// a table.
     pub(crate) fn primordial_derivatives(&self, k: f64) -> [f64; 2] {
         if self.table.is_some() || k == 0.0 {
             return [0.0; 2];

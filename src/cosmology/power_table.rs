@@ -5,8 +5,9 @@ use crate::hash::{START, fnv1a};
 
 /// A linear power spectrum today from a table: P in (Mpc/h)^3 at wavenumbers k in h/Mpc.
 ///
-/// Between its rows ln P is a cubic spline of ln k with zero curvature at the ends; outside of them it is continued as a power law, which
-/// [`mode_amplitudes`](super::mode_amplitudes) refuses for the modes of a box.
+/// Between its rows ln P is a cubic spline of ln k with zero curvature at the ends; outside of them
+/// it is continued as a power law, which [`mode_amplitudes`](super::mode_amplitudes) refuses for
+/// the modes of a box.
 ///
 /// ```
 /// use meshloom::cosmology::PowerTable;
@@ -33,11 +34,12 @@ pub struct PowerTable {
 const FEWEST: usize = 4;
 
 impl PowerTable {
-    /// Reads the first two columns of a text: k in h/Mpc and P in (Mpc/h)^3. Lines that begin with `#` are comments.
+    /// Reads the first two columns of a text: k in h/Mpc and P in (Mpc/h)^3. Lines that begin with
+    /// `#` are comments.
     ///
     /// # Errors
-    /// [`CosmologyError::Table`] for a row that is no two positive numbers or whose k does not ascend, for less than four rows, and for comments
-    /// that name other units (1/Mpc, Mpc^3).
+    /// [`CosmologyError::Table`] for a row that is no two positive numbers or whose k does not
+    /// ascend, for less than four rows, and for comments that name other units (1/Mpc, Mpc^3).
     pub fn parse(text: &str) -> Result<Self, CosmologyError> {
         let (mut k, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
         for (number, line) in (1..).zip(text.lines()) {
@@ -114,11 +116,13 @@ impl PowerTable {
         self
     }
 
-    /// Checks shape and, where `amplitude` asks for it, strength against what is `expected` today at some k, from transfer functions of the same
-    /// cosmology: a table in 1/Mpc or Mpc^3 differs by factors of h.
+    /// Checks shape and, where `amplitude` asks for it, strength against what is `expected` today
+    /// at some k, from transfer functions of the same cosmology: a table in 1/Mpc or Mpc^3 differs
+    /// by factors of h.
     ///
     /// # Errors
-    /// [`CosmologyError::Table`] where P(0.5)/P(0.02) is farther than a factor 1.25 from what is expected, or P(0.02) than a factor 1.6.
+    /// [`CosmologyError::Table`] where P(0.5)/P(0.02) is farther than a factor 1.25 from what is
+    /// expected, or P(0.02) than a factor 1.6.
     pub fn check(&self, expected: impl Fn(f64) -> f64, amplitude: bool) -> Result<(), CosmologyError> {
         let [strengths, there] = [0.02, 0.5].map(|k| self.at(k) / expected(k));
         let shapes = there / strengths;
@@ -194,7 +198,8 @@ mod tests {
         let (table, power) = (table(1.0, 1.0), LinearPower::new(Cosmology::simple(), TransferKind::Full).unwrap());
         for i in 0..1000 {
             let k = 1.1e-4 * (8e5f64).powf(f64::from(i) / 999.0);
-            // Splines err by step^4 / 384 times the fourth derivative: 0.023^4 / 384 times (2 pi k s)^4 A, the wiggles' at k = 0.3: 1e-4.
+            // Splines err by step^4 / 384 times the fourth derivative: 0.023^4 / 384 times (2 pi k
+            // s)^4 A, the wiggles' at k = 0.3: 1e-4.
             assert!((table.at(k) / power.at(k, 1.0).unwrap() - 1.0).abs() < 2e-4, "{k}");
         }
         let linear = LinearPower::tabulated(Cosmology::simple(), table).unwrap();

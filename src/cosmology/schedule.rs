@@ -6,7 +6,8 @@ use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
 /// How a step is cut into kicks and drifts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheme {
-    /// Kick, drift, kick with factors that follow linear growth (Feng et al. 2016), about the arithmetic midpoint in a.
+    /// Kick, drift, kick with factors that follow linear growth (Feng et al. 2016), about the
+    /// arithmetic midpoint in a.
     #[default]
     FastPm,
     /// Drift, kick, drift with factors that follow second-order growth (Rampf, List & Hahn 2025).
@@ -16,7 +17,8 @@ pub enum Scheme {
 /// One operation on positions x, momenta p and accelerations acc of all particles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StepOp {
-    /// `acc = -grad phi` at the particles, where laplacian phi = 3/2 Omega_m delta (Omega_m of today).
+    /// `acc = -grad phi` at the particles, where laplacian phi = 3/2 Omega_m delta (Omega_m of
+    /// today).
     Force,
     /// `p = keep * p + factor * acc`.
     Kick {
@@ -30,7 +32,8 @@ pub enum StepOp {
         /// Factor of the momentum, in 1/H0.
         factor: f64,
     },
-    /// Positions and momenta are those of this epoch: a snapshot may be written here, and a run resumed. Nothing is computed.
+    /// Positions and momenta are those of this epoch: a snapshot may be written here, and a run
+    /// resumed. Nothing is computed.
     Reached {
         /// The scale factor.
         a: f64,
@@ -50,8 +53,8 @@ pub struct KickDriftKick {
     pub closing_kick: f64,
 }
 
-/// Coefficients of one step that drifts, kicks and drifts, in terms of v = dx/dD1:
-/// `x += half_drift v`, `v = alpha v + beta A(x)`, `x += half_drift v`, where A = acc / (3/2 Omega_m).
+/// Coefficients of one step that drifts, kicks and drifts, in terms of v = dx/dD1: `x += half_drift
+/// v`, `v = alpha v + beta A(x)`, `x += half_drift v`, where A = acc / (3/2 Omega_m).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriftKickDrift {
     /// Factor of v.
@@ -71,18 +74,18 @@ const SAME_EPOCH: f64 = 1e-12;
 /// Plans a run from `a_start` to `a_end` in `steps` steps of equal size in a.
 ///
 /// - It begins with [`StepOp::Reached`] at step 0, and every step ends with one.
-/// - **Snapshots**: each of `snapshots` (in any order) is reached exactly, bit for bit, by some [`StepOp::Reached`]. A
-///   snapshot within a step cuts that step in two, so it adds a step and a force. A snapshot that differs from a step
-///   boundary by rounding only replaces it.
-/// - A [`StepOp::Force`] comes only where positions have changed since the last one. The kick that closes a FastPM step and
-///   the one that opens the next are not merged, so momenta at a boundary belong to its epoch and do not depend on whether
-///   a snapshot is written there.
-/// - Factors are computed in `f64` from the two ends of a step alone: the operations from step k on are the same whether
-///   or not the run was interrupted there (see [`resume_from`]).
+/// - **Snapshots**: each of `snapshots` (in any order) is reached exactly, bit for bit, by some
+///   [`StepOp::Reached`]. A snapshot within a step cuts that step in two, so it adds a step and a
+///   force. A snapshot that differs from a step boundary by rounding only replaces it.
+/// - A [`StepOp::Force`] comes only where positions have changed since the last one. The kick that
+///   closes a FastPM step and the one that opens the next are not merged, so momenta at a boundary
+///   belong to its epoch and do not depend on whether a snapshot is written there.
+/// - Factors are computed in `f64` from the two ends of a step alone: the operations from step k on
+///   are the same whether or not the run was interrupted there (see [`resume_from`]).
 ///
 /// # Errors
-/// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a_start < a_end <= 1, 1 <= steps <= [`MAX_STEPS`] and every
-/// snapshot lies in [a_start, a_end].
+/// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a_start < a_end <= 1, 1 <= steps <=
+/// [`MAX_STEPS`] and every snapshot lies in [a_start, a_end].
 ///
 /// ```
 /// use meshloom::cosmology::{Cosmology, Growth, StepOp, Scheme, schedule};
@@ -138,10 +141,11 @@ pub fn schedule(
     Ok(ops)
 }
 
-/// Returns the rest of a schedule from step `step` on, which begins with that step's [`StepOp::Reached`].
+/// Returns the rest of a schedule from step `step` on, which begins with that step's
+/// [`StepOp::Reached`].
 ///
-/// A [`StepOp::Force`] is added where the first kick uses a force that was computed before the interruption: at the positions
-/// that were stored, so a resumed run computes the same bits.
+/// A [`StepOp::Force`] is added where the first kick uses a force that was computed before the
+/// interruption: at the positions that were stored, so a resumed run computes the same bits.
 ///
 /// # Errors
 /// [`CosmologyError::UnknownStep`] if the schedule has no such step.
@@ -174,7 +178,8 @@ pub fn resume_from(ops: &[StepOp], step: usize) -> Result<Vec<StepOp>, Cosmology
     Ok([ops[place]].into_iter().chain(force).chain(rest.iter().copied()).collect())
 }
 
-/// Factors of one FastPM step from `begin` to `end`, for which the step is exact for particles on linear trajectories.
+/// Factors of one FastPM step from `begin` to `end`, for which the step is exact for particles on
+/// linear trajectories.
 ///
 /// # Errors
 /// As [`Growth::at`], which is called for the midpoint.
@@ -193,9 +198,10 @@ pub fn fastpm_factors(
 
 /// Coefficients of one BullFrog step from `begin` to `end`.
 ///
-/// The final momentum is exact to second order in Lagrangian perturbation theory. The position is so where D2 is quadratic in
-/// D1 over the step: exactly with matter alone, and with an error of 1.5 % of the second-order displacement in one step
-/// from the matter era to Omega_m = 0.3 (that of the trapezoidal rule, which falls with the cube of the step).
+/// The final momentum is exact to second order in Lagrangian perturbation theory. The position is
+/// so where D2 is quadratic in D1 over the step: exactly with matter alone, and with an error of
+/// 1.5 % of the second-order displacement in one step from the matter era to Omega_m = 0.3 (that of
+/// the trapezoidal rule, which falls with the cube of the step).
 pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
     let half_drift = 0.5 * (end.d1 - begin.d1);
     let middle = begin.d1 + half_drift;
@@ -214,7 +220,8 @@ pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftK
     DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
 }
 
-/// Returns the ascending scale factors of all step boundaries: those of equal steps, and the snapshots.
+/// Returns the ascending scale factors of all step boundaries: those of equal steps, and the
+/// snapshots.
 fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
     require(
         (A_MIN..1.0).contains(&a_start),
@@ -308,7 +315,8 @@ mod tests {
 
     #[test]
     fn a_snapshot_missed_by_rounding_replaces_its_boundary() {
-        // 0.1 + 0.9 * (1/3) and 0.1 + 0.9 * (2/3) are not the decimals 0.4 and 0.7 in every last bit.
+        // 0.1 + 0.9 * (1/3) and 0.1 + 0.9 * (2/3) are not the decimals 0.4 and 0.7 in every last
+        // bit.
         let ops = schedule(&growth(), Scheme::FastPm, 0.1, 1.0, 3, &[0.4, 0.7, 1.0]).unwrap();
         assert_eq!(reached(&ops), [(0.1, 0), (0.4, 1), (0.7, 2), (1.0, 3)]);
     }

@@ -9,14 +9,16 @@ pub enum TransferKind {
     /// With baryon acoustic oscillations: equations 2-24 of the paper.
     #[default]
     Full,
-    /// The smooth shape through the oscillations: equations 28-31, with the full sound horizon (equation 6) in place of
-    /// its fit (equation 26).
+    /// The smooth shape through the oscillations: equations 28-31, with the full sound horizon
+    /// (equation 6) in place of its fit (equation 26).
     NoWiggle,
 }
 
-/// The transfer function T(k): the growth of a mode over that of one outside the horizon in the radiation era.
+/// The transfer function T(k): the growth of a mode over that of one outside the horizon in the
+/// radiation era.
 ///
-/// T(0) = 1. `omega_b = 0` is allowed; the sound horizon, which does not matter then, takes its limit.
+/// T(0) = 1. `omega_b = 0` is allowed; the sound horizon, which does not matter then, takes its
+/// limit.
 #[derive(Debug, Clone)]
 pub struct TransferFunction {
     h: f64,
@@ -29,7 +31,8 @@ enum Shape {
     NoWiggle(NoWiggle),
 }
 
-// Wavenumbers and lengths of the fits are in 1/Mpc and Mpc, without h. Names follow the paper's symbols.
+// Wavenumbers and lengths of the fits are in 1/Mpc and Mpc, without h. Names follow the paper's
+// symbols.
 
 #[derive(Debug, Clone)]
 struct Full {
@@ -71,7 +74,8 @@ impl Epochs {
         let z_d = 1291.0 * wm.powf(0.251) / (1.0 + 0.659 * wm.powf(0.828)) * (1.0 + b1 * wb.powf(b2));
         let ratio = |z: f64| 31.5 * wb / theta.powi(4) * (1000.0 / z);
         let (r_d, r_eq) = (ratio(z_d), ratio(z_eq));
-        // The logarithm over sqrt(R_eq), in a form without cancellation for few baryons; without baryons, its limit.
+        // The logarithm over sqrt(R_eq), in a form without cancellation for few baryons; without
+        // baryons, its limit.
         let root = r_eq.sqrt();
         let log_over_root = if root > 0.0 {
             let excess = r_d / (1.0 + (1.0 + r_d).sqrt()) + (r_d + r_eq).sqrt() - root;
@@ -88,8 +92,8 @@ impl TransferFunction {
     /// Prepares the transfer function of `cosmology`.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] if the no-wiggle fit has no meaning there, which happens for nearly baryonic
-    /// matter of very low density only.
+    /// [`CosmologyError::OutOfRange`] if the no-wiggle fit has no meaning there, which happens for
+    /// nearly baryonic matter of very low density only.
     pub fn new(cosmology: &Cosmology, kind: TransferKind) -> Result<Self, CosmologyError> {
         let h = cosmology.h();
         let wm = cosmology.omega_m() * h * h;
@@ -157,7 +161,8 @@ impl Full {
         if self.baryon_fraction == 0.0 {
             return cold; // Silk damping at k_silk = 0 would be 0/0.
         }
-        // Equations 21-22: the effective sound horizon shrinks at small k. At k = 0 the divisions by ks = 0 give 0 in the end.
+        // Equations 21-22: the effective sound horizon shrinks at small k. At k = 0 the divisions
+        // by ks = 0 give 0 in the end.
         let shrunk = ks / (1.0 + (self.beta_node / ks).powi(3)).cbrt();
         let oscillation = if shrunk > 0.0 { shrunk.sin() / shrunk } else { 1.0 };
         let infall = pressureless(q, 1.0, 1.0) / (1.0 + (ks / 5.2).powi(2));

@@ -9,7 +9,8 @@ use super::{Cosmology, CosmologyError, LinearPower};
 /// Radii that are accepted, in Mpc/h.
 const RADII: [f64; 2] = [1e-5, 1e5];
 
-/// The linear density contrast in spheres that hold a given mass on average: [`LinearPower::mass_variance`].
+/// The linear density contrast in spheres that hold a given mass on average:
+/// [`LinearPower::mass_variance`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MassVariance {
     /// The scale factor.
@@ -34,13 +35,15 @@ impl Cosmology {
 }
 
 impl LinearPower {
-    /// sigma(M, a), the linear rms contrast in spheres of mean mass `mass` (Msun/h), and its logarithmic slope.
+    /// sigma(M, a), the linear rms contrast in spheres of mean mass `mass` (Msun/h), and its
+    /// logarithmic slope.
     ///
-    /// Converged to 1e-6; the slope is integrated with the derivative of the window, not by differences.
+    /// Converged to 1e-6; the slope is integrated with the derivative of the window, not by
+    /// differences.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless the sphere's radius is in [1e-5, 1e5] Mpc/h (at Omega_m = 0.3 from 3.5e-4
-    /// to 3.5e26 Msun/h) and [`A_MIN`](super::A_MIN) <= a <= 1.
+    /// [`CosmologyError::OutOfRange`] unless the sphere's radius is in [1e-5, 1e5] Mpc/h (at
+    /// Omega_m = 0.3 from 3.5e-4 to 3.5e26 Msun/h) and [`A_MIN`](super::A_MIN) <= a <= 1.
     ///
     /// ```
     /// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};
@@ -77,11 +80,12 @@ impl LinearPower {
         })
     }
 
-    /// sigma(R, a): the linear rms contrast in spheres of `radius` Mpc/h. At 8 Mpc/h it agrees with an
-    /// independent quadrature to 1e-9.
+    /// sigma(R, a): the linear rms contrast in spheres of `radius` Mpc/h. At 8 Mpc/h it agrees with
+    /// an independent quadrature to 1e-9.
     ///
     /// # Errors
-    /// [`CosmologyError::OutOfRange`] unless 1e-5 <= radius <= 1e5 and [`A_MIN`](super::A_MIN) <= a <= 1.
+    /// [`CosmologyError::OutOfRange`] unless 1e-5 <= radius <= 1e5 and [`A_MIN`](super::A_MIN) <= a
+    /// <= 1.
     pub fn sigma(&self, radius: f64, a: f64) -> Result<f64, CosmologyError> {
         require(
             (RADII[0]..=RADII[1]).contains(&radius),
@@ -104,8 +108,8 @@ mod tests {
     fn variance_and_slope_agree_with_a_plain_trapezium() {
         let power = LinearPower::new(Cosmology::simple(), TransferKind::Full).unwrap();
         for radius in [0.5, 8.0, 60.0] {
-            // On a smooth integrand that vanishes at both ends the trapezium converges faster than any power; the
-            // window is resolved up to x = 300, beyond which less than 1e-7 is left.
+            // On a smooth integrand that vanishes at both ends the trapezium converges faster than
+            // any power; the window is resolved up to x = 300, beyond which less than 1e-7 is left.
             let step = 1e-3;
             let steps = ((3e2_f64 / 1e-7).ln() / step) as i32;
             let sum = |radius: f64| -> f64 {

@@ -1,5 +1,5 @@
-//! Copies of a block of one array to a block of another: exchanges of ghost cells and redistributions pack and unpack their
-//! messages with them.
+//! Copies of a block of one array to a block of another: exchanges of ghost cells and
+//! redistributions pack and unpack their messages with them.
 
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::Block;
@@ -26,7 +26,8 @@ pub(crate) struct FieldBlocks<'a, T> {
 }
 
 impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
-    /// The same blocks packed in a message from element `start` on: that of the first field in C order, then that of the next.
+    /// The same blocks packed in a message from element `start` on: that of the first field in C
+    /// order, then that of the next.
     pub fn packed(array: &'a Array<T>, start: u64, block: Block) -> Self {
         let [_, j, k] = block.extent;
         let stride = block.len();
@@ -34,7 +35,8 @@ impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
         FieldBlocks { array, block, stride }
     }
 
-    /// Returns the first element, and the strides between fields and along the axes, where an element of the block is so many of the array.
+    /// Returns the first element, and the strides between fields and along the axes, where an
+    /// element of the block is so many of the array.
     fn place(&self, words: u64) -> [u64; 5] {
         let [i, j, k] = self.block.strides;
         let last = if words > 1 { 1 } else { k };
@@ -72,8 +74,9 @@ impl BlockCopy {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }
 
-    /// Records the copy of the blocks `from` of so many `fields` onto the blocks `to` of another array. An element of a block is
-    /// `words` elements of the arrays, which lie next to each other along the last axis. Neither submits nor waits.
+    /// Records the copy of the blocks `from` of so many `fields` onto the blocks `to` of another
+    /// array. An element of a block is `words` elements of the arrays, which lie next to each other
+    /// along the last axis. Neither submits nor waits.
     pub fn record<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -100,8 +103,8 @@ impl BlockCopy {
 pub(super) const COPIED: [Element; 5] =
     [Element::U32, Element::Complex32, Element::Vec4, Element::F64, Element::Complex64];
 
-/// Returns the element that stands for `element` when nothing is calculated. Words are copied as integers, which no driver
-/// rounds or flushes to zero.
+/// Returns the element that stands for `element` when nothing is calculated. Words are copied as
+/// integers, which no driver rounds or flushes to zero.
 fn copied_as(element: Element) -> Element {
     match element {
         Element::F32 | Element::I32 | Element::U32 => Element::U32,
@@ -119,7 +122,8 @@ impl Default for BlockCopies {
 }
 
 impl BlockCopies {
-    /// Records the copy of the blocks of so many fields: one dispatch, or plain copies where blocks are runs. Neither submits nor waits.
+    /// Records the copy of the blocks of so many fields: one dispatch, or plain copies where blocks
+    /// are runs. Neither submits nor waits.
     pub fn record<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,

@@ -1,4 +1,5 @@
-//! What carries the data of an exchange: parts of arrays as messages, and messages in chunks, which the device copies.
+//! What carries the data of an exchange: parts of arrays as messages, and messages in chunks, which
+//! the device copies.
 
 use std::collections::VecDeque;
 
@@ -15,13 +16,14 @@ pub(super) struct Message {
     pub first: bool,
 }
 
-/// What one staging buffer holds. Short parts of several peers share one: a buffer costs the device a submission, and the host a mapping, however
-/// little it holds.
+/// What one staging buffer holds. Short parts of several peers share one: a buffer costs the device
+/// a submission, and the host a mapping, however little it holds.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chunk {
     /// In the order of the peers.
     pub messages: Vec<Message>,
-    /// Ranges of the array, (start, length), in the order in which they lie in the chunk: parts next to each other are copied together.
+    /// Ranges of the array, (start, length), in the order in which they lie in the chunk: parts
+    /// next to each other are copied together.
     pub ranges: Vec<(u64, u64)>,
 }
 
@@ -96,8 +98,9 @@ fn packed(messages: impl Iterator<Item = Message>, per: u64) -> VecDeque<Chunk> 
     chunks
 }
 
-/// Returns the parts of the peers of `order`, in that order, and of one peer as they stand. Sorted by their peers' places: to look for the parts of each
-/// peer would take as many steps as there are pairs of both.
+/// Returns the parts of the peers of `order`, in that order, and of one peer as they stand. Sorted
+/// by their peers' places: to look for the parts of each peer would take as many steps as there are
+/// pairs of both.
 fn in_order(parts: &[Transfer], order: &[usize]) -> impl Iterator<Item = Transfer> + use<> {
     let mut places = vec![usize::MAX; order.iter().max().map_or(0, |last| last + 1)];
     order.iter().enumerate().for_each(|(place, &peer)| places[peer] = place);
@@ -169,7 +172,8 @@ mod tests {
         assert!(messages(9).eq([(10, 4, true), (14, 4, false), (18, 1, false)]) && messages(0).next().is_none());
     }
 
-    /// Parts of 3 elements in chunks of 8: two share one, in the order of the array, and what lies next to each other there is one range.
+    /// Parts of 3 elements in chunks of 8: two share one, in the order of the array, and what lies
+    /// next to each other there is one range.
     #[test]
     fn short_parts_of_several_peers_share_a_chunk() {
         let part = |peer, start, len| Transfer { peer, start, len };

@@ -1,4 +1,5 @@
-//! Sums that do not depend on their order: terms become 64-bit integers, scaled by the greatest of all ranks.
+//! Sums that do not depend on their order: terms become 64-bit integers, scaled by the greatest of
+//! all ranks.
 //!
 //! ```text
 //! greatest magnitude of each batch -> among ranks -> add as integers -> among ranks -> f32
@@ -6,8 +7,9 @@
 //!
 //! [`SeveralSums`](super::SeveralSums) makes many such sums at once.
 //!
-//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per term, array and pass, and two atomic additions
-//! for each sum of a workgroup, of which there are 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
+//! Two passes read the terms, the second adds within workgroups first. Cost on a GPU: 4 bytes per
+//! term, array and pass, and two atomic additions for each sum of a workgroup, of which there are
+//! 4096 at most. Between ranks go one word and two words per sum, of each batch, by trees.
 
 use super::ExchangeError;
 use super::short_collectives::{all_reduce, all_reduce_wide};
@@ -56,7 +58,8 @@ pub struct Terms<'a> {
     pub x: &'a Array<f32>,
     /// What they are multiplied by: an array as long, or as long as one batch.
     pub y: Option<&'a Array<f32>>,
-    /// The sum of each term of a batch; none where it is no number of one. Without it there is one sum.
+    /// The sum of each term of a batch; none where it is no number of one. Without it there is one
+    /// sum.
     pub index: Option<&'a Array<u32>>,
     /// Sums per batch.
     pub sums: u64,
@@ -89,7 +92,8 @@ impl Terms<'_> {
         })
     }
 
-    /// Returns a new array for the integers of all sums, zeros: a word of the greatest magnitude for each batch, then two words for each sum, the low one first.
+    /// Returns a new array for the integers of all sums, zeros: a word of the greatest magnitude
+    /// for each batch, then two words for each sum, the low one first.
     pub(crate) fn words(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let words = recorder.gpu().array("exchange::sums", self.batches * (1 + 2 * self.sums))?;
         recorder.clear(&words);
@@ -115,7 +119,8 @@ impl Terms<'_> {
 /// Bits that each of so many terms may have so that any sum of them keeps below 2^62.
 ///
 /// # Errors
-/// [`DeviceError::Misuse`] of `what` for more terms than 2^38: each would have fewer bits than an f32.
+/// [`DeviceError::Misuse`] of `what` for more terms than 2^38: each would have fewer bits than an
+/// f32.
 pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
     match terms {
         ..=MOST_TERMS => Ok(62 - terms.max(1).next_power_of_two().ilog2()),
@@ -193,8 +198,8 @@ impl Default for ExactSum {
 }
 
 impl ExactSum {
-    /// Returns the integers of all sums, over the ranks of `comm` if there is one: a word of the greatest magnitude for each batch, then two words for
-    /// each sum.
+    /// Returns the integers of all sums, over the ranks of `comm` if there is one: a word of the
+    /// greatest magnitude for each batch, then two words for each sum.
     fn integers(
         &self,
         recorder: &mut Recorder,
@@ -208,8 +213,9 @@ impl ExactSum {
         Ok(words)
     }
 
-    /// Records the sums as integers in `words`, which hold the greatest magnitudes of this rank's terms, and zeros: over the ranks of `comm` if there is one, who all
-    /// call it. Gives the bits of a term.
+    /// Records the sums as integers in `words`, which hold the greatest magnitudes of this rank's
+    /// terms, and zeros: over the ranks of `comm` if there is one, who all call it. Gives the bits
+    /// of a term.
     ///
     /// # Errors
     /// As [`record`](Self::record).
@@ -243,7 +249,8 @@ impl ExactSum {
         Ok(bits_for(WHAT, terms.total)?)
     }
 
-    /// Records, for each batch, the bits of the greatest magnitude of this rank's terms in a word of `words`, which must be 0 before.
+    /// Records, for each batch, the bits of the greatest magnitude of this rank's terms in a word
+    /// of `words`, which must be 0 before.
     fn record_magnitude(
         &self,
         recorder: &mut Recorder,
@@ -260,8 +267,8 @@ impl ExactSum {
         Ok(())
     }
 
-    /// Records the bits of the greatest magnitude of `x` in `words[0]`, over the ranks of `comm` if there is one, who all call it. Bits of infinity
-    /// or above say that a value is not finite.
+    /// Records the bits of the greatest magnitude of `x` in `words[0]`, over the ranks of `comm` if
+    /// there is one, who all call it. Bits of infinity or above say that a value is not finite.
     ///
     /// # Errors
     /// As [`record`](Self::record).
@@ -278,11 +285,12 @@ impl ExactSum {
         comm.map_or(Ok(()), |comm| all_reduce(recorder, comm, words, 0..terms.batches, Op::Max))
     }
 
-    /// Records `out` = the sums, one batch after the other; over the ranks of `comm` if there is one, who all call it. Submits and waits for
-    /// exchanges between ranks only.
+    /// Records `out` = the sums, one batch after the other; over the ranks of `comm` if there is
+    /// one, who all call it. Submits and waits for exchanges between ranks only.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays that do not fit.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays
+    /// that do not fit.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -302,7 +310,8 @@ impl ExactSum {
         Ok(())
     }
 
-    /// Returns the sums in f64, one batch after the other; NaN in a batch of which a term is not finite. Waits.
+    /// Returns the sums in f64, one batch after the other; NaN in a batch of which a term is not
+    /// finite. Waits.
     ///
     /// # Errors
     /// As [`record`](Self::record).

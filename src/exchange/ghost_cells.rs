@@ -5,13 +5,15 @@
 //!        . [ a b c ] d    c [ d e f ] .           reduce:   cells add the values of the ghosts that stand for them
 //! ```
 //!
-//! The two are adjoint: `<exchange(x), y>` over whole arrays equals `<x, reduce(y)>` over own cells. Widths are any,
-//! per side and axis, also wider than a neighbour's part; edges and corners are included; an axis may close on itself.
-//! [`GhostPlan`] says which cells go where: in a sweep along each axis, blocks for each peer. This module packs the blocks, exchanges
-//! the messages and unpacks them.
+//! The two are adjoint: `<exchange(x), y>` over whole arrays equals `<x, reduce(y)>` over own
+//! cells. Widths are any, per side and axis, also wider than a neighbour's part; edges and corners
+//! are included; an axis may close on itself. [`GhostPlan`] says which cells go where: in a sweep
+//! along each axis, blocks for each peer. This module packs the blocks, exchanges the messages and
+//! unpacks them.
 //!
-//! A cell is one element of the array, of any type: cells are moved as words, exactly, and added as what they are. Integers of 64 bits, which devices need not
-//! have, are two `u32` ([`GhostCells::reduce_wide`]).
+//! A cell is one element of the array, of any type: cells are moved as words, exactly, and added as
+//! what they are. Integers of 64 bits, which devices need not have, are two `u32`
+//! ([`GhostCells::reduce_wide`]).
 
 use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
@@ -64,11 +66,13 @@ impl GhostCells {
         &self.plan.layout
     }
 
-    /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array holds several, one after
-    /// the other. All ranks of `comms`, which are those of the plan's grid, call it; see [`Exchange::run`] on what is submitted.
+    /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array
+    /// holds several, one after the other. All ranks of `comms`, which are those of the plan's
+    /// grid, call it; see [`Exchange::run`] on what is submitted.
     ///
     /// # Errors
-    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields, or `comms` are of another grid.
+    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields, or
+    /// `comms` are of another grid.
     ///
     /// [`Exchange::run`]: crate::exchange::Exchange::run
     pub fn exchange<T: DeviceElement>(
@@ -82,11 +86,12 @@ impl GhostCells {
         self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Exchange))
     }
 
-    /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what they held. Whole numbers wrap around. All ranks
-    /// call it.
+    /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what
+    /// they held. Whole numbers wrap around. All ranks call it.
     ///
     /// # Errors
-    /// As [`GhostCells::exchange`]; [`DeviceError::Misuse`] for double precision on a device without it.
+    /// As [`GhostCells::exchange`]; [`DeviceError::Misuse`] for double precision on a device
+    /// without it.
     pub fn reduce<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -105,7 +110,8 @@ impl GhostCells {
         self.reduce_with(recorder, comms, &fields, &self.add[kind])
     }
 
-    /// As [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word first. Sums are exact in any order.
+    /// As [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word
+    /// first. Sums are exact in any order.
     ///
     /// # Errors
     /// As [`GhostCells::exchange`].
@@ -213,7 +219,8 @@ impl<T: DeviceElement> Fields<'_, T> {
         Ok(())
     }
 
-    /// Returns the block of each link in the fields of `array`, and in the messages that `packed` holds one behind the other.
+    /// Returns the block of each link in the fields of `array`, and in the messages that `packed`
+    /// holds one behind the other.
     fn messages<'a, E: DeviceElement>(
         &'a self,
         links: &'a [Link],

@@ -7,11 +7,12 @@ use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
 use crate::grid::{Cost, Grid};
 
-/// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from it along that axis only.
+/// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from
+/// it along that axis only.
 ///
 /// The peer numbers of those exchanges are positions along the axis, as
-/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is never cut, a rank is
-/// alone.
+/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is
+/// never cut, a rank is alone.
 pub struct GridComms {
     grid: Grid,
     world: Communicator,
@@ -29,7 +30,8 @@ impl GridComms {
     /// Splits `comm` along `grid`, which has as many ranks. All ranks call it with the same grid.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the communicator cannot be split; on all ranks [`DeviceError::Misuse`] when the grid of one has another number of ranks, or
+    /// [`ExchangeError`] when the communicator cannot be split; on all ranks
+    /// [`DeviceError::Misuse`] when the grid of one has another number of ranks, or
     /// [`CommError::Mismatch`] when grids differ.
     pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
         let all = comm.all_gather(&[grid.parts().map(|n| n as u64)])?;

@@ -12,8 +12,9 @@ struct MappedMemory<K> {
     _keeper: K,
 }
 
-// SAFETY: the bytes stay mapped and in their place until they are dropped. They belong to a chunk or an array that is lent to an
-// exchange, which sends or receives each byte once; those of a mapping for reading are only sent.
+// SAFETY: the bytes stay mapped and in their place until they are dropped. They belong to a chunk
+// or an array that is lent to an exchange, which sends or receives each byte once; those of a
+// mapping for reading are only sent.
 unsafe impl<K: Send + Sync> Memory for MappedMemory<K> {
     fn place(&self) -> NonNull<u8> {
         self.bytes.place()
@@ -24,8 +25,8 @@ unsafe impl<K: Send + Sync> Memory for MappedMemory<K> {
     }
 }
 
-/// The bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped, when the last message that uses them is
-/// done.
+/// The bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped, when the
+/// last message that uses them is done.
 pub(super) fn span(map: Map, keeper: impl Send + Sync + 'static) -> Result<Span, DeviceError> {
     Ok(Span::new(Arc::new(MappedMemory { bytes: MappedBytes::new(map)?, _keeper: keeper })))
 }

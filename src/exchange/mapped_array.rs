@@ -5,7 +5,8 @@ use crate::comm::Span;
 use crate::gpu::{DeviceError, Gpu, Loan, Map, MemoryKind, RawArray};
 use crate::grid::Transfer;
 
-/// An array that is mapped, or will be as soon as the device is done with it. Nobody else can use it meanwhile.
+/// An array that is mapped, or will be as soon as the device is done with it. Nobody else can use
+/// it meanwhile.
 pub(super) enum MappedArray {
     Asked { map: Map, loan: Loan },
     Mapped(Span),
@@ -13,7 +14,8 @@ pub(super) enum MappedArray {
 }
 
 impl MappedArray {
-    /// Returns `true` if an array of `kind` can be: where the host sees the device's memory, and the array lies in one buffer.
+    /// Returns `true` if an array of `kind` can be: where the host sees the device's memory, and
+    /// the array lies in one buffer.
     pub fn suits(array: &RawArray, kind: MemoryKind) -> bool {
         array.maps_as(kind) && array.buffers().count() == 1
     }

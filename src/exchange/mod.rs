@@ -1,23 +1,28 @@
 //! Staged exchange: device data of one rank to device data of another, through the host.
 //!
-//! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into another, and gives a
-//! [`PendingExchange`], whose calls carry it on; [`Exchange::run`] begins and finishes one:
+//! [`Exchange::start`] begins to move the parts that [`Transfers`] describe out of one array into
+//! another, and gives a [`PendingExchange`], whose calls carry it on; [`Exchange::run`] begins and
+//! finishes one:
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
 //! ```
 //!
-//! Parts are cut into messages of up to [`Exchange::chunk_bytes`], and those of one peer after another are put into chunks of as much, which the
-//! device copies at once: where there are many peers, each has little. A fixed number of chunks is in flight in either direction, so
-//! that copying, sending, receiving and uploading overlap. Peers are served in the order of [`peers`]. What a rank sends itself is
-//! copied on the device.
+//! Parts are cut into messages of up to [`Exchange::chunk_bytes`], and those of one peer after
+//! another are put into chunks of as much, which the device copies at once: where there are many
+//! peers, each has little. A fixed number of chunks is in flight in either direction, so that
+//! copying, sending, receiving and uploading overlap. Peers are served in the order of [`peers`].
+//! What a rank sends itself is copied on the device.
 //!
-//! Messages are sent straight from staging buffers that are mapped, and received straight into such; the device copies several at
-//! a time, between them and the arrays. The buffers are the recorder's, which keeps them for the next exchange; one exchange
-//! has at most [`depth`](Exchange::depth) each way, also where a rank only receives ([`Exchange::staging_bytes`]). Where device memory is
-//! host memory anyway ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers, integrated GPUs), there are none: messages are
-//! sent from and received into the arrays themselves, which are mapped for as long. Between ranks that are threads each byte of a
-//! message that is not short is copied once then, if the receiver has asked for it before it is sent.
+//! Messages are sent straight from staging buffers that are mapped, and received straight into
+//! such; the device copies several at a time, between them and the arrays. The buffers are the
+//! recorder's, which keeps them for the next exchange; one exchange has at most
+//! [`depth`](Exchange::depth) each way, also where a rank only receives
+//! ([`Exchange::staging_bytes`]). Where device memory is host memory anyway
+//! ([`MemoryKind::Outgoing`](crate::gpu::MemoryKind), software renderers, integrated GPUs), there
+//! are none: messages are sent from and received into the arrays themselves, which are mapped for
+//! as long. Between ranks that are threads each byte of a message that is not short is copied once
+//! then, if the receiver has asked for it before it is sent.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
@@ -25,12 +30,14 @@
 //! | [`PendingExchange::progress`] | copies to and from staging buffers, nothing that was recorded | never |
 //! | [`PendingExchange::finish`], [`PendingExchange::finish_first`], [`Exchange::run`] | as `progress`, and what was recorded, if they wait | until the data has been handed to the device |
 //!
-//! Work that is recorded after an exchange has finished sees its data. All ranks of the communicator take part. Between
-//! ranks data can be rounded: [`Wire`].
+//! Work that is recorded after an exchange has finished sees its data. All ranks of the
+//! communicator take part. Between ranks data can be rounded: [`Wire`].
 //!
-//! The first message to each peer begins with what the exchange is, 64 bytes: the operation with what ranks must have alike for it, the elements, the chunks, the
-//! form of values. A rank that receives one of another exchange fails with [`CommError::Mismatch`](crate::comm::CommError::Mismatch), which names both, and
-//! nothing of its data is used. Up to 16 KiB a message is copied behind these bytes; a longer one follows them.
+//! The first message to each peer begins with what the exchange is, 64 bytes: the operation with
+//! what ranks must have alike for it, the elements, the chunks, the form of values. A rank that
+//! receives one of another exchange fails with
+//! [`CommError::Mismatch`](crate::comm::CommError::Mismatch), which names both, and nothing of its
+//! data is used. Up to 16 KiB a message is copied behind these bytes; a longer one follows them.
 
 mod block_copy;
 mod channel;
@@ -70,7 +77,8 @@ use crate::comm::{Communicator, RESERVED_TAGS, Subject};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
-/// Returns the kernels of the room in all forms that any device compiles; those for double precision are left out.
+/// Returns the kernels of the room in all forms that any device compiles; those for double
+/// precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
     let single =
@@ -87,7 +95,8 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         .collect()
 }
 
-/// How data travels: the communicator, the size and number of chunks, and the form of values between ranks.
+/// How data travels: the communicator, the size and number of chunks, and the form of values
+/// between ranks.
 ///
 /// A clone is another handle on the same order of exchanges, with the cost so far.
 #[derive(Clone)]
@@ -110,20 +119,22 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// Tags of exchanges, which no message of a caller has. Messages of one tag arrive in the order they were sent, so each exchange in flight has a
-/// tag of its own: as many could be in flight at once.
+/// Tags of exchanges, which no message of a caller has. Messages of one tag arrive in the order
+/// they were sent, so each exchange in flight has a tag of its own: as many could be in flight at
+/// once.
 const TAGS: Range<u32> = RESERVED_TAGS;
 
 impl Exchange {
     /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
     ///
-    /// Exchanges that are in flight together over one communicator must be started by one `Exchange` or its clones.
+    /// Exchanges that are in flight together over one communicator must be started by one
+    /// `Exchange` or its clones.
     pub fn new(comm: Communicator) -> Self {
         Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default(), started: Arc::default(), codec: None }
     }
 
-    /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and `depth` of them
-    /// in flight each way. Must be equal on all ranks.
+    /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least
+    /// one) and `depth` of them in flight each way. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         (self.chunk_bytes, self.depth) = (chunk_bytes.max(1), depth.max(1));
@@ -160,8 +171,9 @@ impl Exchange {
         self.depth
     }
 
-    /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of one rank, and where arrays of
-    /// [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
+    /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of
+    /// one rank, and where arrays of [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and
+    /// `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
     /// [`Gpu::allocated`].
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
         let staged = self.comm.size() > 1 && !gpu.host_visible();
@@ -173,8 +185,8 @@ impl Exchange {
         self.cost
     }
 
-    /// Moves the parts of `transfers` from `outgoing` to `incoming`, two different arrays: [`start`](Self::start) and
-    /// [`finish`](PendingExchange::finish).
+    /// Moves the parts of `transfers` from `outgoing` to `incoming`, two different arrays:
+    /// [`start`](Self::start) and [`finish`](PendingExchange::finish).
     ///
     /// # Errors
     /// As [`start`](Self::start) and [`finish`](PendingExchange::finish).
@@ -200,19 +212,24 @@ impl Exchange {
         self.start_for(subject, recorder, transfers, outgoing, incoming)?.finish(recorder)
     }
 
-    /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays. Does not wait.
+    /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays.
+    /// Does not wait.
     ///
-    /// - Submits what was recorded before, together with the copy of the rank's own part; where nothing travels between
-    ///   ranks the copy is only recorded.
-    /// - The two arrays belong to the pending exchange until it is done: work that is recorded with them is refused when it is
-    ///   submitted ([`DeviceError::Misuse`]), on every device, and their memory is kept even if all other handles are dropped. With a
-    ///   [`Wire`] that is not exact, coded copies of them are the exchange's own; what is written to `incoming` meanwhile is lost.
-    /// - Any number of exchanges can be in flight. All ranks start them in the same order; of what it is for this one only says that its elements are `T`.
+    /// - Submits what was recorded before, together with the copy of the rank's own part; where
+    ///   nothing travels between ranks the copy is only recorded.
+    /// - The two arrays belong to the pending exchange until it is done: work that is recorded with
+    ///   them is refused when it is submitted ([`DeviceError::Misuse`]), on every device, and their
+    ///   memory is kept even if all other handles are dropped. With a [`Wire`] that is not exact,
+    ///   coded copies of them are the exchange's own; what is written to `incoming` meanwhile is
+    ///   lost.
+    /// - Any number of exchanges can be in flight. All ranks start them in the same order; of what
+    ///   it is for this one only says that its elements are `T`.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when a part does not lie in its array, the
-    /// two are one array, or one is of another device or in flight already;
-    /// [`CommError::Mismatch`](crate::comm::CommError::Mismatch) when another rank has started another exchange.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when a part
+    /// does not lie in its array, the two are one array, or one is of another device or in flight
+    /// already; [`CommError::Mismatch`](crate::comm::CommError::Mismatch) when another rank has
+    /// started another exchange.
     pub fn start<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -241,8 +258,8 @@ impl Exchange {
         TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS.len() as u32
     }
 
-    /// [`start_for`](Self::start_for) with a tag that was taken before: of exchanges that begin when others are done, which may be in another order
-    /// on each rank.
+    /// [`start_for`](Self::start_for) with a tag that was taken before: of exchanges that begin
+    /// when others are done, which may be in another order on each rank.
     fn start_as<T: DeviceElement>(
         &mut self,
         (tag, subject): (u32, Subject),
@@ -309,8 +326,8 @@ impl Exchange {
         self.cost += transfers.cost(self.comm.rank(), element, chunk);
     }
 
-    /// Returns the part that a rank sends to or receives from itself, if it is not empty, of parts of an array of `len`
-    /// elements.
+    /// Returns the part that a rank sends to or receives from itself, if it is not empty, of parts
+    /// of an array of `len` elements.
     fn own_part(&self, parts: &[Transfer], len: u64) -> Result<Option<Transfer>, ExchangeError> {
         let outside = |part: &&Transfer| part.start.checked_add(part.len).is_none_or(|end| end > len);
         if let Some(part) = parts.iter().find(outside) {

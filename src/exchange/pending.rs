@@ -12,11 +12,14 @@ use crate::gpu::Recorder;
 
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
-/// - Messages move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
-/// - Its two arrays are its own until it [is done](Self::is_done): work with them is refused. What is recorded from then on sees the data; where
-///   values travel in another form ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
-/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be, and as soon as no message uses them. What it should have received
-///   is lost, and the other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
+/// - Messages move only inside the calls of this type: between pieces of other work, call
+///   [`progress`](Self::progress).
+/// - Its two arrays are its own until it [is done](Self::is_done): work with them is refused. What
+///   is recorded from then on sees the data; where values travel in another form
+///   ([`Wire`](super::Wire)), their decoding is recorded when it becomes done.
+/// - Dropping it before gives its arrays and buffers back, waiting for the device if need be, and
+///   as soon as no message uses them. What it should have received is lost, and the other ranks
+///   wait for what it should have sent: do it on all ranks, or when the run ends anyway.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -77,7 +80,8 @@ impl PendingExchange {
     /// Does what can be done without waiting; true if something moved.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails, or has started another exchange; drop the pending exchange then.
+    /// [`ExchangeError`] when the device or another rank fails, or has started another exchange;
+    /// drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         if self.sender.awaits_device() || self.receiver.awaits_device() {
             recorder.poll()?;
@@ -96,11 +100,13 @@ impl PendingExchange {
         self.sender.done() && self.receiver.done() && self.decoding.is_none()
     }
 
-    /// Waits until all is moved: work recorded afterwards sees the data. What was recorded before is submitted if this waits, so that the
-    /// device works meanwhile; work with arrays that are on their way stays recorded.
+    /// Waits until all is moved: work recorded afterwards sees the data. What was recorded before
+    /// is submitted if this waits, so that the device works meanwhile; work with arrays that are on
+    /// their way stays recorded.
     ///
-    /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks finish them in the same order, or
-    /// use [`finish_first`](Self::finish_first); otherwise they may wait for each other.
+    /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks
+    /// finish them in the same order, or use [`finish_first`](Self::finish_first); otherwise they
+    /// may wait for each other.
     ///
     /// # Errors
     /// As [`progress`](Self::progress).
@@ -117,8 +123,8 @@ impl PendingExchange {
         Ok(())
     }
 
-    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile. False if there are none. Submits
-    /// as [`finish`](Self::finish).
+    /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile.
+    /// False if there are none. Submits as [`finish`](Self::finish).
     ///
     /// # Errors
     /// As [`progress`](Self::progress).

@@ -14,14 +14,16 @@ use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedC
 enum Target {
     /// Into the array itself.
     Mapped(MappedArray),
-    /// Into staging buffers, from which the device copies them to the array. A buffer can be mapped when the device has copied what
-    /// it held before, so that no more memory is in use than the buffers of the chunks in flight.
+    /// Into staging buffers, from which the device copies them to the array. A buffer can be mapped
+    /// when the device has copied what it held before, so that no more memory is in use than the
+    /// buffers of the chunks in flight.
     Staged { empty: VecDeque<EmptyBuffer>, _loan: Loan },
     /// All is written, and the array is the caller's again.
     Released,
 }
 
-/// A staging buffer for a chunk, to be mapped. It is unmapped before it is given back: fields are dropped in this order.
+/// A staging buffer for a chunk, to be mapped. It is unmapped before it is given back: fields are
+/// dropped in this order.
 struct EmptyBuffer {
     chunk: Chunk,
     map: Map,
@@ -41,7 +43,8 @@ pub(super) struct Receiver {
     channel: Channel,
     /// Those that were not asked for yet.
     chunks: VecDeque<Chunk>,
-    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back to the pool.
+    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back
+    /// to the pool.
     target: Target,
     array: RawArray,
     arriving: VecDeque<Arriving>,
@@ -123,7 +126,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the chunks that have come, and submits the copies of those that are in staging buffers.
+    /// Takes the chunks that have come, and submits the copies of those that are in staging
+    /// buffers.
     fn take_arrived(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         let (mut moved, mut staged) = (false, Vec::new());
         while let Some(chunk) = self.arriving.front_mut() {

@@ -5,8 +5,9 @@
 //!   \_________________ what the rank keeps: one copy ________________/
 //! ```
 //!
-//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch per block, or a plain copy where
-//! the block is one run of the array. [`Exchange::run`] submits; the last dispatches are left for the caller to submit.
+//! [`Redistribution`] says which blocks go where, this module moves them: one dispatch per block,
+//! or a plain copy where the block is one run of the array. [`Exchange::run`] submits; the last
+//! dispatches are left for the caller to submit.
 
 use super::{Exchange, ExchangeError};
 use crate::comm::Subject;
@@ -53,16 +54,19 @@ impl Reshape {
         volume(self.plan.to()) * self.fields
     }
 
-    /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two different arrays, the
-    /// input is left as it was. Arrays of `f64` need a device that has it ([`Capabilities::f64`]).
+    /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two
+    /// different arrays, the input is left as it was. Arrays of `f64` need a device that has it
+    /// ([`Capabilities::f64`]).
     ///
-    /// All ranks of `exchange` call it, in the order of the redistribution's ranks. What was recorded before is
-    /// submitted if this rank sends or receives anything; what is recorded after sees the output. Where the
-    /// redistribution is the identity, the arrays are copied on the device and nothing travels.
+    /// All ranks of `exchange` call it, in the order of the redistribution's ranks. What was
+    /// recorded before is submitted if this rank sends or receives anything; what is recorded after
+    /// sees the output. Where the redistribution is the identity, the arrays are copied on the
+    /// device and nothing travels.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an array has another length,
-    /// the exchange other ranks, or the device no double precision for arrays of it.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when an
+    /// array has another length, the exchange other ranks, or the device no double precision for
+    /// arrays of it.
     ///
     /// [`Capabilities::f64`]: crate::gpu::Capabilities::f64
     pub fn run<T: DeviceElement>(
@@ -80,7 +84,8 @@ impl Reshape {
             self.copies.record(recorder, fields, before(kept.from), after(kept.to))?;
         }
         let transfers = self.plan.transfers_of(fields);
-        // A rank with nothing to move takes part all the same: exchanges are told apart by counting them.
+        // A rank with nothing to move takes part all the same: exchanges are told apart by counting
+        // them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;

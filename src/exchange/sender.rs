@@ -19,7 +19,8 @@ enum Source {
     Released,
 }
 
-/// A chunk that the device copies to a staging buffer. That is unmapped before it is given back: fields are dropped in this order.
+/// A chunk that the device copies to a staging buffer. That is unmapped before it is given back:
+/// fields are dropped in this order.
 struct StagedChunk {
     chunk: Chunk,
     map: Map,
@@ -31,7 +32,8 @@ pub(super) struct Sender {
     channel: Channel,
     /// Those that are not under way yet.
     chunks: VecDeque<Chunk>,
-    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back to the pool.
+    /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back
+    /// to the pool.
     source: Source,
     array: RawArray,
     /// Chunk by chunk.

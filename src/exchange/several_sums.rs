@@ -1,4 +1,5 @@
-//! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one length in one pass.
+//! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one
+//! length in one pass.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,8 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
 const WHAT: &str = "SeveralSums";
 
-/// Sums of products of one pass at most, beside one of magnitudes: as many as the floor has bindings for.
+/// Sums of products of one pass at most, beside one of magnitudes: as many as the floor has
+/// bindings for.
 const PRODUCTS: usize = 3;
 
 /// One of several sums that are made at once.
@@ -22,7 +24,8 @@ pub struct Summed<'a> {
     pub y: Option<&'a Array<f32>>,
     /// Terms of all ranks.
     pub total: u64,
-    /// Whether each rank has a part of the terms; otherwise every rank has all, and the sum is that of rank 0 on all.
+    /// Whether each rank has a part of the terms; otherwise every rank has all, and the sum is that
+    /// of rank 0 on all.
     pub is_distributed: bool,
 }
 
@@ -55,7 +58,8 @@ enum Term {
     Magnitude(usize),
 }
 
-/// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so many arrays.
+/// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so
+/// many arrays.
 fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
@@ -78,7 +82,8 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         .constant("SUMS", terms.len() as u32)
 }
 
-/// Returns the kernels with the most arrays for so many sums, and those of an iteration of conjugate gradients.
+/// Returns the kernels with the most arrays for so many sums, and those of an iteration of
+/// conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
     use Term::{Magnitude, Product};
     let forms = (0..=PRODUCTS).flat_map(|products| [(products, false), (products, true)]);
@@ -100,9 +105,11 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// Makes several sums.
 ///
-/// Two passes read the terms, the second adds within workgroups first; up to three sums of products and one of magnitudes, of arrays of one
-/// length, are made in the same pass. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two atomic additions for each sum
-/// of a workgroup, of which there are 4096 at most. Between ranks go a word and two words for each sum.
+/// Two passes read the terms, the second adds within workgroups first; up to three sums of products
+/// and one of magnitudes, of arrays of one length, are made in the same pass. Cost on a GPU: 4
+/// bytes for each element and pass of the arrays that differ, and two atomic additions for each sum
+/// of a workgroup, of which there are 4096 at most. Between ranks go a word and two words for each
+/// sum.
 #[derive(Default)]
 pub struct SeveralSums {
     /// By what they add: the greatest magnitudes, and the sums.
@@ -130,11 +137,13 @@ fn passes(sums: &[Summed<'_>]) -> Vec<Vec<usize>> {
 }
 
 impl SeveralSums {
-    /// Returns the sums over all ranks of `comm`, who all call it; NaN for those with a term that is not finite. What small arrays hold comes along with them.
-    /// Waits for the device once on one rank, and twice on several, who meet in two reductions: whatever the number of sums.
+    /// Returns the sums over all ranks of `comm`, who all call it; NaN for those with a term that
+    /// is not finite. What small arrays hold comes along with them. Waits for the device once on
+    /// one rank, and twice on several, who meet in two reductions: whatever the number of sums.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays that do not fit.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays
+    /// that do not fit.
     pub fn make(
         &self,
         recorder: &mut Recorder,
@@ -163,7 +172,8 @@ impl SeveralSums {
         let place = |number: usize| order.iter().position(|&other| other == number).unwrap_or_default();
         self.record(recorder, sums, &passes, &words, false)?;
         if count > 0 && comm.size() > 1 {
-            // In the order of the sums: which of them go together depends on the lengths that a rank has.
+            // In the order of the sums: which of them go together depends on the lengths that a
+            // rank has.
             let own = recorder.download(&words, 0, count)?;
             let mut most: Vec<u32> = (0..sums.len()).map(|number| own[place(number)]).collect();
             comm.all_reduce(&mut most, Op::Max)?;
@@ -196,7 +206,8 @@ impl SeveralSums {
         Ok((own.into_iter().enumerate().zip(bits).map(value).collect(), small))
     }
 
-    /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this order.
+    /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this
+    /// order.
     fn record(
         &self,
         recorder: &mut Recorder,
@@ -248,8 +259,9 @@ fn terms<'a>(sums: impl Iterator<Item = &'a Summed<'a>>, arrays: &mut Vec<&'a Ra
     .collect()
 }
 
-/// Adds up the integers over the ranks of `comm`. Of terms that every rank has only those of rank 0 count, for all: devices round in their own ways,
-/// and ranks that go on by what they find must find the same.
+/// Adds up the integers over the ranks of `comm`. Of terms that every rank has only those of rank 0
+/// count, for all: devices round in their own ways, and ranks that go on by what they find must
+/// find the same.
 fn total(comm: &Communicator, sums: &[Summed<'_>], integers: &mut [u64]) -> Result<(), ExchangeError> {
     if comm.size() == 1 || sums.is_empty() {
         return Ok(());

@@ -1,7 +1,9 @@
-//! Collectives of short data in arrays that exist: downloaded, joined along trees of the host, and uploaded again.
+//! Collectives of short data in arrays that exist: downloaded, joined along trees of the host, and
+//! uploaded again.
 //!
-//! All ranks of the communicator call them with ranges of one length (but for [`all_gather`]). They submit what was recorded before and wait
-//! for the device and for other ranks; where there is one rank they do nothing.
+//! All ranks of the communicator call them with ranges of one length (but for [`all_gather`]). They
+//! submit what was recorded before and wait for the device and for other ranks; where there is one
+//! rank they do nothing.
 
 use std::ops::Range;
 
@@ -29,7 +31,8 @@ pub fn all_reduce<T: DeviceElement + Reducible>(
     Ok(recorder.upload(array, range.start, &values)?)
 }
 
-/// Replaces 64-bit integers, two words each with the low one first, by their sums over all ranks. `range` counts words.
+/// Replaces 64-bit integers, two words each with the low one first, by their sums over all ranks.
+/// `range` counts words.
 ///
 /// # Errors
 /// As [`all_reduce`]; [`DeviceError::Misuse`] for an odd number of words.
@@ -80,7 +83,8 @@ pub fn broadcast<T: DeviceElement>(
     if comm.rank() == root { Ok(()) } else { Ok(recorder.upload(array, range.start, &values)?) }
 }
 
-/// Fills `all` with the elements of all ranks' `own` arrays, in the order of ranks. The arrays may have any lengths, `all` that of their sum.
+/// Fills `all` with the elements of all ranks' `own` arrays, in the order of ranks. The arrays may
+/// have any lengths, `all` that of their sum.
 ///
 /// # Errors
 /// As [`all_reduce`]; [`DeviceError::Misuse`] when `all` has another length.

@@ -11,13 +11,15 @@ pub enum Wire {
     /// Unchanged.
     #[default]
     Exact,
-    /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other type travel exactly, and so do rows of
-    /// points: what routes and ghosts move, results of searches, particles in order.
+    /// `f32` and `[f32; 2]` as 16-bit integers in blocks: about half the bytes. Arrays of any other
+    /// type travel exactly, and so do rows of points: what routes and ghosts move, results of
+    /// searches, particles in order.
     ///
-    /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and 64 integers: 132
-    ///   bytes instead of 256.
-    /// - A value is wrong by at most 2^-15 of the largest magnitude in its block, or by 2^-126 where that is more:
-    ///   half a step, and for the largest itself at most one. Integers up to 2^14 are exact where the block has no larger values.
+    /// - Each part is cut into blocks of 64 `f32`. A block travels as its step, a power of two, and
+    ///   64 integers: 132 bytes instead of 256.
+    /// - A value is wrong by at most 2^-15 of the largest magnitude in its block, or by 2^-126
+    ///   where that is more: half a step, and for the largest itself at most one. Integers up to
+    ///   2^14 are exact where the block has no larger values.
     /// - A block with a NaN or an infinity arrives as NaN, all of it.
     /// - The result depends on where parts begin, and so on the number of ranks.
     Block16,
@@ -91,8 +93,8 @@ impl Codec {
         matches!(element, Element::F32 | Element::Complex32)
     }
 
-    /// Records the coding of what `me` sends to others out of `outgoing`, seen as words, `words` per element of
-    /// `transfers`.
+    /// Records the coding of what `me` sends to others out of `outgoing`, seen as words, `words`
+    /// per element of `transfers`.
     pub fn encode(
         self: &Arc<Self>,
         recorder: &mut Recorder,

@@ -32,7 +32,8 @@ impl Rank {
     /// Creates a field of zeros with one component. Records only.
     ///
     /// # Errors
-    /// [`FieldError::Device`] if the device is out of memory, does not support `T`, or the array of the rank is too long.
+    /// [`FieldError::Device`] if the device is out of memory, does not support `T`, or the array of
+    /// the rank is too long.
     pub fn zeros<T: DeviceElement>(&mut self, mesh: &Mesh) -> Result<Field<T>, FieldError> {
         self.zeros_of(mesh, 1)
     }
@@ -62,8 +63,9 @@ impl Rank {
         Field::from_array(mesh, array, components)
     }
 
-    /// Creates a field with the value of `f` at the [position](Mesh::position) of each own cell; ghost
-    /// cells are 0 until they are exchanged. Evaluates on the host, in f64, and rounds to f32.
+    /// Creates a field with the value of `f` at the [position](Mesh::position) of each own cell;
+    /// ghost cells are 0 until they are exchanged. Evaluates on the host, in f64, and rounds to
+    /// f32.
     ///
     /// To compute values on the device instead, run a [`stencil`](Self::stencil) without inputs.
     ///
@@ -73,8 +75,8 @@ impl Rank {
         self.fill_cells(mesh, |cell| f(mesh.position(cell)) as f32)
     }
 
-    /// Creates a field of any element type with the value of `f` at the index `[i, j, k]` of each own
-    /// cell; ghost cells are 0 until they are exchanged. Evaluates on the host.
+    /// Creates a field of any element type with the value of `f` at the index `[i, j, k]` of each
+    /// own cell; ghost cells are 0 until they are exchanged. Evaluates on the host.
     ///
     /// # Errors
     /// Same as [`zeros`](Self::zeros).
@@ -109,10 +111,12 @@ impl Rank {
         Ok(field)
     }
 
-    /// Writes `values` to the own cells of `field`: component by component, in C order over the cells of this rank.
+    /// Writes `values` to the own cells of `field`: component by component, in C order over the
+    /// cells of this rank.
     ///
     /// # Errors
-    /// - [`FieldError::Length`] if `values` does not have one value for each own cell and component.
+    /// - [`FieldError::Length`] if `values` does not have one value for each own cell and
+    ///   component.
     /// - [`FieldError::Device`] if the device fails.
     pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<(), FieldError> {
         let expected = field.mesh.own_cells() * field.components;
@@ -131,7 +135,8 @@ impl Rank {
         self.set_own_cells(&packed, field)
     }
 
-    /// Returns the values of the own cells of `field`: component by component, in C order over the cells of this rank. Blocks.
+    /// Returns the values of the own cells of `field`: component by component, in C order over the
+    /// cells of this rank. Blocks.
     ///
     /// # Errors
     /// [`FieldError::Device`] if the device fails or host memory is missing.
@@ -159,7 +164,8 @@ impl Rank {
         copies
     }
 
-    /// Returns the own cells of `field` without gaps: its array, or a copy if it has ghost cells. Records only.
+    /// Returns the own cells of `field` without gaps: its array, or a copy if it has ghost cells.
+    /// Records only.
     pub(crate) fn own_cells<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Array<T>, FieldError> {
         if !field.mesh.has_ghosts() {
             return Ok(field.array.clone());

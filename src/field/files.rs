@@ -16,8 +16,8 @@ use crate::rank::Rank;
 /// Elements that are on the host at a time, about.
 const CHUNK: u64 = 1 << 22;
 
-/// Returns the rows of own cells that are contiguous in a file: where they begin among the own cells without
-/// gaps and in the file, and how long they are.
+/// Returns the rows of own cells that are contiguous in a file: where they begin among the own
+/// cells without gaps and in the file, and how long they are.
 fn runs(mesh: &Mesh, components: u64) -> impl Iterator<Item = FileRun> + use<> {
     let (shape, own) = (mesh.shape(), mesh.layout().own.clone());
     let [planes, rows, columns] = extent(&own);
@@ -44,7 +44,8 @@ struct FileRun {
 }
 
 impl FileRun {
-    /// Cuts the run into chunks: first elements among the own cells and in the file, and the length.
+    /// Cuts the run into chunks: first elements among the own cells and in the file, and the
+    /// length.
     fn chunks(self) -> impl Iterator<Item = FileRun> {
         (0..self.len).step_by(CHUNK as usize).map(move |at| FileRun {
             packed: self.packed + at,
@@ -54,7 +55,8 @@ impl FileRun {
     }
 }
 
-/// Returns the shape of a field in a file: without padding, and with the components in front if there are several.
+/// Returns the shape of a field in a file: without padding, and with the components in front if
+/// there are several.
 fn file_shape(mesh: &Mesh, components: u64) -> Vec<u64> {
     let front = if components > 1 { vec![components] } else { Vec::new() };
     [front, mesh.unpadded_shape().to_vec()].concat()
@@ -93,9 +95,9 @@ read_elements! {
 }
 
 impl Rank {
-    /// Writes a field to one `.npy` file from all ranks. The array has the shape of the mesh without
-    /// padding, with the components as first axis if there are several. Ghost cells are not written.
-    /// [Collective](Self); blocks. The file exists on success, and not at all otherwise.
+    /// Writes a field to one `.npy` file from all ranks. The array has the shape of the mesh
+    /// without padding, with the components as first axis if there are several. Ghost cells are not
+    /// written. [Collective](Self); blocks. The file exists on success, and not at all otherwise.
     ///
     /// # Errors
     /// - [`FieldError::Io`] if the file cannot be written, on all ranks.
@@ -118,9 +120,10 @@ impl Rank {
         })
     }
 
-    /// Writes a picture of a field of one component on a mesh of one or two axes as PNG: the first axis
-    /// downward, with colors from blue at `-limit` over white at 0 to red at `limit`. Small meshes are
-    /// enlarged. [Collective](Self); blocks. Rank 0 needs host memory for twice the field.
+    /// Writes a picture of a field of one component on a mesh of one or two axes as PNG: the first
+    /// axis downward, with colors from blue at `-limit` over white at 0 to red at `limit`. Small
+    /// meshes are enlarged. [Collective](Self); blocks. Rank 0 needs host memory for twice the
+    /// field.
     ///
     /// # Errors
     /// - [`FieldError::Length`] if the field has several components, or its mesh three axes.
@@ -146,12 +149,13 @@ impl Rank {
         })
     }
 
-    /// Creates a field of one component from a `.npy` file with the shape of the mesh, of which each
-    /// rank reads its own cells. Real numbers are converted to real `T`. Ghost cells are 0 until they are
-    /// exchanged. [Collective](Self).
+    /// Creates a field of one component from a `.npy` file with the shape of the mesh, of which
+    /// each rank reads its own cells. Real numbers are converted to real `T`. Ghost cells are 0
+    /// until they are exchanged. [Collective](Self).
     ///
     /// # Errors
-    /// - [`FieldError::Io`] if the file cannot be read, has another shape or other elements, on all ranks.
+    /// - [`FieldError::Io`] if the file cannot be read, has another shape or other elements, on all
+    ///   ranks.
     /// - [`FieldError::Device`] if the device fails.
     /// - [`FieldError::Comm`] if another rank fails.
     pub fn read_npy<T: ReadElement>(&mut self, mesh: &Mesh, path: impl AsRef<Path>) -> Result<Field<T>, FieldError> {

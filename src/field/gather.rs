@@ -26,8 +26,9 @@ fn parts(mesh: &Mesh) -> Vec<Box3> {
 }
 
 impl Rank {
-    /// Returns the cells of all ranks on `root`, component by component, each in C order over the mesh;
-    /// `None` on the other ranks. [Collective](Self); blocks. `root` needs host memory for twice the field.
+    /// Returns the cells of all ranks on `root`, component by component, each in C order over the
+    /// mesh; `None` on the other ranks. [Collective](Self); blocks. `root` needs host memory for
+    /// twice the field.
     ///
     /// # Errors
     /// - [`FieldError::Comm`] if `root` is not a rank or another rank fails.
@@ -54,11 +55,13 @@ impl Rank {
         Ok(Some(all))
     }
 
-    /// Creates a field of one component from `values` of `root`: all cells in C order over the mesh.
-    /// Other ranks pass `None`. Ghost cells are 0 until they are exchanged. [Collective](Self).
+    /// Creates a field of one component from `values` of `root`: all cells in C order over the
+    /// mesh. Other ranks pass `None`. Ghost cells are 0 until they are exchanged.
+    /// [Collective](Self).
     ///
     /// # Errors
-    /// - [`FieldError::Length`] if `values` of `root` is not one value for each cell of the mesh, as an error of all ranks.
+    /// - [`FieldError::Length`] if `values` of `root` is not one value for each cell of the mesh,
+    ///   as an error of all ranks.
     /// - [`FieldError::Comm`] if `root` is not a rank or another rank fails.
     /// - [`FieldError::Device`] if the device fails or memory is missing.
     pub fn scatter<T: DeviceElement>(

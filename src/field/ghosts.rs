@@ -19,8 +19,8 @@ impl PlanKey for GhostsOf {
 
 impl Rank {
     /// Fills the ghost cells of `field` with the values of the cells that they are copies of. Ghost
-    /// cells beyond an open face keep their values. [Collective](Self); records, and blocks only for
-    /// exchanges between ranks.
+    /// cells beyond an open face keep their values. [Collective](Self); records, and blocks only
+    /// for exchanges between ranks.
     ///
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
@@ -29,7 +29,8 @@ impl Rank {
         self.fill_ghosts(field)
     }
 
-    /// Same as [`exchange_ghosts`](Self::exchange_ghosts), for operations that read ghost cells of their input.
+    /// Same as [`exchange_ghosts`](Self::exchange_ghosts), for operations that read ghost cells of
+    /// their input.
     pub(crate) fn fill_ghosts<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<(), FieldError> {
         if !field.mesh().has_ghosts() {
             return Ok(());
@@ -39,9 +40,10 @@ impl Rank {
         Ok(ghosts.exchange(parts.recorder, parts.comms, field.array())?)
     }
 
-    /// Adds the ghost cells of `field` on all ranks to the cells that they are copies of: the adjoint of
-    /// [`exchange_ghosts`](Self::exchange_ghosts). Ghost cells keep their values. Integers wrap around.
-    /// [Collective](Self); records, and blocks only for exchanges between ranks.
+    /// Adds the ghost cells of `field` on all ranks to the cells that they are copies of: the
+    /// adjoint of [`exchange_ghosts`](Self::exchange_ghosts). Ghost cells keep their values.
+    /// Integers wrap around. [Collective](Self); records, and blocks only for exchanges between
+    /// ranks.
     ///
     /// # Errors
     /// Same as [`exchange_ghosts`](Self::exchange_ghosts).

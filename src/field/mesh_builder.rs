@@ -8,8 +8,8 @@ impl Rank {
     /// Describes a mesh of `D` axes: 1, 2 or 3. [`MeshBuilder::build`] creates it.
     ///
     /// A mesh of fewer than three axes is padded in front: cells of a mesh of shape `[n0, n1]` are
-    /// `[0, i, j]`, and positions are `[0.0, y, x]`. The last axis is never cut over ranks, so that a
-    /// mesh of one axis lies on rank 0.
+    /// `[0, i, j]`, and positions are `[0.0, y, x]`. The last axis is never cut over ranks, so that
+    /// a mesh of one axis lies on rank 0.
     ///
     /// ```
     /// meshloom::run(|rank| {
@@ -24,7 +24,8 @@ impl Rank {
     }
 }
 
-/// Describes a [`Mesh`] of `D` axes. By default the box is periodic, cells have the size 1, and there are no ghost cells.
+/// Describes a [`Mesh`] of `D` axes. By default the box is periodic, cells have the size 1, and
+/// there are no ghost cells.
 #[must_use = "a mesh exists after `build`"]
 #[derive(Debug)]
 pub struct MeshBuilder<'a, const D: usize> {
@@ -63,7 +64,8 @@ impl<const D: usize> MeshBuilder<'_, D> {
     }
 
     /// Sets the number of ranks along the first two of three axes; their product is the number of
-    /// ranks. The last axis is never cut. Chosen by [`Grid::auto`](crate::grid::Grid::auto) otherwise.
+    /// ranks. The last axis is never cut. Chosen by [`Grid::auto`](crate::grid::Grid::auto)
+    /// otherwise.
     pub fn grid(mut self, parts: [usize; 2]) -> Self {
         self.options.grid = Some(parts);
         self

@@ -1,7 +1,7 @@
 //! Fields: arrays of a device that know their mesh.
 //!
-//! A [`Field`] is a distributed array on a [`Mesh`]. The methods of this module are
-//! on [`Rank`](crate::Rank): they create fields, move values between host, device and files, exchange
+//! A [`Field`] is a distributed array on a [`Mesh`]. The methods of this module are on
+//! [`Rank`](crate::Rank): they create fields, move values between host, device and files, exchange
 //! ghost cells, sum over all ranks and run stencils.
 //!
 //! ```
@@ -49,9 +49,9 @@ pub use stencil::{Stencil, StencilInput};
 
 /// A distributed array on a mesh: each rank holds its own cells and its ghost cells, on its device.
 ///
-/// Elements are `f32`, `f64` (on devices that have it), `u32`, `i32`, or complex numbers `[f32; 2]`,
-/// `[f64; 2]`. A field of several components stores all values of the first component, then all values
-/// of the next.
+/// Elements are `f32`, `f64` (on devices that have it), `u32`, `i32`, or complex numbers `[f32;
+/// 2]`, `[f64; 2]`. A field of several components stores all values of the first component, then
+/// all values of the next.
 pub struct Field<T: DeviceElement = f32> {
     mesh: Mesh,
     array: Array<T>,
@@ -72,7 +72,8 @@ impl<T: DeviceElement> Field<T> {
     /// Creates a field that uses the memory of `array`.
     ///
     /// # Errors
-    /// [`FieldError::Length`] if `components` is 0, or `array` does not have [`Mesh::array_len`] elements for each component.
+    /// [`FieldError::Length`] if `components` is 0, or `array` does not have [`Mesh::array_len`]
+    /// elements for each component.
     pub fn from_array(mesh: &Mesh, array: Array<T>, components: u64) -> Result<Self, FieldError> {
         if components == 0 {
             return Err(FieldError::Length { what: "components of a field", expected: 1, found: 0 });

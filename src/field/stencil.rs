@@ -32,7 +32,8 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernel for results of this element with so many components, without the caller's text.
+/// Returns the kernel for results of this element with so many components, without the caller's
+/// text.
 fn source(element: Element, components: u64) -> KernelSource {
     KernelSource::new("field::stencil", include_str!("../../shaders/field/stencil.wgsl"))
         .params::<StencilParams>()
@@ -164,13 +165,13 @@ struct Form {
 /// The text defines `fn cell(c: Cell) -> T`, the value of one cell of the result. In it
 ///
 /// - `x(c)` is the value of the input `x` in the cell,
-/// - `x_at(c, di, dj, dk)` is its value `[di, dj, dk]` cells away, with as many offsets as the mesh has
-///   axes; offsets must not reach beyond the ghost cells of the mesh,
+/// - `x_at(c, di, dj, dk)` is its value `[di, dj, dk]` cells away, with as many offsets as the mesh
+///   has axes; offsets must not reach beyond the ghost cells of the mesh,
 /// - `c.index` is the index of the cell in the mesh, `c.position` the point that it stands for,
 /// - `params` has the fields of the parameters.
 ///
-/// The value of a field is its element type, such as `f32`, or with 2 to 4 components a vector such as
-/// `vec3<f32>`. Names of functions of your own must not be `each`, `main` or begin with `load_`,
+/// The value of a field is its element type, such as `f32`, or with 2 to 4 components a vector such
+/// as `vec3<f32>`. Names of functions of your own must not be `each`, `main` or begin with `load_`,
 /// `store_` or `stencil_`.
 pub struct Stencil {
     mesh: Mesh,
@@ -185,7 +186,8 @@ impl fmt::Debug for Stencil {
 }
 
 impl Rank {
-    /// Creates a function of each cell of `mesh` and its neighbors. The kernel is compiled when it runs first.
+    /// Creates a function of each cell of `mesh` and its neighbors. The kernel is compiled when it
+    /// runs first.
     ///
     /// ```
     /// meshloom::kernel_params! { struct Decay { rate: f32 } }
@@ -210,17 +212,17 @@ impl Rank {
 }
 
 impl Stencil {
-    /// Computes `output` from the named `inputs`. Exchanges the ghost cells of inputs that the text reads
-    /// with `x_at`; ghost cells of `output` are not set. [Collective](Rank); records, and blocks only for
-    /// exchanges between ranks.
+    /// Computes `output` from the named `inputs`. Exchanges the ghost cells of inputs that the text
+    /// reads with `x_at`; ghost cells of `output` are not set. [Collective](Rank); records, and
+    /// blocks only for exchanges between ranks.
     ///
-    /// An offset that is not a literal and reaches beyond the ghost cells yields NaN, and for integers
-    /// the bits of NaN.
+    /// An offset that is not a literal and reaches beyond the ghost cells yields NaN, and for
+    /// integers the bits of NaN.
     ///
     /// # Errors
     /// - [`FieldError::Layout`] if a field is on another mesh.
-    /// - [`FieldError::Stencil`] if a literal offset reaches beyond the ghost cells, a field has more than
-    ///   4 components, or a name is not usable.
+    /// - [`FieldError::Stencil`] if a literal offset reaches beyond the ghost cells, a field has
+    ///   more than 4 components, or a name is not usable.
     /// - [`FieldError::Device`] if the text does not compile or does not match the fields.
     /// - [`FieldError::Comm`] if another rank fails.
     pub fn run<T: DeviceElement, P: KernelParams>(
@@ -285,7 +287,8 @@ impl Stencil {
         }
     }
 
-    /// Checks the name and the components of a field, and the literal offsets with which the text reads it.
+    /// Checks the name and the components of a field, and the literal offsets with which the text
+    /// reads it.
     fn check(&self, words: &WgslWords<'_>, name: &str, components: u64) -> Result<(), FieldError> {
         let wrong = |why: String| Err(FieldError::Stencil { why });
         if components > MOST_COMPONENTS {

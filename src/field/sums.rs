@@ -28,10 +28,10 @@ impl PlanKey for Reductions {
 }
 
 impl Rank {
-    /// Returns the sum of all components over the cells of all ranks; NaN if an element is not finite.
-    /// The result has the same bits on any number of ranks: elements are rounded to integers of 62 bits
-    /// less the logarithm of their number, relative to the largest, which are added exactly.
-    /// [Collective](Self); blocks.
+    /// Returns the sum of all components over the cells of all ranks; NaN if an element is not
+    /// finite. The result has the same bits on any number of ranks: elements are rounded to
+    /// integers of 62 bits less the logarithm of their number, relative to the largest, which are
+    /// added exactly. [Collective](Self); blocks.
     ///
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
@@ -41,9 +41,9 @@ impl Rank {
         self.exact_sum(&own, None, field)
     }
 
-    /// Returns the sum of the products of two fields over all components and the cells of all ranks;
-    /// NaN if a product is not finite. Products are rounded to f32 and added as in [`sum`](Self::sum).
-    /// [Collective](Self); blocks.
+    /// Returns the sum of the products of two fields over all components and the cells of all
+    /// ranks; NaN if a product is not finite. Products are rounded to f32 and added as in
+    /// [`sum`](Self::sum). [Collective](Self); blocks.
     ///
     /// # Errors
     /// - [`FieldError::Layout`] if the fields are on different meshes.
@@ -66,8 +66,8 @@ impl Rank {
         Ok(sums.totals(&mut self.recorder, Some(&self.comm), &terms)?[0])
     }
 
-    /// Returns the smallest element over all components and the cells of all ranks. NaN elements may be ignored.
-    /// [Collective](Self); blocks.
+    /// Returns the smallest element over all components and the cells of all ranks. NaN elements
+    /// may be ignored. [Collective](Self); blocks.
     ///
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
@@ -76,8 +76,8 @@ impl Rank {
         self.extreme(field, Op::Min)
     }
 
-    /// Returns the largest element over all components and the cells of all ranks. NaN elements may be ignored.
-    /// [Collective](Self); blocks.
+    /// Returns the largest element over all components and the cells of all ranks. NaN elements may
+    /// be ignored. [Collective](Self); blocks.
     ///
     /// # Errors
     /// Same as [`min`](Self::min).

@@ -15,15 +15,16 @@ use super::error::DeviceError;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AdapterSelector {
-    /// The best kind of adapter there is (discrete, integrated, virtual, software); ranks on one host take the adapters
-    /// of that kind in turn.
+    /// The best kind of adapter there is (discrete, integrated, virtual, software); ranks on one
+    /// host take the adapters of that kind in turn.
     #[default]
     Auto,
     /// The adapter with this index in [`adapters`].
     Index(usize),
     /// The adapter on this PCI bus address, as `0000:3b:00.0`.
     Pci(String),
-    /// Of the adapters whose name contains this, whatever the case; ranks on one host take them in turn.
+    /// Of the adapters whose name contains this, whatever the case; ranks on one host take them in
+    /// turn.
     Name(String),
 }
 
@@ -58,7 +59,8 @@ pub(super) fn instance() -> &'static wgpu::Instance {
     INSTANCE.get_or_init(|| {
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
         descriptor.backends = wgpu::Backends::PRIMARY;
-        // Kernels clamp the counts of their indirect dispatches themselves; wgpu's own check costs an extra dispatch each.
+        // Kernels clamp the counts of their indirect dispatches themselves; wgpu's own check costs
+        // an extra dispatch each.
         descriptor.flags = wgpu::InstanceFlags::empty().with_env();
         wgpu::Instance::new(descriptor)
     })
@@ -72,7 +74,8 @@ pub fn adapters() -> &'static [wgpu::Adapter] {
     ADAPTERS.get_or_init(|| pollster::block_on(instance().enumerate_adapters(wgpu::Backends::PRIMARY)))
 }
 
-/// Why an adapter is below the floor that kernels are written for (WebGPU's default limits), if it is.
+/// Why an adapter is below the floor that kernels are written for (WebGPU's default limits), if it
+/// is.
 pub fn unsuitable(adapter: &wgpu::Adapter) -> Option<String> {
     if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
         return Some("it has no compute shaders".into());
@@ -105,8 +108,8 @@ pub(super) fn floor() -> wgpu::Limits {
 /// Returns the adapter that `selector` names, for the rank number `local_rank` of its host.
 ///
 /// # Errors
-/// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::UnknownAdapter`] when none matches,
-/// [`DeviceError::Unsuitable`] when the one that was named is below the floor.
+/// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::UnknownAdapter`] when none
+/// matches, [`DeviceError::Unsuitable`] when the one that was named is below the floor.
 pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static wgpu::Adapter, DeviceError> {
     let all = adapters();
     if all.is_empty() {
@@ -137,8 +140,8 @@ pub fn choose(selector: &AdapterSelector, local_rank: usize) -> Result<&'static 
     }
 }
 
-/// Returns the adapters without those of cards that another backend has offered before (on Windows, Vulkan and DX12 offer each): ranks that take adapters in
-/// turn want cards of their own.
+/// Returns the adapters without those of cards that another backend has offered before (on Windows,
+/// Vulkan and DX12 offer each): ranks that take adapters in turn want cards of their own.
 fn cards(all: &'static [wgpu::Adapter]) -> Vec<&'static wgpu::Adapter> {
     let place = |adapter: &wgpu::Adapter| {
         let info = adapter.get_info();
@@ -149,7 +152,8 @@ fn cards(all: &'static [wgpu::Adapter]) -> Vec<&'static wgpu::Adapter> {
     all.iter().enumerate().filter(|(n, _)| !is_repeated(&places, *n)).map(|(_, adapter)| adapter).collect()
 }
 
-/// Returns `true` if an adapter, by backend and place on the bus, is one before it. Software renderers have no place, and none is given for those of no use.
+/// Returns `true` if an adapter, by backend and place on the bus, is one before it. Software
+/// renderers have no place, and none is given for those of no use.
 fn is_repeated<B: PartialEq>(places: &[(B, String)], number: usize) -> bool {
     let (backend, place) = &places[number];
     !place.is_empty() && places[..number].iter().any(|(other, at)| at == place && other != backend)
@@ -183,7 +187,8 @@ fn kind(adapter: &wgpu::Adapter) -> u8 {
     }
 }
 
-/// Returns the bytes of the adapter's largest device-local heap (Vulkan), or what it can work with at once (Metal); none where the driver does not tell (DirectX).
+/// Returns the bytes of the adapter's largest device-local heap (Vulkan), or what it can work with
+/// at once (Metal); none where the driver does not tell (DirectX).
 pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
     {
@@ -199,7 +204,8 @@ pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(target_vendor = "apple")]
     {
         use objc2_metal::MTLDevice;
-        // SAFETY: the device is only asked how much memory it can use, and lives as long as the adapter.
+        // SAFETY: the device is only asked how much memory it can use, and lives as long as the
+        // adapter.
         let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Metal>() }?;
         Some(hal.raw_device().recommendedMaxWorkingSetSize()).filter(|&bytes| bytes > 0)
     }

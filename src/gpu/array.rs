@@ -11,17 +11,19 @@ use super::error::DeviceError;
 use super::pool::MemoryKind;
 use super::source::Element;
 
-/// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which come in rows of up to 65,535, may
-/// count beyond the end of an array: so much is left free that no such count wraps around.
+/// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which
+/// come in rows of up to 65,535, may count beyond the end of an array: so much is left free that no
+/// such count wraps around.
 pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 
 /// Bindings begin at multiples of so many bytes, which every device can do.
 const ALIGNMENT: u64 = 256;
 
-/// Types that can be elements of device arrays: `f32`, `u32`, `i32`, `f64`, `[f32; 2]`, `[f64; 2]` and `[f32; 4]`.
+/// Types that can be elements of device arrays: `f32`, `u32`, `i32`, `f64`, `[f32; 2]`, `[f64; 2]`
+/// and `[f32; 4]`.
 ///
-/// The trait is sealed, because each type has the size and the layout of its [`Element`]. Cast other
-/// types with [`bytemuck`], for example three coordinates to a slice of `f32`:
+/// The trait is sealed, because each type has the size and the layout of its [`Element`]. Cast
+/// other types with [`bytemuck`], for example three coordinates to a slice of `f32`:
 ///
 /// ```compile_fail
 /// use meshloom::gpu::{DeviceElement, Element};
@@ -79,8 +81,8 @@ pub(super) struct Storage {
     pub buffers: Vec<wgpu::Buffer>,
     /// Whether the host has them mapped, or has asked for it.
     pub lent: AtomicBool,
-    /// Whether others may use them after the last handle: then they do not go back to the pool, where they would become somebody
-    /// else's array.
+    /// Whether others may use them after the last handle: then they do not go back to the pool,
+    /// where they would become somebody else's array.
     pub shared: AtomicBool,
 }
 
@@ -175,7 +177,8 @@ impl RawArray {
         Err(DeviceError::Misuse { what: what.into(), why })
     }
 
-    /// Refuses, for `what`, to write through a handle that was lent for reading; see [`Array::shown`].
+    /// Refuses, for `what`, to write through a handle that was lent for reading; see
+    /// [`Array::shown`].
     pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
         if self.writable {
             return Ok(());
@@ -212,8 +215,9 @@ impl RawArray {
         self.windows() == 1 || bytes + ALIGNMENT <= self.storage.gpu.capabilities().window_bytes
     }
 
-    /// Returns a part of the same memory in one window, which holds these bytes, and the byte that it begins at, a multiple of 256; none where no
-    /// binding holds them, because they are too many or lie in two buffers.
+    /// Returns a part of the same memory in one window, which holds these bytes, and the byte that
+    /// it begins at, a multiple of 256; none where no binding holds them, because they are too many
+    /// or lie in two buffers.
     pub(crate) fn in_one_window(&self, bytes: Range<u64>) -> Option<(RawArray, u64)> {
         if self.windows() == 1 {
             return Some((self.clone(), 0));
@@ -240,7 +244,8 @@ impl RawArray {
         })
     }
 
-    /// Keeps the buffers out of the pool: work that the recorder does not know of may use them after the last handle.
+    /// Keeps the buffers out of the pool: work that the recorder does not know of may use them
+    /// after the last handle.
     pub(super) fn share(&self) {
         self.storage.shared.store(true, Ordering::Relaxed);
     }
@@ -270,11 +275,11 @@ impl Drop for Loan {
 /// A typed array in device memory.
 ///
 /// - It is a list of **windows**, each at most one storage binding of the device (or what
-///   [`Options::window_bytes`](super::Options::window_bytes) says); kernels see one index over all of them. One window
-///   is the common case and costs nothing.
+///   [`Options::window_bytes`](super::Options::window_bytes) says); kernels see one index over all
+///   of them. One window is the common case and costs nothing.
 /// - Its contents are undefined until something writes them; debug builds fill them with NaN.
-/// - A clone is another handle on the same memory. The memory goes back to the device's pool when the last handle is
-///   dropped and all work recorded with it has been submitted.
+/// - A clone is another handle on the same memory. The memory goes back to the device's pool when
+///   the last handle is dropped and all work recorded with it has been submitted.
 /// - Indices inside kernels are `u32`: at most [`LONGEST`] elements.
 #[derive(Clone)]
 pub struct Array<T> {
@@ -289,7 +294,8 @@ impl<T: DeviceElement> fmt::Debug for Array<T> {
     }
 }
 
-/// How an array of `len` elements of so many `bytes` is cut: elements per window, and windows per buffer at most.
+/// How an array of `len` elements of so many `bytes` is cut: elements per window, and windows per
+/// buffer at most.
 fn cut(gpu: &Gpu, len: u64, bytes: u64) -> [u64; 2] {
     let capabilities = gpu.capabilities();
     if len * bytes <= capabilities.window_bytes {
@@ -348,15 +354,18 @@ impl<T: DeviceElement> Array<T> {
 
     /// A caller's buffer as an array of as many elements as it has bytes for.
     ///
-    /// - The buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST` and must not be mapped while submitted work uses it. It is
-    ///   never cleared, put into the pool or destroyed here; it stays the caller's, who may hold other handles on it.
-    /// - Work of the library and of the caller on it runs in the order of submissions to the queue. Between two submissions of one
-    ///   operation of the library nobody else may write to it.
-    /// - Two arrays of one buffer are one memory: where a kernel writes to it, giving both is refused as giving one twice is.
+    /// - The buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST` and must not be mapped
+    ///   while submitted work uses it. It is never cleared, put into the pool or destroyed here; it
+    ///   stays the caller's, who may hold other handles on it.
+    /// - Work of the library and of the caller on it runs in the order of submissions to the queue.
+    ///   Between two submissions of one operation of the library nobody else may write to it.
+    /// - Two arrays of one buffer are one memory: where a kernel writes to it, giving both is
+    ///   refused as giving one twice is.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] for a buffer of another device, one that was destroyed, without these usages, without an element or
-    /// with a part of one; [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
+    /// [`DeviceError::Misuse`] for a buffer of another device, one that was destroyed, without
+    /// these usages, without an element or with a part of one; [`DeviceError::TooLong`] for more
+    /// than [`LONGEST`] elements.
     pub fn from_buffer(gpu: &Gpu, buffer: wgpu::Buffer) -> Result<Self, DeviceError> {
         const WHAT: &str = "Array::from_buffer";
         let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
@@ -382,15 +391,17 @@ impl<T: DeviceElement> Array<T> {
         Ok(Array::over(storage, len, [window, len.div_ceil(window)]))
     }
 
-    /// Returns the buffers that the array lies in, for passes and copies of a caller: a binding for each window, in order. One is the common
-    /// case. A window is a range of a buffer that one storage binding can hold; an array without elements has one window of
-    /// undefined contents.
+    /// Returns the buffers that the array lies in, for passes and copies of a caller: a binding for
+    /// each window, in order. One is the common case. A window is a range of a buffer that one
+    /// storage binding can hold; an array without elements has one window of undefined contents.
     ///
-    /// Hold a handle on the array until the work has been submitted, and do not use the buffers while the array belongs to a
-    /// [pending exchange](crate::exchange::PendingExchange), which may have them mapped. Their memory does not return to the pool.
+    /// Hold a handle on the array until the work has been submitted, and do not use the buffers
+    /// while the array belongs to a [pending exchange](crate::exchange::PendingExchange), which may
+    /// have them mapped. Their memory does not return to the pool.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] for an array that is lent for reading only, because kernels index by what it holds.
+    /// [`DeviceError::Misuse`] for an array that is lent for reading only, because kernels index by
+    /// what it holds.
     pub fn bindings(&self) -> Result<impl Iterator<Item = wgpu::BufferBinding<'_>>, DeviceError> {
         self.raw.written("Array::bindings")?;
         self.raw.share();
@@ -412,7 +423,8 @@ impl<T: DeviceElement> Array<T> {
         &self.raw
     }
 
-    /// A handle to give to callers, who must not change what the array holds: kernels index by it without checks.
+    /// A handle to give to callers, who must not change what the array holds: kernels index by it
+    /// without checks.
     pub(crate) fn shown(self) -> Array<T> {
         Array::new(RawArray { writable: false, ..self.raw })
     }
@@ -422,7 +434,8 @@ impl<T: DeviceElement> Array<T> {
         Array::new(RawArray { len: len.min(self.raw.len), ..self.raw.clone() })
     }
 
-    /// Returns a part of the same memory that begins where one may: at a multiple of 256 bytes where the array lies in one window, otherwise with a window.
+    /// Returns a part of the same memory that begins where one may: at a multiple of 256 bytes
+    /// where the array lies in one window, otherwise with a window.
     pub(crate) fn part(&self, start: u64, len: u64) -> Option<Array<T>> {
         let raw = &self.raw;
         let fits = start.is_multiple_of(self.part_begins()) && start + len <= raw.len;
@@ -435,10 +448,12 @@ impl<T: DeviceElement> Array<T> {
         if self.raw.windows() == 1 { ALIGNMENT / T::ELEMENT.bytes() } else { self.raw.window }
     }
 
-    /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or half the size.
+    /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or
+    /// half the size.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when it does not divide, [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
+    /// [`DeviceError::Misuse`] when it does not divide, [`DeviceError::TooLong`] for more than
+    /// [`LONGEST`] elements.
     pub fn cast<U: DeviceElement>(&self) -> Result<Array<U>, DeviceError> {
         let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
         let raw = self.raw.seen_as(U::ELEMENT);

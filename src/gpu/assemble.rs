@@ -1,5 +1,5 @@
-//! Puts the text of a kernel together: modules that it imports, the lines of the variant that is wanted, what is repeated for each slot
-//! of an invocation, and the entry point. Pure.
+//! Puts the text of a kernel together: modules that it imports, the lines of the variant that is
+//! wanted, what is repeated for each slot of an invocation, and the entry point. Pure.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -11,11 +11,12 @@
 //! | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of every workgroup |
 //! | `#each_subgroup` | the same for `each_subgroup(number, lane, size, place)`: the size of the subgroup, and the place in it |
 //!
-//! A directive has a line to itself. What is left out leaves no trace, so texts that mean the same are the same and compile
-//! once.
+//! A directive has a line to itself. What is left out leaves no trace, so texts that mean the same
+//! are the same and compile once.
 //!
-//! A *mark* is a character that stands for a number. A function with a mark in its name, and any other line with one outside of such
-//! functions, is repeated as often as the mark says, with the numbers from 0 instead of the mark. Directives and comments are not repeated.
+//! A *mark* is a character that stands for a number. A function with a mark in its name, and any
+//! other line with one outside of such functions, is repeated as often as the mark says, with the
+//! numbers from 0 instead of the mark. Directives and comments are not repeated.
 
 use std::collections::HashSet;
 
@@ -76,8 +77,8 @@ impl Text {
 /// Assembles the whole text of `body`.
 ///
 /// # Errors
-/// A message if a module, a flag or the entry point is missing, a flag is set on and off, a condition has no
-/// beginning or no end, or a directive is unknown.
+/// A message if a module, a flag or the entry point is missing, a flag is set on and off, a
+/// condition has no beginning or no end, or a directive is unknown.
 pub(super) fn assemble(body: &str, parts: Parts<'_>) -> Result<Text, String> {
     if let Some((name, _)) = parts.flags.iter().find(|&&(name, on)| parts.flags.contains(&(name, !on))) {
         return Err(format!("flag `{name}` is set on and off"));
@@ -171,8 +172,9 @@ impl Assembly<'_> {
 /// Returns the entry point that a directive stands for.
 fn entry_point(directive: &str, count: &str) -> Option<String> {
     let body = match (directive, count) {
-        // The loop ends behind the last element: a software renderer executes what stands in a condition, whether it holds or not. Its end is no
-        // constant, either: compilers write loops of few rounds out, and a software renderer's takes as many times as long then.
+        // The loop ends behind the last element: a software renderer executes what stands in a
+        // condition, whether it holds or not. Its end is no constant, either: compilers write loops
+        // of few rounds out, and a software renderer's takes as many times as long then.
         ("each", count) if !count.is_empty() => format!(
             "    let first = group_number(workgroup, workgroups) * (ITEMS * GROUP);\n    \
              let end = min(first + ITEMS * GROUP, {count});\n    \

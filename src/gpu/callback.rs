@@ -10,19 +10,22 @@ use super::pipeline::Trust;
 use super::source::{Access, Element, KernelSource, Slot};
 use super::words::words;
 
-/// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that they use. No pass over memory of
-/// their own, and no intermediate array.
+/// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that
+/// they use. No pass over memory of their own, and no intermediate array.
 ///
-/// Which functions the text must define is said where a callback is given: [`TransformCallbacks`](crate::fft::TransformCallbacks) and
-/// [`Filter`](crate::fft::Filter) for transforms, [`neighbors`](crate::points::neighbors) for searches.
+/// Which functions the text must define is said where a callback is given:
+/// [`TransformCallbacks`](crate::fft::TransformCallbacks) and [`Filter`](crate::fft::Filter) for
+/// transforms, [`neighbors`](crate::points::neighbors) for searches.
 ///
-/// - Arrays are reached by name: [`read`](Self::read) gives `load_x(i: u32)`, [`write`](Self::write) and [`atomic`](Self::atomic) the
-///   other accessors of [`KernelSource`]. A kernel binds at most eight arrays on the smallest devices, of which up to five are its own.
+/// - Arrays are reached by name: [`read`](Self::read) gives `load_x(i: u32)`,
+///   [`write`](Self::write) and [`atomic`](Self::atomic) the other accessors of [`KernelSource`]. A
+///   kernel binds at most eight arrays on the smallest devices, of which up to five are its own.
 /// - Parameters are fields of `params`.
-/// - Names are shared with the kernel and with other callbacks in it: begin yours with a word of your own. A name that is taken is a
-///   compile error when the kernel is first used.
-/// - The kernels are compiled with run-time checks, as [`Kernel::new`](super::Kernel::new) says, unless the callback was made with
-///   [`new_unchecked`](Self::new_unchecked). Entry points and bindings of the text's own are refused.
+/// - Names are shared with the kernel and with other callbacks in it: begin yours with a word of
+///   your own. A name that is taken is a compile error when the kernel is first used.
+/// - The kernels are compiled with run-time checks, as [`Kernel::new`](super::Kernel::new) says,
+///   unless the callback was made with [`new_unchecked`](Self::new_unchecked). Entry points and
+///   bindings of the text's own are refused.
 ///
 /// ```
 /// use meshloom::gpu::Callback;
@@ -59,7 +62,8 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// What distinguishes the kernels of two callbacks: the text, how arrays are bound, the parameters' types, and who vouches for it.
+/// What distinguishes the kernels of two callbacks: the text, how arrays are bound, the parameters'
+/// types, and who vouches for it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallbackKey {
     text: String,
@@ -115,21 +119,23 @@ impl Callback {
         self
     }
 
-    /// Gives it an array to read and write; no two invocations may touch one element. Not for transforms, which may call a function for
-    /// points that are not stored.
+    /// Gives it an array to read and write; no two invocations may touch one element. Not for
+    /// transforms, which may call a function for points that are not stored.
     #[must_use]
     pub fn write<T: DeviceElement>(self, name: &str, array: &Array<T>) -> Self {
         self.array(name, array, Access::ReadWrite)
     }
 
-    /// Gives it an array of `u32` or `i32` that is changed by atomic operations. Not for transforms, as [`write`](Self::write).
+    /// Gives it an array of `u32` or `i32` that is changed by atomic operations. Not for
+    /// transforms, as [`write`](Self::write).
     #[must_use]
     pub fn atomic<T: DeviceElement>(self, name: &str, array: &Array<T>) -> Self {
         self.array(name, array, Access::Atomic)
     }
 
-    /// Gives it parameters, made with [`kernel_params!`](crate::kernel_params): at most 96 bytes for all callbacks of a kernel. Fields
-    /// that WGSL would put elsewhere than Rust are an error where the callback is given.
+    /// Gives it parameters, made with [`kernel_params!`](crate::kernel_params): at most 96 bytes
+    /// for all callbacks of a kernel. Fields that WGSL would put elsewhere than Rust are an error
+    /// where the callback is given.
     #[must_use]
     pub fn params<P: KernelParams>(mut self, values: &P) -> Self {
         self.fields = P::fields();
@@ -137,8 +143,10 @@ impl Callback {
         self
     }
 
-    /// Says that one call takes up to so many rounds of loops (0 unless said). Searches on drivers that limit the rounds of an
-    /// invocation ([`Capabilities::loop_rounds`](super::Capabilities::loop_rounds)) are cut into portions accordingly.
+    /// Says that one call takes up to so many rounds of loops (0 unless said). Searches on drivers
+    /// that limit the rounds of an invocation
+    /// ([`Capabilities::loop_rounds`](super::Capabilities::loop_rounds)) are cut into portions
+    /// accordingly.
     #[must_use]
     pub fn loop_rounds(mut self, rounds: u32) -> Self {
         self.loop_rounds = rounds;
@@ -170,7 +178,8 @@ impl Callback {
         self.arrays.iter().map(|(slot, _)| slot)
     }
 
-    /// Returns the values of its parameters, to follow those of a kernel and of other callbacks at a multiple of 16 bytes.
+    /// Returns the values of its parameters, to follow those of a kernel and of other callbacks at
+    /// a multiple of 16 bytes.
     pub(crate) fn values(&self) -> Vec<u8> {
         let mut values = self.values.clone();
         values.resize(values.len().next_multiple_of(16), 0);
@@ -195,7 +204,8 @@ impl Callback {
         self.slots().map(declaration).collect::<String>() + &self.text
     }
 
-    /// A kernel that says `#import module` where the text is to stand, with the text and its parameters.
+    /// A kernel that says `#import module` where the text is to stand, with the text and its
+    /// parameters.
     pub(crate) fn bind(&self, source: KernelSource, module: &'static str) -> KernelSource {
         source.callers_module(module, self.wgsl()).more_params(&self.fields())
     }
@@ -211,8 +221,8 @@ impl Callback {
         words(&self.text).windows(wanted.len()).any(|found| found == wanted)
     }
 
-    /// Refuses a text without the functions (or other definitions) that `place` calls, and parameters that WGSL has at other offsets,
-    /// before a driver says so less clearly.
+    /// Refuses a text without the functions (or other definitions) that `place` calls, and
+    /// parameters that WGSL has at other offsets, before a driver says so less clearly.
     pub(crate) fn check(&self, place: &str, definitions: &[&str]) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: place.into(), why });
         if let Some(missing) = definitions.iter().find(|definition| !self.defines(definition)) {

@@ -35,10 +35,12 @@ pub struct Capabilities {
     pub subgroup_most: u32,
     /// Barriers of a subgroup, on GPUs.
     pub subgroup_barrier: bool,
-    /// Windows that a kernel can bind as arrays of bindings and index like memory; 0 where it cannot, and where that was never tried: through other
-    /// interfaces than Vulkan, and on software renderers, which gain nothing by it.
+    /// Windows that a kernel can bind as arrays of bindings and index like memory; 0 where it
+    /// cannot, and where that was never tried: through other interfaces than Vulkan, and on
+    /// software renderers, which gain nothing by it.
     pub binding_arrays: u32,
-    /// Iterations after which the driver silently ends all loops of an invocation, counted together; llvmpipe does so.
+    /// Iterations after which the driver silently ends all loops of an invocation, counted
+    /// together; llvmpipe does so.
     pub loop_rounds: Option<u32>,
     /// Timestamps in compute passes; see [`Recorder::measure`](super::Recorder::measure).
     pub timestamps: bool,
@@ -46,7 +48,8 @@ pub struct Capabilities {
     pub memory: Option<u64>,
 }
 
-/// Bytes of a binding at most: where a backend allows more (Metal does), checked kernels know lengths in bytes as `u32` only.
+/// Bytes of a binding at most: where a backend allows more (Metal does), checked kernels know
+/// lengths in bytes as `u32` only.
 const LARGEST_BINDING: u64 = (1 << 32) - 256;
 
 /// What adding to integers of 64 bits takes.
@@ -109,12 +112,14 @@ impl Capabilities {
     }
 }
 
-/// Returns `true` if a ballot has a bit for each lane. For Metal, the compiler writes the first 32, which are all of Apple's GPUs; AMD's in older Macs have 64.
+/// Returns `true` if a ballot has a bit for each lane. For Metal, the compiler writes the first 32,
+/// which are all of Apple's GPUs; AMD's in older Macs have 64.
 fn ballots_are_whole(info: &wgpu::AdapterInfo) -> bool {
     info.backend != wgpu::Backend::Metal || info.name.starts_with("Apple")
 }
 
-/// Returns the least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU could have, from 4 on; Apple's have 32 lanes.
+/// Returns the least and the greatest subgroup of an adapter. For Metal, wgpu reports what any GPU
+/// could have, from 4 on; Apple's have 32 lanes.
 fn subgroup_sizes(info: &wgpu::AdapterInfo) -> [u32; 2] {
     if info.backend == wgpu::Backend::Metal && info.name.starts_with("Apple") {
         return [32; 2];

@@ -53,8 +53,8 @@ pub(super) struct Encoding<'a> {
 }
 
 impl Encoding<'_> {
-    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass, but each in its own where they are timed; returns the number of
-    /// passes.
+    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass, but each in its
+    /// own where they are timed; returns the number of passes.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: &[Command]) -> u32 {
         let (mut rest, mut passes) = (commands, 0);
         while let Some(first) = rest.first() {
@@ -148,8 +148,9 @@ fn copy_pieces(
     }
 }
 
-/// Folds workgroups into columns and rows of up to `most` each, with less than a row too many; none if there are more than such a
-/// rectangle holds. Surplus workgroups count on behind the last, for which [`LONGEST`](super::LONGEST) leaves room.
+/// Folds workgroups into columns and rows of up to `most` each, with less than a row too many; none
+/// if there are more than such a rectangle holds. Surplus workgroups count on behind the last, for
+/// which [`LONGEST`](super::LONGEST) leaves room.
 pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
     let rows = workgroups.div_ceil(u64::from(most)).max(1);
     let columns = workgroups.div_ceil(rows);

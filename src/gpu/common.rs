@@ -3,10 +3,12 @@
 use super::capabilities::Capabilities;
 use super::profile::Profile;
 
-/// What each of several devices has: what is planned for it is planned alike on all of them, down to the messages that ranks send each other.
+/// What each of several devices has: what is planned for it is planned alike on all of them, down
+/// to the messages that ranks send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommonLimits {
-    /// The class that kernels are shaped for: [`Profile::Software`] where one of them is a software renderer, since the others wait for it anyway.
+    /// The class that kernels are shaped for: [`Profile::Software`] where one of them is a software
+    /// renderer, since the others wait for it anyway.
     pub profile: Profile,
     /// Workgroup memory in bytes.
     pub workgroup_bytes: u32,

@@ -24,10 +24,12 @@ pub(super) struct Inner {
 
 /// A device with its memory pool and its compiled kernels.
 ///
-/// - A clone is another handle on the same device. Ranks that are threads of one process and share an adapter share one
-///   `Gpu`, so that each kernel is compiled once.
-/// - Nothing here submits or waits, except [`Recorder`](super::Recorder), which each rank has of its own.
-/// - It is opened by [`Gpu::open`], or made from a caller's own `wgpu::Device` by [`Gpu::from_wgpu`].
+/// - A clone is another handle on the same device. Ranks that are threads of one process and share
+///   an adapter share one `Gpu`, so that each kernel is compiled once.
+/// - Nothing here submits or waits, except [`Recorder`](super::Recorder), which each rank has of
+///   its own.
+/// - It is opened by [`Gpu::open`], or made from a caller's own `wgpu::Device` by
+///   [`Gpu::from_wgpu`].
 #[derive(Clone)]
 pub struct Gpu(pub(super) Arc<Inner>, CommonLimits);
 
@@ -43,12 +45,13 @@ impl std::fmt::Debug for Gpu {
 type Open = Vec<(wgpu::Adapter, Options, Weak<Inner>)>;
 
 impl Gpu {
-    /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or gives the handle on it
-    /// that this process already has, unless anything went wrong on that device.
+    /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or
+    /// gives the handle on it that this process already has, unless anything went wrong on that
+    /// device.
     ///
     /// # Errors
-    /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses, [`DeviceError::Misuse`] for windows that are
-    /// no power of two of at least 256.
+    /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses,
+    /// [`DeviceError::Misuse`] for windows that are no power of two of at least 256.
     pub fn open(options: &Options, local_rank: usize) -> Result<Gpu, DeviceError> {
         options.check()?;
         // Opening one at a time: drivers crash when devices are created in parallel.
@@ -97,16 +100,18 @@ impl Gpu {
 
     /// Works on a device that the caller owns, with its limits and features as they are.
     ///
-    /// - Its uncaptured-error and device-lost handlers stay the caller's. Errors of the library's own calls are caught in error
-    ///   scopes around them and become [`DeviceError::Lost`]; they reach no handler, and scopes that the caller has open see none.
-    /// - A lost device is noticed by the next call that waits for it (`download`, `wait`), and sooner where the caller's
-    ///   device-lost handler calls the function that [`failure_reporter`](Self::failure_reporter) gives.
-    /// - Compiled kernels are not kept on disk, and each call makes a device of its own in the library's eyes: arrays of one do not
-    ///   serve on another.
+    /// - Its uncaptured-error and device-lost handlers stay the caller's. Errors of the library's
+    ///   own calls are caught in error scopes around them and become [`DeviceError::Lost`]; they
+    ///   reach no handler, and scopes that the caller has open see none.
+    /// - A lost device is noticed by the next call that waits for it (`download`, `wait`), and
+    ///   sooner where the caller's device-lost handler calls the function that
+    ///   [`failure_reporter`](Self::failure_reporter) gives.
+    /// - Compiled kernels are not kept on disk, and each call makes a device of its own in the
+    ///   library's eyes: arrays of one do not serve on another.
     ///
     /// # Errors
-    /// [`DeviceError::Unsuitable`] when the device was requested with less than WebGPU's default limits,
-    /// [`DeviceError::Misuse`] as [`open`](Self::open).
+    /// [`DeviceError::Unsuitable`] when the device was requested with less than WebGPU's default
+    /// limits, [`DeviceError::Misuse`] as [`open`](Self::open).
     pub fn from_wgpu(
         adapter: &wgpu::Adapter,
         device: wgpu::Device,
@@ -155,8 +160,8 @@ impl Gpu {
         &self.0.open.capabilities
     }
 
-    /// Returns what this device and those of the other ranks have in common, where ranks have agreed on it, as those of a
-    /// [`Rank`](crate::Rank) have; else what this one has.
+    /// Returns what this device and those of the other ranks have in common, where ranks have
+    /// agreed on it, as those of a [`Rank`](crate::Rank) have; else what this one has.
     pub fn common(&self) -> &CommonLimits {
         &self.1
     }
@@ -171,12 +176,14 @@ impl Gpu {
         self.capabilities().profile.workgroup_shape()
     }
 
-    /// Returns `true` if the library's kernels run with WebGPU's run-time checks too; see [`Options::checked`].
+    /// Returns `true` if the library's kernels run with WebGPU's run-time checks too; see
+    /// [`Options::checked`].
     pub fn checked(&self) -> bool {
         self.0.pipelines.checked
     }
 
-    /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be mapped without a copy.
+    /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be
+    /// mapped without a copy.
     pub fn host_visible(&self) -> bool {
         self.capabilities().host_visible
     }
@@ -216,9 +223,9 @@ impl Gpu {
         self.0.pool.most_used()
     }
 
-    /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the file lacks any. Done
-    /// anyway by [`launch`](crate::launch()) and when the last handle is dropped; for programs that end in other ways.
-    /// That it cannot be written is no error.
+    /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the
+    /// file lacks any. Done anyway by [`launch`](crate::launch()) and when the last handle is
+    /// dropped; for programs that end in other ways. That it cannot be written is no error.
     pub fn save_pipelines(&self) {
         self.0.pipelines.cache.iter().for_each(PipelineCache::save);
     }
@@ -246,8 +253,9 @@ impl Gpu {
         self.0.open.check()
     }
 
-    /// Returns a function that makes all further work on the device fail with [`DeviceError::Lost`] and the words it is given: for the
-    /// device-lost handler of a caller's own device. It does not keep the device alive.
+    /// Returns a function that makes all further work on the device fail with [`DeviceError::Lost`]
+    /// and the words it is given: for the device-lost handler of a caller's own device. It does not
+    /// keep the device alive.
     pub fn failure_reporter(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let failure = self.0.open.failure();
         move |why| failure.note(why.into())
@@ -282,7 +290,8 @@ impl Gpu {
         self.0.pool.allocate(&self.0.open, label, size, usage)
     }
 
-    /// Says that a buffer of [`new_buffer`](Self::new_buffer), or one of [`buffer`](Self::buffer) that does not come back, is gone.
+    /// Says that a buffer of [`new_buffer`](Self::new_buffer), or one of [`buffer`](Self::buffer)
+    /// that does not come back, is gone.
     pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
         self.0.pool.forget(buffer);
     }

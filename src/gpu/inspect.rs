@@ -6,14 +6,16 @@ use wgpu::naga::{Handle, Module, Type, TypeInner, front::wgsl};
 
 use super::params::ParamField;
 
-/// Bytes that the parameters of a kernel may have: to the end of the last field, or with the padding behind it.
+/// Bytes that the parameters of a kernel may have: to the end of the last field, or with the
+/// padding behind it.
 pub(super) type Extent = RangeInclusive<u64>;
 
-/// Returns the bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and parameters if `has_params`, which begin with the
-/// fields of `layout`.
+/// Returns the bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and
+/// parameters if `has_params`, which begin with the fields of `layout`.
 ///
-/// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings that the text makes for itself: they
-/// would reach arrays without the accessors, or have no array at all.
+/// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings that
+/// the text makes for itself: they would reach arrays without the accessors, or have no array at
+/// all.
 pub(super) fn params(text: &str, arrays: u32, has_params: bool, layout: &[ParamField]) -> Result<Extent, String> {
     let module = wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
     if let Some(other) = module.entry_points.iter().find(|entry| entry.name != "main") {

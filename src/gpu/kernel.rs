@@ -11,11 +11,12 @@ use super::params::{KernelParams, ParamField};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
 
-/// A kernel that is compiled when it is first dispatched with arrays of a given number of windows, for each device that
-/// it is used on.
+/// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
+/// for each device that it is used on.
 ///
-/// A device keeps what it compiled by its text: a second kernel with the same text compiles nothing. Of more than [`Options::kernels`](super::Options::kernels)
-/// those that were used last are kept, and others are compiled again when they are dispatched.
+/// A device keeps what it compiled by its text: a second kernel with the same text compiles
+/// nothing. Of more than [`Options::kernels`](super::Options::kernels) those that were used last
+/// are kept, and others are compiled again when they are dispatched.
 pub struct Kernel {
     source: KernelSource,
     assembled: Result<Assembled, DeviceError>,
@@ -29,19 +30,21 @@ shallow_send_sync!(Kernel: KernelSource, Result<Assembled, DeviceError>, Trust, 
 type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;
 
 impl Kernel {
-    /// A kernel with this text, compiled with run-time checks, so that no text can harm the process:
+    /// A kernel with this text, compiled with run-time checks, so that no text can harm the
+    /// process:
     ///
-    /// - an index beyond an array reads and writes some element of that array or nothing, and so it is with private and
-    ///   workgroup arrays,
+    /// - an index beyond an array reads and writes some element of that array or nothing, and so it
+    ///   is with private and workgroup arrays,
     /// - a division by zero gives the dividend, a remainder by zero 0,
     /// - workgroup memory is zero before it is written,
-    /// - a loop without an end stays one: the driver ends it, or the device is lost. Some drivers end all loops of an
-    ///   invocation after [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds without an error
-    ///   (llvmpipe after 65,535); [`KernelSource::loop_rounds`] declares what a kernel needs, so that its dispatch
-    ///   fails there instead.
+    /// - a loop without an end stays one: the driver ends it, or the device is lost. Some drivers
+    ///   end all loops of an invocation after
+    ///   [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds without an error
+    ///   (llvmpipe after 65,535); [`KernelSource::loop_rounds`] declares what a kernel needs, so
+    ///   that its dispatch fails there instead.
     ///
-    /// A text with entry points or bindings of its own, besides `main` and the arrays of its [`KernelSource`], is refused
-    /// when it is compiled.
+    /// A text with entry points or bindings of its own, besides `main` and the arrays of its
+    /// [`KernelSource`], is refused when it is compiled.
     pub fn new(source: KernelSource) -> Self {
         Self::with_trust(Trust::Nobody, source)
     }
@@ -49,9 +52,10 @@ impl Kernel {
     /// As [`new`](Self::new) without run-time checks.
     ///
     /// # Safety
-    /// In every dispatch of the kernel the text must keep within its arrays, private and workgroup ones too, read no
-    /// workgroup memory before it was written, end all its loops, and divide no integer by zero nor the least `i32` by -1.
-    /// Drivers may do anything otherwise, with the memory of the process too.
+    /// In every dispatch of the kernel the text must keep within its arrays, private and workgroup
+    /// ones too, read no workgroup memory before it was written, end all its loops, and divide no
+    /// integer by zero nor the least `i32` by -1. Drivers may do anything otherwise, with the
+    /// memory of the process too.
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
         Self::with_trust(Trust::Caller, source)
     }

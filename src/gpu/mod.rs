@@ -1,4 +1,5 @@
-//! Devices: choosing an adapter, arrays in its memory, kernels and the recording of work. No communication.
+//! Devices: choosing an adapter, arrays in its memory, kernels and the recording of work. No
+//! communication.
 //!
 //! | who | does |
 //! |---|---|
@@ -66,5 +67,6 @@ pub(crate) use transfer::StagedCopy;
 pub use unused_hardware::unused_hardware;
 pub(crate) use words::{WgslWords, words};
 
-/// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a parameter `nothing` that is 0.
+/// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a
+/// parameter `nothing` that is 0.
 pub(crate) const TWO_FLOATS: &str = include_str!("../../shaders/gpu/two_floats.wgsl");

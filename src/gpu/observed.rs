@@ -8,7 +8,8 @@ use super::pipeline::PARAMS;
 use super::recorder::Recorder;
 
 impl Recorder {
-    /// Submits the commands one by one, and asks the observer before each dispatch what becomes of it.
+    /// Submits the commands one by one, and asks the observer before each dispatch what becomes of
+    /// it.
     pub(super) fn hand_over_observed(&mut self) -> Result<(), DeviceError> {
         for command in std::mem::take(&mut self.commands) {
             let Command::Dispatch { pipeline, arrays, params, groups } = &command else {

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-/// A tool that is shown every kernel and every dispatch of a device, and may run dispatches in its place.
+/// A tool that is shown every kernel and every dispatch of a device, and may run dispatches in its
+/// place.
 ///
 /// [`Options::observer`](super::Options::observer) gives it to a device. Work of
-/// [`Recorder::encode_into`](super::Recorder::encode_into) is not shown. Each observed dispatch is a submission of its own,
-/// and its buffers are downloaded before it: this is for finding errors.
+/// [`Recorder::encode_into`](super::Recorder::encode_into) is not shown. Each observed dispatch is
+/// a submission of its own, and its buffers are downloaded before it: this is for finding errors.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,8 +45,8 @@ use std::fmt;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub trait DispatchObserver: fmt::Debug + Send + Sync {
-    /// Returns the lanes of a subgroup if the observer runs every dispatch in the device's place, a power of two from 4 to 64.
-    /// Kernels are then written for such subgroups.
+    /// Returns the lanes of a subgroup if the observer runs every dispatch in the device's place, a
+    /// power of two from 4 to 64. Kernels are then written for such subgroups.
     fn subgroup(&self) -> Option<u32> {
         None
     }
@@ -53,7 +54,8 @@ pub trait DispatchObserver: fmt::Debug + Send + Sync {
     /// Reads the text of a kernel, in WGSL, before the device compiles it.
     ///
     /// # Errors
-    /// A message, with which compiling fails as [`DeviceError::Shader`](super::DeviceError::Shader).
+    /// A message, with which compiling fails as
+    /// [`DeviceError::Shader`](super::DeviceError::Shader).
     fn kernel(&self, text: &str) -> Result<Box<dyn ObservedKernel>, String>;
 }
 
@@ -62,7 +64,8 @@ pub trait ObservedKernel: Send + Sync {
     /// Decides what becomes of a dispatch, before the device runs it.
     ///
     /// # Errors
-    /// A message, with which the submission fails as [`DeviceError::Observer`](super::DeviceError::Observer).
+    /// A message, with which the submission fails as
+    /// [`DeviceError::Observer`](super::DeviceError::Observer).
     fn dispatch<'a>(&'a self, dispatch: ObservedDispatch<'_>) -> Result<Verdict<'a>, String>;
 }
 
@@ -74,7 +77,8 @@ pub struct ObservedDispatch<'a> {
     pub kernel: &'a str,
     /// Workgroups in columns and rows.
     pub groups: [u32; 2],
-    /// The contents of its buffers by binding: first the parameters, padded to 256 bytes, then the windows of its arrays.
+    /// The contents of its buffers by binding: first the parameters, padded to 256 bytes, then the
+    /// windows of its arrays.
     pub buffers: Vec<Vec<u8>>,
     /// Lanes of a subgroup at most.
     pub subgroup: u32,
@@ -87,13 +91,15 @@ pub struct ObservedDispatch<'a> {
 pub enum Verdict<'a> {
     /// The device runs it.
     Run,
-    /// The device runs it, and then the function is shown the contents of its buffers, of the windows alone.
+    /// The device runs it, and then the function is shown the contents of its buffers, of the
+    /// windows alone.
     Inspect(Inspection<'a>),
     /// The device does not run it; the windows get these contents, where there are some.
     Replace(Vec<Option<Vec<u8>>>),
 }
 
-/// What looks at the buffers of a dispatch after the device has run it. Its message ends the submission.
+/// What looks at the buffers of a dispatch after the device has run it. Its message ends the
+/// submission.
 pub type Inspection<'a> = Box<dyn FnOnce(&[Vec<u8>]) -> Result<(), String> + 'a>;
 
 impl fmt::Debug for Verdict<'_> {

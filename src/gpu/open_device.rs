@@ -12,11 +12,13 @@ use super::error::DeviceError;
 pub(super) enum DeviceOwner {
     /// The library's: its handlers note errors that come after the fact.
     Library,
-    /// A caller's, whose handlers are left alone: errors are caught in scopes around the library's own calls.
+    /// A caller's, whose handlers are left alone: errors are caught in scopes around the library's
+    /// own calls.
     Caller,
 }
 
-/// Bytes that are written to buffers at most before they are handed over: wgpu keeps a copy of them until something is submitted.
+/// Bytes that are written to buffers at most before they are handed over: wgpu keeps a copy of them
+/// until something is submitted.
 const UPLOAD: usize = 64 << 20;
 
 /// What was written to buffers.
@@ -99,8 +101,9 @@ impl OpenDevice {
         OpenDevice { number, info, device, queue, capabilities, owner, failure, uploads: Mutex::default() }
     }
 
-    /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors of it become
-    /// [`DeviceError::Lost`] of the next [`check`](Self::check), on a caller's device as on the library's own.
+    /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors
+    /// of it become [`DeviceError::Lost`] of the next [`check`](Self::check), on a caller's device
+    /// as on the library's own.
     pub fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.owner == DeviceOwner::Library {
             return work();
@@ -113,8 +116,8 @@ impl OpenDevice {
         result
     }
 
-    /// Writes to a buffer, after everything submitted before and before everything submitted later. Copies of what is on its way take twice
-    /// [`UPLOAD`] at most; beyond, it waits.
+    /// Writes to a buffer, after everything submitted before and before everything submitted later.
+    /// Copies of what is on its way take twice [`UPLOAD`] at most; beyond, it waits.
     pub fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
         for (piece, offset) in data.chunks(UPLOAD).zip((offset..).step_by(UPLOAD)) {
             self.guarded(|| self.queue.write_buffer(buffer, offset, piece));
@@ -122,7 +125,8 @@ impl OpenDevice {
         }
     }
 
-    /// Takes note of bytes that were written, submits them if they are many by now, and waits for those before.
+    /// Takes note of bytes that were written, submits them if they are many by now, and waits for
+    /// those before.
     fn flush(&self, bytes: usize) {
         let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         uploads.bytes += bytes;
@@ -180,8 +184,9 @@ impl OpenDevice {
     }
 }
 
-/// Returns what `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost the device that somebody waits for. It holds no lock
-/// then, and whoever asks hears of the loss. (A program that aborts on panics ends there.)
+/// Returns what `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost
+/// the device that somebody waits for. It holds no lock then, and whoever asks hears of the loss.
+/// (A program that aborts on panics ends there.)
 fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -14,28 +14,33 @@ use super::profile::Profile;
 pub struct Options {
     /// Which adapter.
     pub adapter: AdapterSelector,
-    /// Largest window of an array in bytes, a power of two of at least 256; the device's binding limit otherwise. Tests
-    /// set a few KiB, so that small arrays are cut as large ones are.
+    /// Largest window of an array in bytes, a power of two of at least 256; the device's binding
+    /// limit otherwise. Tests set a few KiB, so that small arrays are cut as large ones are.
     pub window_bytes: Option<u64>,
-    /// Checked kernels: bounds, loops and divisions guarded as WebGPU prescribes, in the library's kernels as in those with a
-    /// caller's text, which always are. Slower; for finding errors.
+    /// Checked kernels: bounds, loops and divisions guarded as WebGPU prescribes, in the library's
+    /// kernels as in those with a caller's text, which always are. Slower; for finding errors.
     pub checked: bool,
-    /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could do.
+    /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could
+    /// do.
     pub floor: bool,
-    /// What kernels, their primitives and transforms are shaped for, whatever the device is: `Some(Profile::Gpu)` runs on a software renderer what a
-    /// GPU would get, for tests. `None`, the default: what the device is.
+    /// What kernels, their primitives and transforms are shaped for, whatever the device is:
+    /// `Some(Profile::Gpu)` runs on a software renderer what a GPU would get, for tests. `None`,
+    /// the default: what the device is.
     pub profile: Option<Profile>,
-    /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is seen.
+    /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is
+    /// seen.
     pub poison: bool,
-    /// A tool that is shown every kernel and dispatch, such as the sanitizer of the package `meshloom-sanitizer`; for finding
-    /// errors.
+    /// A tool that is shown every kernel and dispatch, such as the sanitizer of the package
+    /// `meshloom-sanitizer`; for finding errors.
     pub observer: Option<Arc<dyn DispatchObserver>>,
-    /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that was used longest ago goes. A program of many lengths (of
-    /// transforms, say) has new ones for each, of some megabytes on software renderers.
+    /// Compiled kernels that are kept at most, 256 unless said otherwise; beyond that the one that
+    /// was used longest ago goes. A program of many lengths (of transforms, say) has new ones for
+    /// each, of some megabytes on software renderers.
     pub kernels: usize,
-    /// Directory in which compiled kernels are kept from run to run, where the driver can do so (Vulkan, not on the
-    /// floor); `None`, the default, keeps none. [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they
-    /// find there: it must be a directory that nobody else writes to.
+    /// Directory in which compiled kernels are kept from run to run, where the driver can do so
+    /// (Vulkan, not on the floor); `None`, the default, keeps none.
+    /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they find
+    /// there: it must be a directory that nobody else writes to.
     pub cache: Option<PathBuf>,
 }
 
@@ -73,13 +78,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a PCI address),
-    /// `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`, `MESHLOOM_POISON=0|1`,
-    /// `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a directory for compiled kernels). Empty variables are as none.
+    /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a
+    /// PCI address), `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`,
+    /// `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a
+    /// directory for compiled kernels). Empty variables are as none.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for the sanitizer, which is in
-    /// a package of its own.
+    /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for
+    /// the sanitizer, which is in a package of its own.
     pub fn from_env() -> Result<Self, DeviceError> {
         Self::from_env_with(|_| {
             let why = "this program has no sanitizer; unset the variable, or take the options of the package \
@@ -88,11 +94,12 @@ impl Options {
         })
     }
 
-    /// Same as [`from_env`](Self::from_env), with the observer that `sanitizer` makes of the value of `MESHLOOM_SANITIZE`, if
-    /// it is set and not 0.
+    /// Same as [`from_env`](Self::from_env), with the observer that `sanitizer` makes of the value
+    /// of `MESHLOOM_SANITIZE`, if it is set and not 0.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] if another variable has a value that is not allowed, and the error of `sanitizer`.
+    /// [`DeviceError::Misuse`] if another variable has a value that is not allowed, and the error
+    /// of `sanitizer`.
     pub fn from_env_with(
         sanitizer: impl FnOnce(&str) -> Result<Arc<dyn DispatchObserver>, DeviceError>,
     ) -> Result<Self, DeviceError> {
@@ -137,7 +144,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses windows of another size than arrays can be cut into, and devices that keep no kernel.
+    /// Refuses windows of another size than arrays can be cut into, and devices that keep no
+    /// kernel.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
         if self.kernels == 0 {
             let why = "it is 0; a device keeps at least the kernel that it runs".into();

@@ -11,7 +11,8 @@ pub struct ParamField {
     pub offset: usize,
 }
 
-/// A Rust struct that a kernel sees as its uniform `params`. Made by [`kernel_params!`](crate::kernel_params).
+/// A Rust struct that a kernel sees as its uniform `params`. Made by
+/// [`kernel_params!`](crate::kernel_params).
 ///
 /// # Safety
 /// `fields` names every field with its offset.
@@ -28,7 +29,8 @@ unsafe impl KernelParams for () {
     }
 }
 
-/// Types of fields of parameters: a number, two or four of them (a vector), or rows of four (an array of vectors). The trait is sealed.
+/// Types of fields of parameters: a number, two or four of them (a vector), or rows of four (an
+/// array of vectors). The trait is sealed.
 pub trait ParamType: bytemuck::NoUninit + sealed::Sealed {
     /// Returns the type in WGSL.
     fn wgsl() -> String;
@@ -61,12 +63,13 @@ macro_rules! numbers {
 }
 numbers!(u32 = "u32", i32 = "i32", f32 = "f32");
 
-/// Defines the parameters of a kernel: a `#[repr(C)]` struct that is copied to the device as it is, and its twin in WGSL for
-/// [`KernelSource::params`](crate::gpu::KernelSource::params).
+/// Defines the parameters of a kernel: a `#[repr(C)]` struct that is copied to the device as it is,
+/// and its twin in WGSL for [`KernelSource::params`](crate::gpu::KernelSource::params).
 ///
-/// Fields are `u32`, `i32`, `f32`, `[T; 2]` (`vec2<T>`), `[T; 4]` (`vec4<T>`) and `[[T; 4]; N]` (`array<vec4<T>, N>`), at most 256 bytes in
-/// all. WGSL puts a `vec2` at a multiple of 8 bytes, a `vec4` at one of 16; where Rust puts a field elsewhere, the kernel is refused
-/// with the name of the field.
+/// Fields are `u32`, `i32`, `f32`, `[T; 2]` (`vec2<T>`), `[T; 4]` (`vec4<T>`) and `[[T; 4]; N]`
+/// (`array<vec4<T>, N>`), at most 256 bytes in all. WGSL puts a `vec2` at a multiple of 8 bytes, a
+/// `vec4` at one of 16; where Rust puts a field elsewhere, the kernel is refused with the name of
+/// the field.
 ///
 /// ```
 /// meshloom::kernel_params! {

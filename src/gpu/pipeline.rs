@@ -17,7 +17,8 @@ use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, Windo
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
 
-/// Who vouches that a kernel's text keeps within its arrays, ends its loops and divides by nothing that is zero.
+/// Who vouches that a kernel's text keeps within its arrays, ends its loops and divides by nothing
+/// that is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Trust {
     /// The library's own, whose suite runs its kernels checked as well.
@@ -32,7 +33,8 @@ pub(crate) enum Trust {
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
-    /// That of the parameters, where they are in a group of their own because windows are bound together.
+    /// That of the parameters, where they are in a group of their own because windows are bound
+    /// together.
     pub params_layout: Option<wgpu::BindGroupLayout>,
     pub label: String,
     /// Of a caller's text: what its parameters take.
@@ -89,7 +91,8 @@ impl Pipelines {
         pipeline.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Returns the entry of a text. Where it is a new one, the one that was used longest ago makes room: what is recorded keeps its own until it has run.
+    /// Returns the entry of a text. Where it is a new one, the one that was used longest ago makes
+    /// room: what is recorded keeps its own until it has run.
     fn entry(&self, key: (String, Trust)) -> Compiled {
         let mut kept = self.kept();
         if !kept.contains_key(&key) && kept.len() >= self.most {
@@ -118,7 +121,8 @@ impl Pipelines {
     ) -> Result<Arc<Pipeline>, DeviceError> {
         let capabilities = &open.capabilities;
         let needed: u32 = windows.iter().sum();
-        // Observers see windows by themselves only, and run-time checks know no lengths within arrays of bindings.
+        // Observers see windows by themselves only, and run-time checks know no lengths within
+        // arrays of bindings.
         let plain = trust == Trust::Library && !self.checked && self.observer.is_none();
         let together = plain && windows.iter().any(|&windows| windows > 1) && needed <= capabilities.binding_arrays;
         let binding = if together { WindowBinding::BindingArray } else { WindowBinding::Switch };
@@ -180,7 +184,8 @@ impl Pipelines {
                 })),
                 module: &module,
                 entry_point: Some("main"),
-                // Those who may be trusted write workgroup memory before they read it; clearing it is slow on several drivers.
+                // Those who may be trusted write workgroup memory before they read it; clearing it
+                // is slow on several drivers.
                 compilation_options: wgpu::PipelineCompilationOptions {
                     zero_initialize_workgroup_memory: checked,
                     ..Default::default()
@@ -206,7 +211,8 @@ fn params_space(open: &OpenDevice, windows: u32) -> ParamsSpace {
     if lavapipe && windows < open.capabilities.bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }
 }
 
-/// Returns the parameters at binding 0, then the windows of each array; where windows are bound together the parameters are in the second group.
+/// Returns the parameters at binding 0, then the windows of each array; where windows are bound
+/// together the parameters are in the second group.
 fn bind_group_layouts(
     device: &wgpu::Device,
     source: &Assembled,
@@ -250,9 +256,9 @@ fn shader_module(device: &wgpu::Device, label: Option<&str>, text: &str, checked
     if checked {
         return device.create_shader_module(descriptor);
     }
-    // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by nothing that is zero. A
-    // caller has promised that with `unsafe`. Kernels of this library do so for arrays of the lengths that the functions
-    // around them require, and the suite runs them checked as well. What
-    // they read indices from is also theirs, and given away for reading only.
+    // SAFETY: without checks a text must keep within its arrays, end all its loops and divide by
+    // nothing that is zero. A caller has promised that with `unsafe`. Kernels of this library do so
+    // for arrays of the lengths that the functions around them require, and the suite runs them
+    // checked as well. What they read indices from is also theirs, and given away for reading only.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }

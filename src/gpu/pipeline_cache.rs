@@ -1,15 +1,17 @@
 //! Compiled pipelines on disk, so that the next run does not compile them again.
 //!
-//! - One file an adapter, driver and version of this crate. It is read when a device is opened, and written by
-//!   [`Gpu::save_pipelines`](super::Gpu::save_pipelines) (which [`launch`](crate::launch()) calls when a rank's body has
-//!   ended, well or not) and when the last handle of a device is dropped, if anything was compiled that it did not have.
-//!   A process that is killed saves nothing.
-//! - It is written beside its place and then renamed: of ranks and programs that write at once one wins, and a reader
-//!   sees a whole file, old or new.
-//! - Nothing here is an error: a file that cannot be read is as none, and one that cannot be written is left.
+//! - One file an adapter, driver and version of this crate. It is read when a device is opened, and
+//!   written by [`Gpu::save_pipelines`](super::Gpu::save_pipelines) (which
+//!   [`launch`](crate::launch()) calls when a rank's body has ended, well or not) and when the last
+//!   handle of a device is dropped, if anything was compiled that it did not have. A process that
+//!   is killed saves nothing.
+//! - It is written beside its place and then renamed: of ranks and programs that write at once one
+//!   wins, and a reader sees a whole file, old or new.
+//! - Nothing here is an error: a file that cannot be read is as none, and one that cannot be
+//!   written is left.
 //!
-//! Drivers trust what they are given. So a file begins with a checksum, and directories are made for their owner only;
-//! never let the directory be one that others can write to.
+//! Drivers trust what they are given. So a file begins with a checksum, and directories are made
+//! for their owner only; never let the directory be one that others can write to.
 
 use std::ffi::OsString;
 use std::fs;
@@ -40,9 +42,9 @@ pub(super) struct PipelineCache {
     is_saved_by_others: AtomicBool,
 }
 
-/// Returns the user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty), else `meshloom` in `$XDG_CACHE_HOME`,
-/// `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. The program keeps them there; the library only where
-/// [`Options::cache`](super::Options::cache) says.
+/// Returns the user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty),
+/// else `meshloom` in `$XDG_CACHE_HOME`, `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. The
+/// program keeps them there; the library only where [`Options::cache`](super::Options::cache) says.
 pub fn cache_directory() -> Option<PathBuf> {
     from_variables(|name| std::env::var_os(name))
 }
@@ -109,7 +111,8 @@ fn write(path: &Path, data: &[u8]) -> std::io::Result<()> {
 }
 
 impl PipelineCache {
-    /// Returns the cache of a device that has [`wgpu::Features::PIPELINE_CACHE`], with what the file in `directory` holds.
+    /// Returns the cache of a device that has [`wgpu::Features::PIPELINE_CACHE`], with what the
+    /// file in `directory` holds.
     pub fn open(device: &wgpu::Device, info: &wgpu::AdapterInfo, directory: &Path) -> Option<Self> {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
@@ -118,7 +121,8 @@ impl PipelineCache {
         let make = |data: Option<&[u8]>| {
             let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
             let descriptor = wgpu::PipelineCacheDescriptor { label: Some("meshloom"), data, fallback: true };
-            // SAFETY: the data came from `get_data`: nobody else writes such files, and its checksum says that it is whole.
+            // SAFETY: the data came from `get_data`: nobody else writes such files, and its
+            // checksum says that it is whole.
             let cache = unsafe { device.create_pipeline_cache(&descriptor) };
             pollster::block_on(scope.pop()).is_none().then_some(cache)
         };

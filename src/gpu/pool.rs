@@ -1,8 +1,9 @@
 //! The buffers of a device: how many bytes they take, and those that wait to be used again.
 //!
-//! wgpu clears each new buffer before its first use and drivers allocate slowly, so arrays hand their buffers back
-//! here. Sizes are rounded up to classes of one mantissa bit (2^k and 3 * 2^(k-1)), so that arrays of nearly equal sizes
-//! can use the same buffers; those above 32 MiB only to whole MiB, so that they do not waste memory.
+//! wgpu clears each new buffer before its first use and drivers allocate slowly, so arrays hand
+//! their buffers back here. Sizes are rounded up to classes of one mantissa bit (2^k and 3 *
+//! 2^(k-1)), so that arrays of nearly equal sizes can use the same buffers; those above 32 MiB only
+//! to whole MiB, so that they do not waste memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +82,8 @@ impl Pool {
         self.free().entry((kind, buffer.size())).or_default().push(buffer);
     }
 
-    /// Returns a buffer straight from the driver, counted. Where memory is short, free buffers are given up for it.
+    /// Returns a buffer straight from the driver, counted. Where memory is short, free buffers are
+    /// given up for it.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -120,14 +122,16 @@ impl Pool {
         self.allocated.fetch_sub(buffer.size(), Ordering::Relaxed);
     }
 
-    /// Gives the free buffers back to the driver and waits until it has them: work that was submitted may still use them.
+    /// Gives the free buffers back to the driver and waits until it has them: work that was
+    /// submitted may still use them.
     fn make_room(&self, open: &OpenDevice) {
         self.trim();
         // That the device is lost is for the next call to say.
         let _ = open.poll_once(wgpu::PollType::Wait { submission_index: None, timeout: None });
     }
 
-    /// Gives the free buffers back to the driver, which frees each when submitted work no longer uses it.
+    /// Gives the free buffers back to the driver, which frees each when submitted work no longer
+    /// uses it.
     pub fn trim(&self) {
         let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);
@@ -154,7 +158,8 @@ impl Pool {
     }
 }
 
-/// Returns what an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 * 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
+/// Returns what an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 *
+/// 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
 pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);

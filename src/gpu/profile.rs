@@ -5,7 +5,8 @@
 pub enum Profile {
     /// A GPU: wants coalesced accesses and many invocations.
     Gpu,
-    /// A software renderer on a processor: wants few invocations with much work each, and few barriers.
+    /// A software renderer on a processor: wants few invocations with much work each, and few
+    /// barriers.
     Software,
 }
 
@@ -19,8 +20,8 @@ pub struct WorkgroupShape {
 }
 
 impl Profile {
-    /// Returns the shape for the class: measured on software renderers (`docs/performance.md`), chosen by counting for GPUs, and measured there as part of
-    /// what uses it.
+    /// Returns the shape for the class: measured on software renderers (`docs/performance.md`),
+    /// chosen by counting for GPUs, and measured there as part of what uses it.
     pub const fn workgroup_shape(self) -> WorkgroupShape {
         match self {
             Profile::Gpu => WorkgroupShape { group: 256, items: 4 },
@@ -29,10 +30,10 @@ impl Profile {
     }
 }
 
-/// Bytes that plans count memory in: the largest sector of common GPUs. Memory of an H100 gives two of its sectors at once, and
-/// caches of processors have lines as long.
+/// Bytes that plans count memory in: the largest sector of common GPUs. Memory of an H100 gives two
+/// of its sectors at once, and caches of processors have lines as long.
 pub const SECTOR: u64 = 64;
 
-/// Registers that plans give to all invocations of a workgroup: the least that a core of common GPUs has. Where a kernel takes
-/// more, a driver spills or refuses.
+/// Registers that plans give to all invocations of a workgroup: the least that a core of common
+/// GPUs has. Where a kernel takes more, a driver spills or refuses.
 pub const REGISTERS: u64 = 48 << 10;

@@ -24,16 +24,19 @@ pub struct RecorderCounts {
     pub downloads: u64,
     /// Uploads.
     pub uploads: u64,
-    /// Seconds in compute passes by the device's own clock; zero unless [`Recorder::measure`] is on.
+    /// Seconds in compute passes by the device's own clock; zero unless [`Recorder::measure`] is
+    /// on.
     pub seconds: f64,
 }
 
 /// Records dispatches and copies and submits them together.
 ///
 /// - Each rank has one; it is not shared between threads.
-/// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before [`submit`](Self::submit),
-///   [`upload`](Self::upload), [`download`](Self::download) or 256 dispatches.
-/// - Commands run in the order they were recorded; neighbouring dispatches go into one compute pass.
+/// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before
+///   [`submit`](Self::submit), [`upload`](Self::upload), [`download`](Self::download) or 256
+///   dispatches.
+/// - Commands run in the order they were recorded; neighbouring dispatches go into one compute
+///   pass.
 /// - `download` and [`wait`](Self::wait) wait for the device, nothing else does.
 pub struct Recorder {
     pub(super) gpu: Gpu,
@@ -95,8 +98,9 @@ impl Recorder {
         self.counts
     }
 
-    /// Times kernels on the device from now on, where it has timestamps, each in a compute pass of its own. Each measured submission is
-    /// waited for, so this is for finding out, not for running. Begun anew, it forgets what [`kernel_times`](Self::kernel_times) had.
+    /// Times kernels on the device from now on, where it has timestamps, each in a compute pass of
+    /// its own. Each measured submission is waited for, so this is for finding out, not for
+    /// running. Begun anew, it forgets what [`kernel_times`](Self::kernel_times) had.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -106,18 +110,20 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns what each kernel took that was submitted since [`measure`](Self::measure) was switched on, the longest first; nothing where it is
-    /// off or the device has no timestamps.
+    /// Returns what each kernel took that was submitted since [`measure`](Self::measure) was
+    /// switched on, the longest first; nothing where it is off or the device has no timestamps.
     pub fn kernel_times(&self) -> Vec<KernelTime> {
         self.timer.as_ref().map(Timer::kernels).unwrap_or_default()
     }
 
-    /// Records `kernel` over `workgroups` workgroups with `arrays` in the order of its slots. Compiles the kernel if it
-    /// is new. Zero workgroups record nothing. An array may stand in several slots if all of them only read.
+    /// Records `kernel` over `workgroups` workgroups with `arrays` in the order of its slots.
+    /// Compiles the kernel if it is new. Zero workgroups record nothing. An array may stand in
+    /// several slots if all of them only read.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`], [`DeviceError::TooManyWindows`]; [`DeviceError::Misuse`] for arrays, parameters or a number of
-    /// workgroups that do not fit the kernel, and arrays of another device. Nothing is recorded then, and all goes on working.
+    /// [`DeviceError::Shader`], [`DeviceError::TooManyWindows`]; [`DeviceError::Misuse`] for
+    /// arrays, parameters or a number of workgroups that do not fit the kernel, and arrays of
+    /// another device. Nothing is recorded then, and all goes on working.
     pub fn dispatch<P: KernelParams>(
         &mut self,
         kernel: &Kernel,
@@ -169,11 +175,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records an elementwise `kernel` over `count` elements: [`dispatch`](Self::dispatch) with as many workgroups of
-    /// the device's tuned shape as cover them.
+    /// Records an elementwise `kernel` over `count` elements: [`dispatch`](Self::dispatch) with as
+    /// many workgroups of the device's tuned shape as cover them.
     ///
     /// # Errors
-    /// As [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
+    /// As [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`]
+    /// elements.
     pub fn each<P: KernelParams>(
         &mut self,
         kernel: &Kernel,
@@ -201,12 +208,12 @@ impl Recorder {
         self.dispatch_bytes(kernel, arrays, bytes, count.div_ceil(group * u64::from(shape.items)))
     }
 
-    /// Records a copy of `len` elements from one array to another. Within one array, where the ranges may overlap, they pass through
-    /// memory of their own.
+    /// Records a copy of `len` elements from one array to another. Within one array, where the
+    /// ranges may overlap, they pass through memory of their own.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when a range does not lie in its array or an array is of another device, and
-    /// [`DeviceError::OutOfMemory`].
+    /// [`DeviceError::Misuse`] when a range does not lie in its array or an array is of another
+    /// device, and [`DeviceError::OutOfMemory`].
     pub fn copy<T: DeviceElement>(
         &mut self,
         from: &Array<T>,
@@ -238,8 +245,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records setting all of `array` to zero. An array of another device, or one that may only be read, is left alone, and the
-    /// next submission says so ([`DeviceError::Misuse`]).
+    /// Records setting all of `array` to zero. An array of another device, or one that may only be
+    /// read, is left alone, and the next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
         if let Err(error) = array.raw().on(&self.gpu, "clear").and_then(|()| array.raw().written("clear")) {
             self.refused.get_or_insert(error);
@@ -251,9 +258,9 @@ impl Recorder {
     /// Hands everything recorded to the device; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] when the device failed earlier; [`DeviceError::Misuse`] when an array is on its way between ranks, or
-    /// work in a caller's encoder has not been submitted ([`encode_into`](Self::encode_into)): what was recorded waits then for
-    /// the next submission.
+    /// [`DeviceError::Lost`] when the device failed earlier; [`DeviceError::Misuse`] when an array
+    /// is on its way between ranks, or work in a caller's encoder has not been submitted
+    /// ([`encode_into`](Self::encode_into)): what was recorded waits then for the next submission.
     pub fn submit(&mut self) -> Result<(), DeviceError> {
         self.ready()?;
         if !self.encoded.is_empty() {
@@ -286,7 +293,8 @@ impl Recorder {
             (gpu.queue().submit([encoder.finish()]), passes)
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
-        // The commands hold the arrays they use until here: only now may their memory be used for other arrays.
+        // The commands hold the arrays they use until here: only now may their memory be used for
+        // other arrays.
         let timed: Vec<String> = match self.timer {
             Some(_) => self.commands.iter().filter(|c| c.is_dispatch()).map(|c| c.name().to_string()).collect(),
             None => Vec::new(),
@@ -299,23 +307,26 @@ impl Recorder {
         Ok(())
     }
 
-    /// [`submit`](Self::submit) before a wait for other ranks, so that the device works meanwhile; leaves all as it is where that would be
-    /// refused, because an array is on its way between ranks or work is in a caller's encoder.
+    /// [`submit`](Self::submit) before a wait for other ranks, so that the device works meanwhile;
+    /// leaves all as it is where that would be refused, because an array is on its way between
+    /// ranks or work is in a caller's encoder.
     pub(crate) fn submit_meanwhile(&mut self) -> Result<(), DeviceError> {
         let free = self.encoded.is_empty() && self.commands.iter().all(|command| command.at_rest().is_ok());
         if free { self.submit() } else { self.gpu.check() }
     }
 
-    /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit among passes and copies of
-    /// their own. The encoder must be one of the same device.
+    /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit
+    /// among passes and copies of their own. The encoder must be one of the same device.
     ///
-    /// - Tell the recorder what became of the encoder: [`submitted`](Self::submitted) or [`discarded`](Self::discarded). Until then more
-    ///   can be recorded and put into the same encoder or one that is submitted after it, but calls that submit (`submit`,
-    ///   `upload`, `download`, `wait`, exchanges) are refused: their work would come before the encoder's.
-    /// - The parameters of dispatches lie in one buffer, of which a submission has a part for each: up to 256 dispatches can be
-    ///   recorded before the encoder must be submitted.
-    /// - The recorder keeps the arrays of the work until it hears of the encoder. Until it has been submitted, neither their
-    ///   [`bindings`](Array::bindings) may be mapped nor may they be given to an exchange.
+    /// - Tell the recorder what became of the encoder: [`submitted`](Self::submitted) or
+    ///   [`discarded`](Self::discarded). Until then more can be recorded and put into the same
+    ///   encoder or one that is submitted after it, but calls that submit (`submit`, `upload`,
+    ///   `download`, `wait`, exchanges) are refused: their work would come before the encoder's.
+    /// - The parameters of dispatches lie in one buffer, of which a submission has a part for each:
+    ///   up to 256 dispatches can be recorded before the encoder must be submitted.
+    /// - The recorder keeps the arrays of the work until it hears of the encoder. Until it has been
+    ///   submitted, neither their [`bindings`](Array::bindings) may be mapped nor may they be given
+    ///   to an exchange.
     /// - [`counts`](Self::counts) and [`measure`](Self::measure) leave this work out.
     ///
     /// # Errors
@@ -329,18 +340,20 @@ impl Recorder {
         self.gpu.check()
     }
 
-    /// Says that the caller has submitted all that [`encode_into`](Self::encode_into) gave them, the last of it as `submission`.
-    /// [`wait`](Self::wait) and downloads wait for it.
+    /// Says that the caller has submitted all that [`encode_into`](Self::encode_into) gave them,
+    /// the last of it as `submission`. [`wait`](Self::wait) and downloads wait for it.
     pub fn submitted(&mut self, submission: wgpu::SubmissionIndex) {
         self.last = Some(submission);
         self.discarded();
     }
 
-    /// Says that the caller has dropped all that [`encode_into`](Self::encode_into) gave them: it will never run.
+    /// Says that the caller has dropped all that [`encode_into`](Self::encode_into) gave them: it
+    /// will never run.
     pub fn discarded(&mut self) {
         self.encoded.clear();
         self.encoded_params = 0;
-        // What was recorded since has its parameters behind those of the encoder, and keeps them there.
+        // What was recorded since has its parameters behind those of the encoder, and keeps them
+        // there.
         if self.commands.is_empty() {
             self.params.clear();
         }
@@ -355,7 +368,8 @@ impl Recorder {
         self.commands.iter().try_for_each(Command::at_rest)
     }
 
-    /// Encodes all commands, with their parameters in place for the next submission to the queue; returns the number of passes.
+    /// Encodes all commands, with their parameters in place for the next submission to the queue;
+    /// returns the number of passes.
     fn encode(&self, encoder: &mut wgpu::CommandEncoder, timer: Option<&Timer>) -> u32 {
         let start = self.encoded_params;
         if self.params.len() > start {
@@ -373,12 +387,14 @@ impl Recorder {
         self.gpu.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
     }
 
-    /// Returns the last submission, if there was one, to [wait for](Self::wait_for) while later ones go on.
+    /// Returns the last submission, if there was one, to [wait for](Self::wait_for) while later
+    /// ones go on.
     pub fn last_submission(&self) -> Option<wgpu::SubmissionIndex> {
         self.last.clone()
     }
 
-    /// Waits until a submission of [`last_submission`](Self::last_submission) and all before it are done; submits nothing.
+    /// Waits until a submission of [`last_submission`](Self::last_submission) and all before it are
+    /// done; submits nothing.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].

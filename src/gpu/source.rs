@@ -1,4 +1,5 @@
-//! The text of a kernel: complete WGSL, but for what depends on the device and on the size of arrays.
+//! The text of a kernel: complete WGSL, but for what depends on the device and on the size of
+//! arrays.
 //!
 //! A kernel declares its parameters and arrays without bindings, each on a line of its own:
 //!
@@ -9,8 +10,9 @@
 //! var<storage, read_write> n: array<atomic<u32>>;    // changed by atomic operations
 //! ```
 //!
-//! It reaches arrays through accessors that this module writes in place of the declarations, so that one text serves an array that
-//! lies in one binding and an array that is cut into many *windows* (see [`Array`](super::Array)):
+//! It reaches arrays through accessors that this module writes in place of the declarations, so
+//! that one text serves an array that lies in one binding and an array that is cut into many
+//! *windows* (see [`Array`](super::Array)):
 //!
 //! | declared as | accessors of `x` with elements `T` |
 //! |---|---|
@@ -21,12 +23,13 @@
 //!
 //! One window compiles to plain indexing. Every kernel also gets
 //!
-//! - `const GROUP: u32`, the workgroup size, and `const ITEMS: u32`, how many elements an invocation of an elementwise
-//!   kernel should treat,
-//! - `fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a dispatch that was folded
-//!   into two dimensions because it has more than 65,535 workgroups,
-//! - the directives `#import`, `#if`, `#else`, `#endif`, and `#each COUNT`, `#each_invocation COUNT`, `#each_workgroup`, `#each_subgroup`, which write the
-//!   entry point `main` (see [`KernelSource`]).
+//! - `const GROUP: u32`, the workgroup size, and `const ITEMS: u32`, how many elements an
+//!   invocation of an elementwise kernel should treat,
+//! - `fn group_number(id: vec3<u32>, count: vec3<u32>) -> u32`, the number of a workgroup in a
+//!   dispatch that was folded into two dimensions because it has more than 65,535 workgroups,
+//! - the directives `#import`, `#if`, `#else`, `#endif`, and `#each COUNT`, `#each_invocation
+//!   COUNT`, `#each_workgroup`, `#each_subgroup`, which write the entry point `main` (see
+//!   [`KernelSource`]).
 //!
 //! This module is pure: it makes text and needs no device.
 
@@ -122,7 +125,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns the array that a line declares, if it does; `elements` are names of types that stand for others.
+    /// Returns the array that a line declares, if it does; `elements` are names of types that stand
+    /// for others.
     fn declared(line: &str, elements: &[(&'static str, Element)]) -> Option<Result<Self, String>> {
         let declaration = line.trim_start().strip_prefix("var<storage")?;
         let split = || {
@@ -156,7 +160,8 @@ impl Slot {
     }
 }
 
-/// Checks that nothing follows a declaration of the kernel's own in its line, which is replaced as a whole.
+/// Checks that nothing follows a declaration of the kernel's own in its line, which is replaced as
+/// a whole.
 fn is_alone(line: &str) -> Result<(), String> {
     let line = line.trim();
     let declares = ["var<storage", "var<uniform> params:"].iter().any(|start| line.starts_with(start));
@@ -173,8 +178,8 @@ fn is_alone(line: &str) -> Result<(), String> {
 pub enum ParamsSpace {
     /// In a uniform buffer, as kernels are written.
     Uniform,
-    /// In a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its loops and conditions depend
-    /// on, which takes longer than most kernels run.
+    /// In a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its
+    /// loops and conditions depend on, which takes longer than most kernels run.
     Storage,
 }
 
@@ -203,17 +208,20 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// How a kernel binds the windows of an array that has several, and finds the one that an element is in.
+/// How a kernel binds the windows of an array that has several, and finds the one that an element
+/// is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowBinding {
     /// Each by itself; a `switch` chooses. All devices have it, and each access branches.
     Switch,
-    /// All together as a `binding_array`, indexed like memory: takes features that GPUs have natively. Parameters are in group 1 then, since wgpu lets
-    /// no group have both such an array and a uniform buffer.
+    /// All together as a `binding_array`, indexed like memory: takes features that GPUs have
+    /// natively. Parameters are in group 1 then, since wgpu lets no group have both such an array
+    /// and a uniform buffer.
     BindingArray,
 }
 
-/// A kernel as text, before it is compiled for a device. Built by chaining; [`wgsl`](Self::wgsl) is the whole shader.
+/// A kernel as text, before it is compiled for a device. Built by chaining; [`wgsl`](Self::wgsl) is
+/// the whole shader.
 ///
 /// ```
 /// use meshloom::gpu::KernelSource;
@@ -279,7 +287,8 @@ impl KernelSource {
         }
     }
 
-    /// Creates the parameters: what stands behind `Params` in `var<uniform> params: Params;`. A dispatch takes a value of this type.
+    /// Creates the parameters: what stands behind `Params` in `var<uniform> params: Params;`. A
+    /// dispatch takes a value of this type.
     #[must_use]
     pub fn params<P: KernelParams>(mut self) -> Self {
         (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
@@ -298,22 +307,24 @@ impl KernelSource {
         self
     }
 
-    /// Makes `text` a module, which stands where the body or another module says `#import name`, once.
+    /// Makes `text` a module, which stands where the body or another module says `#import name`,
+    /// once.
     #[must_use]
     pub fn module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: false });
         self
     }
 
-    /// As [`module`](Self::module), of a caller's text: it is taken as it is, without directives. It may declare arrays.
+    /// As [`module`](Self::module), of a caller's text: it is taken as it is, without directives.
+    /// It may declare arrays.
     #[must_use]
     pub(crate) fn callers_module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: true });
         self
     }
 
-    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`), `#else` and `#endif`. One that is set on and off
-    /// makes [`wgsl`](Self::wgsl) fail.
+    /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`),
+    /// `#else` and `#endif`. One that is set on and off makes [`wgsl`](Self::wgsl) fail.
     #[must_use]
     pub fn flag(mut self, name: &'static str, on: bool) -> Self {
         self.flags.push((name, on));
@@ -327,15 +338,17 @@ impl KernelSource {
         self
     }
 
-    /// Defines `alias name = T;`, also for declarations of arrays: kernels over elements of several types.
+    /// Defines `alias name = T;`, also for declarations of arrays: kernels over elements of several
+    /// types.
     #[must_use]
     pub fn element(mut self, name: &'static str, element: Element) -> Self {
         self.elements.push((name, element));
         self
     }
 
-    /// Repeats functions that have `mark` in their name, and other lines that have it, `times` times, with the numbers from 0 on
-    /// instead of it: what an invocation keeps for several queries without an array, which would leave the registers.
+    /// Repeats functions that have `mark` in their name, and other lines that have it, `times`
+    /// times, with the numbers from 0 on instead of it: what an invocation keeps for several
+    /// queries without an array, which would leave the registers.
     #[must_use]
     pub fn repeat(mut self, mark: char, times: u32) -> Self {
         self.marks.push((mark, times));
@@ -349,12 +362,13 @@ impl KernelSource {
         self
     }
 
-    /// Sets the number of loop rounds of one call of `each`, `each_invocation`, `each_workgroup` or `each_subgroup`: the
-    /// most that its loops take together (0 by default).
+    /// Sets the number of loop rounds of one call of `each`, `each_invocation`, `each_workgroup` or
+    /// `each_subgroup`: the most that its loops take together (0 by default).
     ///
     /// Some drivers silently end all loops of an invocation after
-    /// [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds. A dispatch on such a device fails if the
-    /// kernel needs more, so declare the rounds of every kernel with long loops.
+    /// [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds. A dispatch on such a
+    /// device fails if the kernel needs more, so declare the rounds of every kernel with long
+    /// loops.
     #[must_use]
     pub fn loop_rounds(mut self, rounds: u32) -> Self {
         self.loop_rounds = rounds;
@@ -392,8 +406,9 @@ impl KernelSource {
     /// Returns the whole shader in one variant.
     ///
     /// # Errors
-    /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is missing, a flag is set on and off, or a declaration is
-    /// not an array's; [`DeviceError::Misuse`] unless there is one number of windows per slot.
+    /// [`DeviceError::Shader`] when a directive is wrong, or names a module or flag that is
+    /// missing, a flag is set on and off, or a declaration is not an array's;
+    /// [`DeviceError::Misuse`] unless there is one number of windows per slot.
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<String, DeviceError> {
         Ok(self.assemble()?.wgsl(variant)?.text)
     }
@@ -470,8 +485,8 @@ impl Assembled {
         if self.is_elementwise { (rounds + 1) * u64::from(items) } else { rounds }
     }
 
-    /// Returns advice on a compiler's message about a name that is missing, if the name is that of an array or of an
-    /// accessor that the array's declaration does not have.
+    /// Returns advice on a compiler's message about a name that is missing, if the name is that of
+    /// an array or of an accessor that the array's declaration does not have.
     pub fn hint(&self, message: &str) -> Option<String> {
         let missing = |name: &str| message.contains(&format!("no definition in scope for identifier: `{name}`"));
         self.slots.iter().find_map(|Slot { name, element, access }| {
@@ -569,8 +584,9 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, bi
         if windows == 1 {
             let _ = writeln!(text, "    {}", body(format!("{name}_0[i]")));
         } else if together {
-            // A buffer beyond the array of bindings is undefined even for a lane that is masked off: SwiftShader looks every lane's
-            // binding up, with whatever place the lane has left. The last window takes such places, as with the `switch`.
+            // A buffer beyond the array of bindings is undefined even for a lane that is masked
+            // off: SwiftShader looks every lane's binding up, with whatever place the lane has
+            // left. The last window takes such places, as with the `switch`.
             let (shift, mask, last) = (window.trailing_zeros(), window - 1, windows - 1);
             let at = format!("{name}_windows[min(i >> {shift}u, {last}u)].at[i & {mask}u]");
             let _ = writeln!(text, "    {}", body(at));

@@ -1,4 +1,5 @@
-//! Staging buffers, which go back to their recorder when they are dropped, and buffers that the host has mapped.
+//! Staging buffers, which go back to their recorder when they are dropped, and buffers that the
+//! host has mapped.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -56,8 +57,8 @@ impl Drop for StagingPool {
     }
 }
 
-/// A staging buffer that one user has for itself; it goes back to its recorder's free ones when dropped, and must not be
-/// mapped then.
+/// A staging buffer that one user has for itself; it goes back to its recorder's free ones when
+/// dropped, and must not be mapped then.
 pub(crate) struct Staging {
     pool: Arc<StagingPool>,
     buffer: wgpu::Buffer,
@@ -80,7 +81,8 @@ impl Staging {
         let buffer = match fitting {
             Some(at) => free.remove(at),
             None => {
-                // A free one that is too small is given up for it, so that their number does not grow with sizes.
+                // A free one that is too small is given up for it, so that their number does not
+                // grow with sizes.
                 if let Some(at) = free.iter().position(|buffer| buffer.usage() == usage) {
                     pool.gpu.forget(&free.remove(at));
                 }
@@ -106,7 +108,8 @@ const PENDING: u8 = 0;
 const MAPPED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// The first bytes of a buffer, mapped or to be mapped as soon as the device is done with it. Dropping it unmaps.
+/// The first bytes of a buffer, mapped or to be mapped as soon as the device is done with it.
+/// Dropping it unmaps.
 pub(crate) struct Map {
     gpu: Gpu,
     buffer: wgpu::Buffer,
@@ -116,7 +119,8 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must [poll](super::Recorder::poll) the device.
+    /// Asks for `bytes` bytes (a multiple of 4); does not wait. Somebody must
+    /// [poll](super::Recorder::poll) the device.
     pub fn begin(gpu: &Gpu, buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Map {
         let state = Arc::new(AtomicU8::new(PENDING));
         let flag = state.clone();
@@ -139,7 +143,8 @@ impl Map {
         }
     }
 
-    /// Waits until the bytes are there: for `submission`, or for all that was submitted to the device.
+    /// Waits until the bytes are there: for `submission`, or for all that was submitted to the
+    /// device.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
@@ -177,7 +182,8 @@ enum MappedView {
 
 // SAFETY: the place belongs to the view, which may be used from any thread.
 unsafe impl Send for MappedBytes {}
-// SAFETY: what lies there is reached through raw pointers only, whose users keep order among themselves.
+// SAFETY: what lies there is reached through raw pointers only, whose users keep order among
+// themselves.
 unsafe impl Sync for MappedBytes {}
 
 impl MappedBytes {
@@ -213,8 +219,8 @@ impl MappedBytes {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // A mapping that is given up must be granted first: wgpu files it under the work that it waits for, and would grant a later
-        // mapping of the same buffer too early.
+        // A mapping that is given up must be granted first: wgpu files it under the work that it
+        // waits for, and would grant a later mapping of the same buffer too early.
         while self.state.load(Ordering::Acquire) == PENDING {
             let wait = wgpu::PollType::Wait { submission_index: None, timeout: None };
             if self.gpu.poll_once(wait).is_err() {

@@ -6,7 +6,8 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::staging::{Map, read_mapped};
 
-/// The dispatches of a kernel that were measured; see [`Recorder::kernel_times`](super::Recorder::kernel_times).
+/// The dispatches of a kernel that were measured; see
+/// [`Recorder::kernel_times`](super::Recorder::kernel_times).
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelTime {
     /// Its label.
@@ -65,8 +66,8 @@ impl Timer {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.read, 0, bytes(passes));
     }
 
-    /// Waits for the submission, whose passes are one dispatch each of `kernels`, adds what each took to its kernel's, and returns
-    /// the seconds of all.
+    /// Waits for the submission, whose passes are one dispatch each of `kernels`, adds what each
+    /// took to its kernel's, and returns the seconds of all.
     pub fn seconds(&mut self, kernels: Vec<String>, submission: &wgpu::SubmissionIndex) -> Result<f64, DeviceError> {
         let bytes = bytes((kernels.len() as u32).min(self.most));
         let map = Map::begin(&self.gpu, &self.read, wgpu::MapMode::Read, bytes);

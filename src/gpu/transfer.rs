@@ -10,7 +10,8 @@ use crate::host_memory;
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
 
-/// A range of an array, the staging buffer that it is copied to or from, and where it lies there; all in elements.
+/// A range of an array, the staging buffer that it is copied to or from, and where it lies there;
+/// all in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct StagedCopy<'a> {
     pub start: u64,
@@ -27,8 +28,8 @@ struct BufferCopy<'a> {
 }
 
 impl Recorder {
-    /// Submits, then writes `data` to elements `start..` of `array`, after everything recorded before and before
-    /// everything recorded later. Does not wait.
+    /// Submits, then writes `data` to elements `start..` of `array`, after everything recorded
+    /// before and before everything recorded later. Does not wait.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::Lost`].
@@ -42,7 +43,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes bytes to elements `start..` of `array`, after everything submitted before and before everything submitted later.
+    /// Writes bytes to elements `start..` of `array`, after everything submitted before and before
+    /// everything submitted later.
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {
         for (buffer, offset, bytes) in array.pieces(start, data.len() as u64 / array.element_bytes()) {
             let (piece, rest) = data.split_at(bytes as usize);
@@ -54,8 +56,8 @@ impl Recorder {
     /// Submits, waits and reads elements `start..start + len` of `array`.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when the range does not lie in the array, [`DeviceError::OutOfMemory`],
-    /// [`DeviceError::HostMemory`], [`DeviceError::Lost`].
+    /// [`DeviceError::Misuse`] when the range does not lie in the array,
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::HostMemory`], [`DeviceError::Lost`].
     pub fn download<T: DeviceElement>(
         &mut self,
         array: &Array<T>,
@@ -85,7 +87,8 @@ impl Recorder {
         })
     }
 
-    /// As [`download`](Self::download), but hands the elements to `take`, some at a time and in their order.
+    /// As [`download`](Self::download), but hands the elements to `take`, some at a time and in
+    /// their order.
     pub(crate) fn download_pieces<T: DeviceElement>(
         &mut self,
         array: &Array<T>,
@@ -140,8 +143,9 @@ impl Recorder {
         Staging::take(&self.staging, direction, bytes)
     }
 
-    /// Submits copies of ranges of an array to the beginnings of staging buffers, or back, in one submission. Does not wait, and does
-    /// not submit what is recorded: the array is lent, so that nothing recorded since may use it.
+    /// Submits copies of ranges of an array to the beginnings of staging buffers, or back, in one
+    /// submission. Does not wait, and does not submit what is recorded: the array is lent, so that
+    /// nothing recorded since may use it.
     pub(crate) fn stage(
         &mut self,
         direction: StagingDirection,

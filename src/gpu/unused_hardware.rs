@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::adapter::{AdapterSelector, adapters, unsuitable};
 
-/// Returns a warning if `selector` takes a software renderer although this host has a hardware GPU, which
-/// no Vulkan driver offers here.
+/// Returns a warning if `selector` takes a software renderer although this host has a hardware GPU,
+/// which no Vulkan driver offers here.
 ///
-/// `None` for a selector that names an adapter, and if an environment variable restricts the drivers
-/// (`VK_DRIVER_FILES`, `VK_ICD_FILENAMES`, `VK_LOADER_DRIVERS_SELECT`): then the renderer was asked for.
-/// Display devices of virtual machines and of server boards do not count.
+/// `None` for a selector that names an adapter, and if an environment variable restricts the
+/// drivers (`VK_DRIVER_FILES`, `VK_ICD_FILENAMES`, `VK_LOADER_DRIVERS_SELECT`): then the renderer
+/// was asked for. Display devices of virtual machines and of server boards do not count.
 pub fn unused_hardware(selector: &AdapterSelector) -> Option<String> {
     let variables = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"];
     if *selector != AdapterSelector::Auto || variables.iter().any(|name| std::env::var_os(name).is_some()) {

@@ -10,7 +10,8 @@ pub fn extent(cells: &Box3) -> [u64; 3] {
     [0, 1, 2].map(|a| cells[a].end.saturating_sub(cells[a].start))
 }
 
-/// Returns the number of cells of a box; `u64::MAX` where it is more. It never wraps, as unchecked kernels rely on it.
+/// Returns the number of cells of a box; `u64::MAX` where it is more. It never wraps, as unchecked
+/// kernels rely on it.
 pub fn volume(cells: &Box3) -> u64 {
     product(extent(cells))
 }

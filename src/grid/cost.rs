@@ -6,7 +6,8 @@ use std::ops::{Add, AddAssign};
 
 /// The cost of a piece of work for one rank.
 ///
-/// `a + b` is the cost of `a`, then `b`: counts add up, and the memory is the larger one. [`alongside`](Self::alongside) adds memory, too.
+/// `a + b` is the cost of `a`, then `b`: counts add up, and the memory is the larger one.
+/// [`alongside`](Self::alongside) adds memory, too.
 ///
 /// ```
 /// use meshloom::grid::Cost;

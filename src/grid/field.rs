@@ -2,11 +2,12 @@
 
 use super::boxes::{Box3, extent, product};
 
-/// The part of a mesh that one rank holds: its own cells and a margin of *ghost cells*, copies of other ranks' cells.
+/// The part of a mesh that one rank holds: its own cells and a margin of *ghost cells*, copies of
+/// other ranks' cells.
 ///
 /// - The array is in C order over `own` widened by `ghosts`, the last axis fastest.
-/// - `ghosts[a] = [below, above]` cells along axis `a`: cell `own.start - 1` is the first below. A periodic axis continues
-///   at its other end.
+/// - `ghosts[a] = [below, above]` cells along axis `a`: cell `own.start - 1` is the first below. A
+///   periodic axis continues at its other end.
 ///
 /// ```
 /// use meshloom::grid::FieldLayout;

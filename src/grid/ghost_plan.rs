@@ -1,11 +1,12 @@
 //! Which ghost cells are copies of which rank's cells: the plan of an exchange of ghost cells.
 //!
-//! The axes are swept one after the other. The blocks of a sweep span the array's *whole* width along the axes swept before
-//! (with their ghosts) and the own cells along those to come, so edges and corners need no messages of their own. A
-//! reduction does the same sweeps in reverse order and direction, which makes it the adjoint of the exchange.
+//! The axes are swept one after the other. The blocks of a sweep span the array's *whole* width
+//! along the axes swept before (with their ghosts) and the own cells along those to come, so edges
+//! and corners need no messages of their own. A reduction does the same sweeps in reverse order and
+//! direction, which makes it the adjoint of the exchange.
 //!
-//! Widths may exceed a neighbour's part, and even the whole mesh: the owner of each ghost cell is found by itself, after as
-//! many turns round a periodic axis as needed.
+//! Widths may exceed a neighbour's part, and even the whole mesh: the owner of each ghost cell is
+//! found by itself, after as many turns round a periodic axis as needed.
 
 use std::ops::Range;
 
@@ -61,7 +62,8 @@ pub struct Link {
 
 /// The copies along one axis.
 ///
-/// Between any two ranks the links of the owner and those of the ghosts are in the same order and have the same extents.
+/// Between any two ranks the links of the owner and those of the ghosts are in the same order and
+/// have the same extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The axis.
@@ -70,7 +72,8 @@ pub struct Sweep {
     pub owned: Vec<Link>,
     /// Ghost cells, by the peer that owns them.
     pub ghosts: Vec<Link>,
-    /// A number of all that the ranks along the axis must have alike: the mesh, how it is cut, widths, which axes close on themselves.
+    /// A number of all that the ranks along the axis must have alike: the mesh, how it is cut,
+    /// widths, which axes close on themselves.
     pub(crate) alike: u64,
 }
 
@@ -123,11 +126,13 @@ fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: b
 }
 
 impl GhostPlan {
-    /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells along axis `a`, the same on
-    /// every rank. Beyond the ends of an axis that is not `periodic` ghost cells have no owner and are not moved.
+    /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells
+    /// along axis `a`, the same on every rank. Beyond the ends of an axis that is not `periodic`
+    /// ghost cells have no owner and are not moved.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`], [`LayoutError::Empty`], [`LayoutError::Ghosts`], [`LayoutError::TooLarge`].
+    /// [`LayoutError::Rank`], [`LayoutError::Empty`], [`LayoutError::Ghosts`],
+    /// [`LayoutError::TooLarge`].
     pub fn new(
         shape: [u64; 3],
         grid: Grid,

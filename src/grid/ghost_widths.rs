@@ -3,11 +3,13 @@
 use super::error::LayoutError;
 use super::process_grid::Grid;
 
-/// Ghost cells below and above of each part along each axis, as the ranks of one line of a process grid know them.
+/// Ghost cells below and above of each part along each axis, as the ranks of one line of a process
+/// grid know them.
 ///
-/// Sweeps along an axis move blocks that span the whole width along the axes swept before, so along axis 0 all ranks with the
-/// same planes have the same widths; along axis 1 each rank has its own. A rank whose particles stray farther widens its own ghost cells,
-/// and those of ranks with the same planes, but nobody else's.
+/// Sweeps along an axis move blocks that span the whole width along the axes swept before, so along
+/// axis 0 all ranks with the same planes have the same widths; along axis 1 each rank has its own.
+/// A rank whose particles stray farther widens its own ghost cells, and those of ranks with the
+/// same planes, but nobody else's.
 ///
 /// ```
 /// use meshloom::grid::{Grid, GhostWidths};
@@ -59,7 +61,8 @@ impl GhostWidths {
         self.at[axis]
     }
 
-    /// Widens those along `axis` that are less than `needed`, by part, to `margin` more than that. Says whether any was.
+    /// Widens those along `axis` that are less than `needed`, by part, to `margin` more than that.
+    /// Says whether any was.
     pub fn widen(&mut self, axis: usize, needed: &[[u64; 2]], margin: u64) -> bool {
         let mut widened = false;
         for (width, &needed) in self.along[axis].as_flattened_mut().iter_mut().zip(needed.as_flattened()) {

@@ -55,8 +55,8 @@ pub(crate) fn padded<T: Copy, const D: usize>(values: [T; D], fill: T) -> [T; 3]
 /// A grid of cells in a box, cut over ranks: shape, size, boundaries, process grid, and the cells
 /// and ghost cells of one rank. Plain data that is cheap to clone.
 ///
-/// Cell `[i, j, k]` stands for the point `[i h0, j h1, k h2]` with `h = size / shape`. Arrays are in
-/// C order, the last axis fastest, over the own cells of the rank and its ghost cells.
+/// Cell `[i, j, k]` stands for the point `[i h0, j h1, k h2]` with `h = size / shape`. Arrays are
+/// in C order, the last axis fastest, over the own cells of the rank and its ghost cells.
 ///
 /// [`Rank::mesh`](crate::Rank::mesh) creates the mesh of a rank.
 ///
@@ -206,7 +206,8 @@ impl Mesh {
         })
     }
 
-    /// Returns the place of a cell in an array of the rank; `None` if the rank does not own the cell.
+    /// Returns the place of a cell in an array of the rank; `None` if the rank does not own the
+    /// cell.
     pub fn index(&self, cell: [u64; 3]) -> Option<u64> {
         let layout = &self.0.layout;
         if (0..3).any(|a| !layout.own[a].contains(&cell[a])) {

@@ -1,5 +1,5 @@
-//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, ghost cells, redistributions, the order of
-//! peers. No device, no communication, no files.
+//! Geometry of distributed meshes, as pure data: splits, process grids, boxes, ghost cells,
+//! redistributions, the order of peers. No device, no communication, no files.
 
 mod boxes;
 mod cost;

@@ -1,8 +1,9 @@
 //! The order in which a rank exchanges messages with the others.
 
-/// Returns the other ranks of `ranks`, in the order in which `rank` sends to them, and in the order in which it receives from them.
-/// In each step every rank sends to one other and receives from one: the partner of the exclusive-or with the step where
-/// `ranks` is a power of two, else ranks at a distance of the step around the ring.
+/// Returns the other ranks of `ranks`, in the order in which `rank` sends to them, and in the order
+/// in which it receives from them. In each step every rank sends to one other and receives from
+/// one: the partner of the exclusive-or with the step where `ranks` is a power of two, else ranks
+/// at a distance of the step around the ring.
 ///
 /// ```
 /// use meshloom::grid::peers;

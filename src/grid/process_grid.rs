@@ -40,9 +40,10 @@ impl Grid {
             .map(move |parts| Grid { parts: [ranks / parts, parts] })
     }
 
-    /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as each rank gets at least two
-    /// planes; else the pencils whose largest part is smallest. A mesh with ghost cells may do better with pencils long before: a slab
-    /// has as many of them on any number of ranks.
+    /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as
+    /// each rank gets at least two planes; else the pencils whose largest part is smallest. A mesh
+    /// with ghost cells may do better with pencils long before: a slab has as many of them on any
+    /// number of ranks.
     pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
         let ranks = ranks.max(1);
         if 2 * ranks as u64 <= shape[0] || ranks == 1 {
@@ -79,7 +80,8 @@ impl Grid {
         [rank / self.parts[1], rank % self.parts[1]]
     }
 
-    /// The part of a mesh of `shape` that `rank` owns; no cells for a rank that the grid does not have.
+    /// The part of a mesh of `shape` that `rank` owns; no cells for a rank that the grid does not
+    /// have.
     pub fn part(&self, shape: [u64; 3], rank: usize) -> Box3 {
         let at = self.at(rank);
         [0, 1, 2].map(|a| match a {
@@ -88,7 +90,8 @@ impl Grid {
         })
     }
 
-    /// Returns the ranks that differ from `rank` in their position along `axis` only, with itself, in order.
+    /// Returns the ranks that differ from `rank` in their position along `axis` only, with itself,
+    /// in order.
     pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {

@@ -1,8 +1,9 @@
 //! From one distribution of a mesh to another: the plan of moving an array between arbitrary boxes.
 //!
-//! Every rank owns one box of the mesh before and one after; both sets of boxes tile it. The cells that go from one rank to
-//! another are the intersection of two boxes, a [`Block`] of the array of either rank. Cells that a rank keeps are copied
-//! from its one array to the other without a message.
+//! Every rank owns one box of the mesh before and one after; both sets of boxes tile it. The cells
+//! that go from one rank to another are the intersection of two boxes, a [`Block`] of the array of
+//! either rank. Cells that a rank keeps are copied from its one array to the other without a
+//! message.
 
 use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
@@ -12,8 +13,8 @@ use super::tiling;
 use super::transfers::{Transfer, Transfers};
 use crate::hash::{START, fnv1a};
 
-/// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` has the position
-/// `[r / (p1 p2), r / p2 % p1, r % p2]`.
+/// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` has the
+/// position `[r / (p1 p2), r / p2 % p1, r % p2]`.
 ///
 /// Slabs and pencils along any axes are bricks whose other axes have one part.
 ///
@@ -56,8 +57,8 @@ pub struct Kept {
 /// How the array of one rank's box before becomes that of its box after.
 ///
 /// - Every rank owns one box before and one after, possibly empty; its arrays hold them in C order.
-/// - Over all ranks it is a permutation of the mesh's cells. So its reverse, [`Redistribution::reversed`], is its
-///   inverse and adjoint.
+/// - Over all ranks it is a permutation of the mesh's cells. So its reverse,
+///   [`Redistribution::reversed`], is its inverse and adjoint.
 ///
 /// ```
 /// use meshloom::grid::{Redistribution, bricks};
@@ -84,12 +85,13 @@ pub struct Redistribution {
 }
 
 impl Redistribution {
-    /// The plan of `rank`, from its box in `from` to its box in `to`: boxes of a mesh of `shape` in the order of ranks. All
-    /// ranks pass the same lists.
+    /// The plan of `rank`, from its box in `from` to its box in `to`: boxes of a mesh of `shape` in
+    /// the order of ranks. All ranks pass the same lists.
     ///
     /// # Errors
-    /// [`LayoutError::Ranks`] when the lists differ in length or have no entry for `rank`; [`LayoutError::Outside`],
-    /// [`LayoutError::Overlap`] or [`LayoutError::Uncovered`] when one does not tile the mesh.
+    /// [`LayoutError::Ranks`] when the lists differ in length or have no entry for `rank`;
+    /// [`LayoutError::Outside`], [`LayoutError::Overlap`] or [`LayoutError::Uncovered`] when one
+    /// does not tile the mesh.
     pub fn new(shape: [u64; 3], from: &[Box3], to: &[Box3], rank: usize) -> Result<Self, LayoutError> {
         let lengths = LayoutError::Ranks { from: from.len(), to: to.len(), rank };
         let (true, Some(mine), Some(target)) = (from.len() == to.len(), from.get(rank), to.get(rank)) else {
@@ -151,7 +153,8 @@ impl Redistribution {
         &self.to
     }
 
-    /// Returns `true` if *every* rank keeps its box: no messages, and the arrays before and after are the same.
+    /// Returns `true` if *every* rank keeps its box: no messages, and the arrays before and after
+    /// are the same.
     pub fn is_identity(&self) -> bool {
         self.identity
     }
@@ -166,12 +169,14 @@ impl Redistribution {
         self.kept
     }
 
-    /// Returns what it sends, by peer: blocks of the array before, and their place in the outgoing array.
+    /// Returns what it sends, by peer: blocks of the array before, and their place in the outgoing
+    /// array.
     pub fn pack(&self) -> &[BoxCopy] {
         &self.pack
     }
 
-    /// Returns what it receives, by peer: blocks of the array after, and their place in the incoming array.
+    /// Returns what it receives, by peer: blocks of the array after, and their place in the
+    /// incoming array.
     pub fn unpack(&self) -> &[BoxCopy] {
         &self.unpack
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 /// Returns part `i` of `0..n` in `parts` parts.
 ///
-/// Sizes differ by at most one; the larger parts come first. With more parts than elements the last parts are empty, and
-/// so is any part beyond them.
+/// Sizes differ by at most one; the larger parts come first. With more parts than elements the last
+/// parts are empty, and so is any part beyond them.
 ///
 /// # Panics
 /// If `parts` is 0.

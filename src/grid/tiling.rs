@@ -3,7 +3,8 @@
 use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
 
-/// Checks that `boxes`, one per rank, tile a mesh of `shape`; `list` names them in errors. Empty boxes may lie anywhere.
+/// Checks that `boxes`, one per rank, tile a mesh of `shape`; `list` names them in errors. Empty
+/// boxes may lie anywhere.
 pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Result<(), LayoutError> {
     let valid = |part: &Box3| {
         let ordered = part.iter().all(|range| range.start <= range.end);
@@ -15,7 +16,8 @@ pub(super) fn check(shape: [u64; 3], boxes: &[Box3], list: &'static str) -> Resu
     let mut full: Vec<(usize, &Box3)> = boxes.iter().enumerate().filter(|(_, part)| volume(part) > 0).collect();
     full.sort_by_key(|(_, part)| part[0].start);
     for (n, &(rank, part)) in full.iter().enumerate() {
-        // Sorted by their start along axis 0: boxes from the first that starts behind this one's end on do not overlap it.
+        // Sorted by their start along axis 0: boxes from the first that starts behind this one's
+        // end on do not overlap it.
         let near = full[n + 1..].iter().take_while(|(_, other)| other[0].start < part[0].end);
         let overlaps = |other: &Box3| (0..3).all(|a| part[a].start < other[a].end && other[a].start < part[a].end);
         if let Some(&(other, _)) = near.into_iter().find(|(_, other)| overlaps(other)) {
@@ -41,8 +43,9 @@ fn covered(parts: &[&Box3], axis: usize) -> u128 {
     parts.iter().map(cells).fold(0, u128::saturating_add)
 }
 
-/// The first cell in C order that is in no box, if there is one: it is in the first plane that is not covered, there in the
-/// first such line. Each of plane, line and cell is at 0 or where a box ends.
+/// The first cell in C order that is in no box, if there is one: it is in the first plane that is
+/// not covered, there in the first such line. Each of plane, line and cell is at 0 or where a box
+/// ends.
 fn first_gap(shape: [u64; 3], parts: &[&Box3]) -> Option<[u64; 3]> {
     let (mut parts, mut at) = (parts.to_vec(), [0; 3]);
     for axis in 0..3 {

@@ -25,7 +25,8 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Returns the cost for rank `me`, with elements of `element` bytes in messages of at most `chunk` bytes.
+    /// Returns the cost for rank `me`, with elements of `element` bytes in messages of at most
+    /// `chunk` bytes.
     pub fn cost(&self, me: usize, element: u64, chunk: u64) -> Cost {
         let others = |parts: &[Transfer]| {
             parts.iter().filter(|part| part.peer != me).map(|part| part.len * element).collect::<Vec<_>>()

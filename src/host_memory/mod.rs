@@ -1,7 +1,9 @@
-//! Allocation of host memory that grows with the data: a lack of memory is an error, not the end of the process.
+//! Allocation of host memory that grows with the data: a lack of memory is an error, not the end of
+//! the process.
 //!
-//! Each function allocates once, with the exact capacity, and fails with a [`HostMemoryError`] that names the data and their
-//! size. `Vec::collect`, `vec![x; n]` and `to_vec` abort the process instead: they are for what stays small.
+//! Each function allocates once, with the exact capacity, and fails with a [`HostMemoryError`] that
+//! names the data and their size. `Vec::collect`, `vec![x; n]` and `to_vec` abort the process
+//! instead: they are for what stays small.
 
 use std::cell::Cell;
 use std::fmt;
@@ -66,8 +68,8 @@ pub fn grow<T>(what: &'static str, items: &mut Vec<T>, count: usize) -> Result<(
     handled(|| items.try_reserve_exact(count)).map_err(|_| lack_of::<T>(what, len.saturating_add(count)))
 }
 
-/// Makes room for `count` more items in `items`, which are appended in many pieces: the room is doubled each time, as long as there is memory
-/// for that.
+/// Makes room for `count` more items in `items`, which are appended in many pieces: the room is
+/// doubled each time, as long as there is memory for that.
 ///
 /// # Errors
 /// [`HostMemoryError`] if the system does not give the memory.
@@ -120,7 +122,8 @@ where
     Ok(collected)
 }
 
-/// Checks that `bytes` could be allocated now: before a call of another library, which allocates them itself and aborts the process where it cannot.
+/// Checks that `bytes` could be allocated now: before a call of another library, which allocates
+/// them itself and aborts the process where it cannot.
 ///
 /// # Errors
 /// [`HostMemoryError`] if the system does not give the memory.
@@ -128,7 +131,8 @@ pub fn probe(what: &'static str, bytes: usize) -> Result<(), HostMemoryError> {
     reserve::<u8>(what, bytes).map(drop)
 }
 
-/// Sorts items by a key, which is computed once for each, and moves each item once. Equal items keep their order.
+/// Sorts items by a key, which is computed once for each, and moves each item once. Equal items
+/// keep their order.
 ///
 /// Needs a key and a word of memory for each item.
 ///
@@ -142,7 +146,8 @@ pub fn sort_by_cached_key<T, K: Ord>(
     let mut order = collect(what, items.iter().enumerate().map(|(from, item)| (key(item), from)))?;
     order.sort_unstable();
     for to in 0..items.len() {
-        // An item whose place is taken already was swapped to where the item of that place came from.
+        // An item whose place is taken already was swapped to where the item of that place came
+        // from.
         let mut from = order[to].1;
         while from < to {
             from = order[from].1;
@@ -153,7 +158,8 @@ pub fn sort_by_cached_key<T, K: Ord>(
     Ok(())
 }
 
-/// Calls `allocate`, which returns an error where memory is lacking; meanwhile [`is_handled`] returns `true` on this thread.
+/// Calls `allocate`, which returns an error where memory is lacking; meanwhile [`is_handled`]
+/// returns `true` on this thread.
 pub fn handled<R>(allocate: impl FnOnce() -> R) -> R {
     let before = HANDLED.replace(true);
     let allocated = allocate();
@@ -161,8 +167,8 @@ pub fn handled<R>(allocate: impl FnOnce() -> R) -> R {
     allocated
 }
 
-/// Returns `true` if this thread reports a failed allocation as an error: for the global allocator of a program that ends
-/// the process at all others.
+/// Returns `true` if this thread reports a failed allocation as an error: for the global allocator
+/// of a program that ends the process at all others.
 pub fn is_handled() -> bool {
     HANDLED.get()
 }

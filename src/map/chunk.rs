@@ -9,15 +9,17 @@ use super::error::MapError;
 pub enum ChunkSize {
     /// So many, at least one.
     Items(u64),
-    /// As many as a number of bytes of device memory allows, by which [`Gpu::allocated`](crate::gpu::Gpu::allocated) may grow while the function works:
-    /// for what comes out, and for what a chunk takes. Ranks that are threads with one device share it.
+    /// As many as a number of bytes of device memory allows, by which
+    /// [`Gpu::allocated`](crate::gpu::Gpu::allocated) may grow while the function works: for what
+    /// comes out, and for what a chunk takes. Ranks that are threads with one device share it.
     ///
-    /// For a Jacobian items are columns or rows, what comes out is the unit vector, and all ranks work on a chunk together: those with one device are
-    /// measured as one.
+    /// For a Jacobian items are columns or rows, what comes out is the unit vector, and all ranks
+    /// work on a chunk together: those with one device are measured as one.
     ///
-    /// A chunk of one item is measured; as long as one of twice as many fits by what was measured, that is next. So at least half of what would fit is used,
-    /// and no item is worked on twice. While they are measured, ranks keep in step and wait for the device after each chunk; those that share a device take
-    /// turns.
+    /// A chunk of one item is measured; as long as one of twice as many fits by what was measured,
+    /// that is next. So at least half of what would fit is used, and no item is worked on twice.
+    /// While they are measured, ranks keep in step and wait for the device after each chunk; those
+    /// that share a device take turns.
     Memory(u64),
 }
 
@@ -30,12 +32,14 @@ pub struct MemoryEstimate {
     pub outputs: u64,
     /// The same bytes for each item, by the largest chunk that was measured.
     pub per_item: u64,
-    /// Items of a chunk, and the bytes that chunks of so many may take beside what comes out, of all ranks that share a device.
+    /// Items of a chunk, and the bytes that chunks of so many may take beside what comes out, of
+    /// all ranks that share a device.
     pub measured: Vec<[u64; 2]>,
 }
 
 impl MemoryEstimate {
-    /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if one of twice as many fits.
+    /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if
+    /// one of twice as many fits.
     ///
     /// # Errors
     /// [`MapError::Budget`] where they are more than may be taken.

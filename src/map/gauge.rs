@@ -5,8 +5,8 @@ use crate::comm::Op;
 use crate::hash::fnv1a;
 use crate::rank::Rank;
 
-/// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have one device take turns, since one would use the buffers
-/// that another has just given back.
+/// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have
+/// one device take turns, since one would use the buffers that another has just given back.
 pub(super) struct Gauge {
     /// This rank's turn among those of its device.
     turn: usize,
@@ -38,7 +38,8 @@ impl Gauge {
         Ok(())
     }
 
-    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of the rank that takes the most.
+    /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of
+    /// the rank that takes the most.
     pub fn end(&self, context: &mut Rank) -> Result<u64, MapError> {
         context.recorder.wait()?;
         let mut most = [context.gpu.allocated().saturating_sub(self.before)];
@@ -51,7 +52,8 @@ impl Gauge {
     }
 }
 
-/// Counts the bytes of a device that chunks take on which all ranks work together: those of all ranks that have the device. All ranks call it.
+/// Counts the bytes of a device that chunks take on which all ranks work together: those of all
+/// ranks that have the device. All ranks call it.
 pub(super) struct JointGauge {
     before: u64,
 }
@@ -66,7 +68,8 @@ impl JointGauge {
         Ok(JointGauge { before })
     }
 
-    /// Looks again when all ranks have done a chunk and still have what it made; the bytes that were taken on the device where they are most.
+    /// Looks again when all ranks have done a chunk and still have what it made; the bytes that
+    /// were taken on the device where they are most.
     pub fn look(&self, context: &mut Rank) -> Result<u64, MapError> {
         context.recorder.wait()?;
         context.comm.barrier()?;

@@ -1,4 +1,5 @@
-//! Where items come from: numbers on the host or on the device, brought to the ranks that work on them.
+//! Where items come from: numbers on the host or on the device, brought to the ranks that work on
+//! them.
 
 use std::ops::Range;
 
@@ -11,9 +12,11 @@ use crate::rank::Rank;
 /// Numbers of the items of a map: a row of so many `f32` of each, in the order of the items.
 #[derive(Clone, Copy, Debug)]
 pub enum Items<'a> {
-    /// On the host, those of all items, the same on every rank: each rank uploads what it works on, chunk by chunk.
+    /// On the host, those of all items, the same on every rank: each rank uploads what it works on,
+    /// chunk by chunk.
     Host(&'a [f32]),
-    /// On the device, those of the items that this rank has at present, any number of them, rank by rank. They are dealt anew, at once.
+    /// On the device, those of the items that this rank has at present, any number of them, rank by
+    /// rank. They are dealt anew, at once.
     Device(&'a Array<f32>),
 }
 
@@ -81,7 +84,8 @@ impl<'a> Input<'a> {
         Ok(Input { rows, first, width })
     }
 
-    /// Brings the rows of a chunk to the beginning of `array`. Of rows on the host, submits what was recorded.
+    /// Brings the rows of a chunk to the beginning of `array`. Of rows on the host, submits what
+    /// was recorded.
     pub fn load(&self, recorder: &mut Recorder, chunk: &Range<u64>, array: &Array<f32>) -> Result<(), MapError> {
         let [start, end] = [chunk.start, chunk.end].map(|item| (item - self.first) * self.width);
         match &self.rows {
@@ -92,8 +96,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Constants of a function: the `values` of `root`, which others leave out, as an array on every rank. They travel once. All ranks call it; submits
-/// and waits for other ranks.
+/// Constants of a function: the `values` of `root`, which others leave out, as an array on every
+/// rank. They travel once. All ranks call it; submits and waits for other ranks.
 ///
 /// # Errors
 /// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].

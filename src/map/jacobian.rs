@@ -1,7 +1,8 @@
 //! Jacobians of operators by columns and rows.
 //!
-//! A model is linearised once; each column is one product with a tangent, each row one with a cotangent. Several make a chunk: they are recorded
-//! together and handed on together, while the device has the chunk before still to do.
+//! A model is linearised once; each column is one product with a tangent, each row one with a
+//! cotangent. Several make a chunk: they are recorded together and handed on together, while the
+//! device has the chunk before still to do.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +15,8 @@ use crate::hash::{START, fnv1a};
 use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
-/// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank by rank. All ranks call it.
+/// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank
+/// by rank. All ranks call it.
 ///
 /// # Errors
 /// [`OperatorError::Comm`].
@@ -22,11 +24,14 @@ pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
     Ok(Numbers::new(rank, space)?.total())
 }
 
-/// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain, in the order of [`numbers_of`]. `each` gets those of
-/// a chunk, of so many or as many as a number of bytes allows, as fields of the target, with the number of the first; the chunks are reported. To split a Jacobian over groups of ranks, give each group a
-/// block of a [`Deal`](super::Deal). All ranks of the rank call it with the same columns and chunk.
+/// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain,
+/// in the order of [`numbers_of`]. `each` gets those of a chunk, of so many or as many as a number
+/// of bytes allows, as fields of the target, with the number of the first; the chunks are reported.
+/// To split a Jacobian over groups of ranks, give each group a block of a [`Deal`](super::Deal).
+/// All ranks of the rank call it with the same columns and chunk.
 ///
-/// Records one product for each, submits each chunk, and waits for the chunk before the last; what products wait for comes on top.
+/// Records one product for each, submits each chunk, and waits for the chunk before the last; what
+/// products wait for comes on top.
 ///
 /// ```no_run
 /// # fn body(rank: &mut meshloom::Rank, model: &meshloom::operators::Model, x: &meshloom::operators::Vector)
@@ -46,8 +51,9 @@ pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
 /// ```
 ///
 /// # Errors
-/// [`MapError::Invalid`] on all ranks for columns that there are not, chunks of none, and ranks that ask for different ones; [`MapError::Budget`] on all
-/// ranks; those of the operator and of `each`.
+/// [`MapError::Invalid`] on all ranks for columns that there are not, chunks of none, and ranks
+/// that ask for different ones; [`MapError::Budget`] on all ranks; those of the operator and of
+/// `each`.
 pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
     at: &Linearisation,
@@ -59,8 +65,8 @@ pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     products(rank, spaces, columns, chunk, |rank, unit, result| at.jvp(rank, unit, result), each)
 }
 
-/// Row `i` of a Jacobian for each `i` of `rows`, the derivatives of number `i` of the target, as [`jacobian_columns`] gives columns: `each` gets fields of
-/// the domain.
+/// Row `i` of a Jacobian for each `i` of `rows`, the derivatives of number `i` of the target, as
+/// [`jacobian_columns`] gives columns: `each` gets fields of the domain.
 ///
 /// # Errors
 /// As [`jacobian_columns`].

@@ -15,7 +15,8 @@ pub enum RowReduction {
     Max,
     /// A function of two numbers, of lower and of higher items, in WGSL.
     Custom {
-        /// A text with `fn combine(a: f32, b: f32) -> f32`, which must be associative only if the result should not depend on the tree.
+        /// A text with `fn combine(a: f32, b: f32) -> f32`, which must be associative only if the
+        /// result should not depend on the tree.
         function: String,
         /// What comes of no items.
         neutral: f32,

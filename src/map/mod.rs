@@ -8,8 +8,9 @@
 //! | [`replicate`] | constants of the function, brought to every rank once |
 //! | [`jacobian_columns`], [`jacobian_rows`] | products of a linearised operator with all unit vectors, in chunks |
 //!
-//! **Same bits.** Sums and other reductions are taken along one binary tree over the items' numbers (0 with 1, 2 with 3, then pairs of pairs), whoever
-//! has the items: results have the same bits for every number of ranks and every chunk, and those of a loop over that tree.
+//! **Same bits.** Sums and other reductions are taken along one binary tree over the items' numbers
+//! (0 with 1, 2 with 3, then pairs of pairs), whoever has the items: results have the same bits for
+//! every number of ranks and every chunk, and those of a loop over that tree.
 
 mod chunk;
 mod deal;

@@ -1,7 +1,8 @@
 //! Rows of items reduced on the device along the tree over their numbers.
 //!
-//! Cost on a GPU: of n rows a chunk, n - 1 combinations in log2(n) dispatches that read 8 bytes a number and write 4, twice that in all; then at
-//! most 2 log2(n) copies of rows and as many dispatches. Between ranks: at most 2 log2 rows of a rank, each cut over all ranks.
+//! Cost on a GPU: of n rows a chunk, n - 1 combinations in log2(n) dispatches that read 8 bytes a
+//! number and write 4, twice that in all; then at most 2 log2(n) copies of rows and as many
+//! dispatches. Between ranks: at most 2 log2 rows of a rank, each cut over all ranks.
 
 use std::ops::Range;
 
@@ -42,7 +43,8 @@ impl OrderedReduction {
         Ok(OrderedReduction { combiner, neutral: reduction.neutral(), width, rows, stack: Stack::default() })
     }
 
-    /// Records the reduction of the rows of a chunk, which stand at the beginning of `rows` and are overwritten. Chunks come in order.
+    /// Records the reduction of the rows of a chunk, which stand at the beginning of `rows` and are
+    /// overwritten. Chunks come in order.
     pub fn take(&mut self, recorder: &mut Recorder, rows: &Array<f32>, items: Range<u64>) -> Result<(), MapError> {
         for pairs in levels(items.clone()) {
             self.combiner.record(recorder, rows, self.width, pairs)?;
@@ -68,7 +70,8 @@ impl OrderedReduction {
         Ok(self.combiner.record(recorder, &self.rows, self.width, pairs)?)
     }
 
-    /// Returns the one row that all items of all ranks become. All ranks call it; waits for other ranks.
+    /// Returns the one row that all items of all ranks become. All ranks call it; waits for other
+    /// ranks.
     pub fn finish(
         mut self,
         recorder: &mut Recorder,

@@ -15,7 +15,8 @@ use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
 use crate::rank::Rank;
 
-/// Chunks that the device may have to do at once: while it works on one, the next is recorded and uploaded.
+/// Chunks that the device may have to do at once: while it works on one, the next is recorded and
+/// uploaded.
 const IN_FLIGHT: usize = 2;
 
 /// What a function gets: some of its rank's items, neighbours in the order of all.
@@ -45,19 +46,24 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Returns an output, by its name: the rows of this rank's items where they are sharded, of all items where they are gathered, or one row.
+    /// Returns an output, by its name: the rows of this rank's items where they are sharded, of all
+    /// items where they are gathered, or one row.
     pub fn output(&self, name: &str) -> Option<&Array<f32>> {
         self.outputs.iter().find(|(other, _)| other == name).map(|(_, array)| array)
     }
 }
 
-/// Gives `f` all items of this rank's block, chunk by chunk and in order, and collects what it writes as `mapping` says. All ranks call it with one mapping.
+/// Gives `f` all items of this rank's block, chunk by chunk and in order, and collects what it
+/// writes as `mapping` says. All ranks call it with one mapping.
 ///
-/// - `f` records its work; it need not submit or wait. Arrays of a chunk are as long as its items: kernels that take the number of items as a parameter are
-///   compiled once, also for a last chunk that is shorter.
+/// - `f` records its work; it need not submit or wait. Arrays of a chunk are as long as its items:
+///   kernels that take the number of items as a parameter are compiled once, also for a last chunk
+///   that is shorter.
 /// - Two chunks are in flight: before a third is begun, the first is waited for.
-/// - Ranks whose block is empty call `f` never. An error of `f` ends the map on this rank; return it from the run, which ends the others.
-/// - Submits every chunk, and waits for other ranks at the beginning and for outputs that are gathered or reduced.
+/// - Ranks whose block is empty call `f` never. An error of `f` ends the map on this rank; return
+///   it from the run, which ends the others.
+/// - Submits every chunk, and waits for other ranks at the beginning and for outputs that are
+///   gathered or reduced.
 ///
 /// ```
 /// use meshloom::{Rank, Error, Launch, gpu::{Kernel, KernelSource, Options}, launch};
@@ -87,8 +93,8 @@ impl Mapped {
 /// ```
 ///
 /// # Errors
-/// [`MapError::Invalid`] on all ranks for mappings that cannot be or that differ, and items that do not fit; [`MapError::Budget`] on all ranks; those of
-/// the device, of other ranks and of `f`.
+/// [`MapError::Invalid`] on all ranks for mappings that cannot be or that differ, and items that do
+/// not fit; [`MapError::Budget`] on all ranks; those of the device, of other ranks and of `f`.
 pub fn map<E: From<MapError>>(
     context: &mut Rank,
     mapping: &Mapping,
@@ -198,7 +204,8 @@ impl<'a> Run<'a> {
         Ok(Run { mapping, deal, own, inputs, sinks, collectives, done, chunk, chunks, gauge, estimate, in_flight })
     }
 
-    /// Returns the next chunk with its inputs, on their way; of ranks that keep in step it may be empty.
+    /// Returns the next chunk with its inputs, on their way; of ranks that keep in step it may be
+    /// empty.
     fn begin(&mut self, context: &mut Rank) -> Result<Option<MapChunk>, MapError> {
         let len = self.own.end - self.own.start;
         let all = if self.gauge.is_some() { self.deal.most() } else { len };
@@ -220,7 +227,8 @@ impl<'a> Run<'a> {
             None if self.estimate.is_some() && count < self.chunk => settle(context)?,
             None => {}
         }
-        // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no others.
+        // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no
+        // others.
         let room = self.chunk.min(len);
         let array = |name: &str, width: u64| {
             let array = context.gpu.array::<f32>(name, room * width)?;

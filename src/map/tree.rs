@@ -1,7 +1,8 @@
 //! The binary tree over the numbers of items along which they are reduced; pure data.
 //!
-//! Node `k` of level `l` stands for the items `k 2^l .. (k + 1) 2^l`; it is its two halves combined. A range of items is a few whole nodes, next to
-//! each other: where ranges meet, halves do. What is left at the end of all items is combined from the right, which makes the tree of
+//! Node `k` of level `l` stands for the items `k 2^l .. (k + 1) 2^l`; it is its two halves
+//! combined. A range of items is a few whole nodes, next to each other: where ranges meet, halves
+//! do. What is left at the end of all items is combined from the right, which makes the tree of
 //! [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce).
 
 use std::ops::Range;
@@ -32,7 +33,8 @@ impl Node {
     }
 }
 
-/// Returns the fewest whole nodes that a range of items is, from left to right: at most two of each level.
+/// Returns the fewest whole nodes that a range of items is, from left to right: at most two of each
+/// level.
 pub(crate) fn nodes(items: Range<u64>) -> Vec<Node> {
     let (mut at, mut found) = (items.start, Vec::new());
     while at < items.end {
@@ -44,7 +46,8 @@ pub(crate) fn nodes(items: Range<u64>) -> Vec<Node> {
     found
 }
 
-/// Returns the pairs of rows to combine, level by level, so that of rows of a range of items the first row of each of its [`nodes`] holds that node.
+/// Returns the pairs of rows to combine, level by level, so that of rows of a range of items the
+/// first row of each of its [`nodes`] holds that node.
 pub(super) fn levels(items: Range<u64>) -> impl Iterator<Item = Pairs> {
     let most = if items.is_empty() { 0 } else { (items.end - items.start).ilog2() + 1 };
     (0..most).filter_map(move |level| {
@@ -59,7 +62,8 @@ pub(super) fn levels(items: Range<u64>) -> impl Iterator<Item = Pairs> {
 pub(super) struct Stack(Vec<Node>);
 
 impl Stack {
-    /// Takes the next node; returns its place, and how often the last two places are to be combined to one then.
+    /// Takes the next node; returns its place, and how often the last two places are to be combined
+    /// to one then.
     pub fn push(&mut self, node: Node) -> (u64, u64) {
         let place = self.0.len() as u64;
         self.0.push(node);
@@ -84,7 +88,8 @@ impl Stack {
     }
 }
 
-/// Values of nodes from left to right, of which two become one as soon as halves meet: those of the fewest nodes at any time.
+/// Values of nodes from left to right, of which two become one as soon as halves meet: those of the
+/// fewest nodes at any time.
 #[derive(Debug)]
 pub(crate) struct Fold<T> {
     nodes: Stack,

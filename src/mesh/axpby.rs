@@ -35,9 +35,11 @@ const PAIRS: usize = 8;
 /// More than one pair.
 const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
 
-/// The update `y = a x + b y` (the axpby of BLAS) and its elementwise product form `y = a x z + b y`, for arrays of one length.
+/// The update `y = a x + b y` (the axpby of BLAS) and its elementwise product form `y = a x z + b
+/// y`, for arrays of one length.
 ///
-/// Factors are rounded to `f32`. With `b == 0`, `y` may be undefined before. Everything is recorded, nothing submitted.
+/// Factors are rounded to `f32`. With `b == 0`, `y` may be undefined before. Everything is
+/// recorded, nothing submitted.
 pub struct Axpby {
     linear: Kernel,
     product: Kernel,
@@ -89,7 +91,8 @@ impl Axpby {
         recorder.each(&self.linear, &[x.raw(), y.raw()], &params, y.len())
     }
 
-    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: up to eight in a dispatch, as many as the device binds.
+    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: up to eight in a
+    /// dispatch, as many as the device binds.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths of a pair differ.
@@ -100,7 +103,8 @@ impl Axpby {
         pairs: &[[&Array<f32>; 2]],
         b: f64,
     ) -> Result<(), DeviceError> {
-        // An array of several windows has bindings enough alone, and one more would be too long to count all elements in a word.
+        // An array of several windows has bindings enough alone, and one more would be too long to
+        // count all elements in a word.
         let mut left = LONGEST;
         let joins = |[x, y]: &[&Array<f32>; 2]| {
             let joins = x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() <= left;
@@ -158,8 +162,8 @@ impl PlanKey for Updates {
 }
 
 impl Rank {
-    /// Computes `y = a x + b y` in every cell, ghost cells included; `a` and `b` are rounded to f32. With
-    /// `b == 0` the values of `y` do not matter. Records only.
+    /// Computes `y = a x + b y` in every cell, ghost cells included; `a` and `b` are rounded to
+    /// f32. With `b == 0` the values of `y` do not matter. Records only.
     ///
     /// # Errors
     /// - [`MeshError::Layout`] if the fields are on different meshes.

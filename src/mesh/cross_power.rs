@@ -1,7 +1,8 @@
 //! Spectra of products of two fields' modes, from powers of their sum and difference.
 //!
-//! With `Re(a b*) = (|a + b|^2 - |a - b|^2) / 4` every such spectrum is a difference of two powers, each summed exactly: it has the same bits on
-//! any number of ranks, as powers have. Its error is some 2^-22 of the mean of the two powers.
+//! With `Re(a b*) = (|a + b|^2 - |a - b|^2) / 4` every such spectrum is a difference of two powers,
+//! each summed exactly: it has the same bits on any number of ranks, as powers have. Its error is
+//! some 2^-22 of the mean of the two powers.
 
 use super::axpby::Axpby;
 use super::error::MeshError;
@@ -29,8 +30,8 @@ pub(super) fn kernels() -> [KernelSource; 1] {
     [KernelSource::new("mesh::line_of_sight", text).params::<SightParams>()]
 }
 
-/// The multipoles of a bin: `P_l = (2 l + 1) <|delta_k|^2 L_l(mu)> V / N^2`, where mu is the cosine between wave vector and line of sight and
-/// `L_l` are Legendre's polynomials (Hamilton 1998).
+/// The multipoles of a bin: `P_l = (2 l + 1) <|delta_k|^2 L_l(mu)> V / N^2`, where mu is the cosine
+/// between wave vector and line of sight and `L_l` are Legendre's polynomials (Hamilton 1998).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Multipoles {
     /// The mean power, and the bin.
@@ -42,11 +43,13 @@ pub struct Multipoles {
 }
 
 impl ModeBinner {
-    /// The cross-spectrum of two fields, `Re(a_k b_k*) V / N^2` averaged over the bins of [`measure`](Self::measure). Both have the same geometry and
-    /// window, and both or none have shifted modes. All ranks call it and all get the result. Waits for the device.
+    /// The cross-spectrum of two fields, `Re(a_k b_k*) V / N^2` averaged over the bins of
+    /// [`measure`](Self::measure). Both have the same geometry and window, and both or none have
+    /// shifted modes. All ranks call it and all get the result. Waits for the device.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure); [`DeviceError::Misuse`] where one has shifted modes and the other has not, or lengths differ.
+    /// As [`measure`](Self::measure); [`DeviceError::Misuse`] where one has shifted modes and the
+    /// other has not, or lengths differ.
     pub fn cross(
         &self,
         recorder: &mut Recorder,
@@ -69,7 +72,8 @@ impl ModeBinner {
         Ok(bins)
     }
 
-    /// Returns the multipoles of a field's power about the line of sight along `axis`. All ranks call it and all get the result. Waits for the device.
+    /// Returns the multipoles of a field's power about the line of sight along `axis`. All ranks
+    /// call it and all get the result. Waits for the device.
     ///
     /// # Errors
     /// As [`measure`](Self::measure); [`DeviceError::Misuse`] for an axis beyond 2.

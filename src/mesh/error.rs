@@ -9,7 +9,8 @@ use crate::host_memory::HostMemoryError;
 use crate::points::ParticleError;
 use crate::points::sort::SortError;
 
-/// An error of the numbers that a caller hands over, the same on every rank, or of what carries them.
+/// An error of the numbers that a caller hands over, the same on every rank, or of what carries
+/// them.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {

@@ -1,9 +1,11 @@
-//! Sums of f64 that do not depend on their order: integers of 128 bits at a point that all ranks share.
+//! Sums of f64 that do not depend on their order: integers of 128 bits at a point that all ranks
+//! share.
 
 /// A fixed point: the power of two that makes integers of values.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
-    /// The power as two factors: f64's own range of powers is too small for the inverse of some values.
+    /// The power as two factors: f64's own range of powers is too small for the inverse of some
+    /// values.
     up: [f64; 2],
     /// Their inverses.
     down: [f64; 2],

@@ -25,7 +25,8 @@ pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().map(kernel)
 }
 
-/// The tangent of reading a force at the particles of a lattice: the transpose of [`PositionAdjoint::force`](super::PositionAdjoint::force).
+/// The tangent of reading a force at the particles of a lattice: the transpose of
+/// [`PositionAdjoint::force`](super::PositionAdjoint::force).
 pub struct ForceTangent {
     kernel: Kernel,
 }
@@ -36,11 +37,13 @@ impl ForceTangent {
         ForceTangent { kernel: Kernel::trusted(kernel(window)) }
     }
 
-    /// Records `out = (by . gradient of force) + factor * change` at the particles, for vectors `by` and `out` of particles, all along x, then y, then
-    /// z. `force` and `change` have three components on `mesh`, ghosts included, one after the other. Nothing is submitted.
+    /// Records `out = (by . gradient of force) + factor * change` at the particles, for vectors
+    /// `by` and `out` of particles, all along x, then y, then z. `force` and `change` have three
+    /// components on `mesh`, ghosts included, one after the other. Nothing is submitted.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what kernels count.
+    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
+    /// kernels count.
     pub fn record(
         &self,
         recorder: &mut Recorder,

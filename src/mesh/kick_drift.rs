@@ -33,8 +33,8 @@ pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().map(kernel)
 }
 
-/// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at each particle, kicks its momentum
-/// and drifts its position. No acceleration is stored.
+/// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at
+/// each particle, kicks its momentum and drifts its position. No acceleration is stored.
 pub struct KickDrift {
     kernel: Kernel,
 }
@@ -45,13 +45,15 @@ impl KickDrift {
         KickDrift { kernel: Kernel::trusted(kernel(window)) }
     }
 
-    /// Records `push` of the particles of `lattice`, whose displacements and momenta are `particles`, by axis. `field` has three
-    /// components on `mesh`, ghosts included, one after the other. Factors are rounded to `f32`. Particles that cannot be painted
+    /// Records `push` of the particles of `lattice`, whose displacements and momenta are
+    /// `particles`, by axis. `field` has three components on `mesh`, ghosts included, one after the
+    /// other. Factors are rounded to `f32`. Particles that cannot be painted
     /// ([`Painter::paint`](super::Painter::paint)) read zero.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what kernels count;
-    /// [`DeviceError::TooManyWindows`] where the device cannot bind seven arrays and the windows of a large field.
+    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
+    /// kernels count; [`DeviceError::TooManyWindows`] where the device cannot bind seven arrays and
+    /// the windows of a large field.
     pub fn record(
         &self,
         recorder: &mut Recorder,

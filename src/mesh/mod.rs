@@ -5,7 +5,8 @@
 //! | [`MeshParticles::Displaced`] | sites of a lattice and displacements, an array for each axis | particle-mesh runs |
 //! | [`MeshParticles::InCells`], [`PointsInCells`] | a cell and the offset in it, an array for each axis | points from elsewhere, on the rank that owns their cell |
 //!
-//! Trees and neighbours take [`points::Cloud`](crate::points::Cloud) instead, which holds the coordinates of each point next to each other.
+//! Trees and neighbours take [`points::Cloud`](crate::points::Cloud) instead, which holds the
+//! coordinates of each point next to each other.
 
 mod axpby;
 mod cross_power;
@@ -44,7 +45,8 @@ pub use window::Window;
 
 use crate::gpu::KernelSource;
 
-/// Returns the kernels for devices that add to integers of 64 bits, for tests that compile all kernels.
+/// Returns the kernels for devices that add to integers of 64 bits, for tests that compile all
+/// kernels.
 #[doc(hidden)]
 pub fn wide_kernels() -> Vec<KernelSource> {
     [painter::wide_kernels(), value_painter::wide_kernels()].concat()

@@ -18,7 +18,8 @@ const BINS: usize = 512;
 const WORDS: usize = 8;
 /// Bits that powers are added to.
 const BITS: i32 = 112;
-/// Modes that a workgroup sums: enough that its sums, which it adds to those of all, cost little beside them.
+/// Modes that a workgroup sums: enough that its sums, which it adds to those of all, cost little
+/// beside them.
 const CHUNK: u64 = 1 << 14;
 /// Workgroups at most: as many as the words of a sum hold.
 const MOST_WORKGROUPS: u64 = 65_535;
@@ -67,8 +68,8 @@ pub(super) fn kernels() -> [KernelSource; 3] {
 pub struct Modes<'a> {
     /// The modes of a field.
     pub modes: &'a Array<[f32; 2]>,
-    /// Those of the same points moved by half a cell along each axis, for *interlacing*: the mean of both, the second moved back,
-    /// is without the strongest aliases (Sefusatti et al. 2016).
+    /// Those of the same points moved by half a cell along each axis, for *interlacing*: the mean
+    /// of both, the second moved back, is without the strongest aliases (Sefusatti et al. 2016).
     pub shifted: Option<&'a Array<[f32; 2]>>,
     /// The window whose power is divided by.
     pub window: Option<Window>,
@@ -76,10 +77,12 @@ pub struct Modes<'a> {
 
 /// Bins the power of modes on the device. Kernels compile once for all spectra.
 ///
-/// - A power is computed in `f32`, with a relative error of some 2^-22, and summed exactly, so that a spectrum has the same bits on
-///   any number of ranks. What is 2^-84 of the largest power and less may be lost.
-/// - Numbers of modes and their mean wavenumbers are those of [`power_spectrum`](super::power_spectrum), computed on the host while the
-///   device works, once for spectra of one geometry that follow each other.
+/// - A power is computed in `f32`, with a relative error of some 2^-22, and summed exactly, so that
+///   a spectrum has the same bits on any number of ranks. What is 2^-84 of the largest power and
+///   less may be lost.
+/// - Numbers of modes and their mean wavenumbers are those of
+///   [`power_spectrum`](super::power_spectrum), computed on the host while the device works, once
+///   for spectra of one geometry that follow each other.
 pub struct ModeBinner {
     peak: Kernel,
     plain: Kernel,
@@ -104,12 +107,13 @@ struct Scale {
 }
 
 impl ModeBinner {
-    /// Returns the spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those without modes are left out. All ranks call it and
-    /// all get the result. Waits for the device.
+    /// Returns the spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those
+    /// without modes are left out. All ranks call it and all get the result. Waits for the device.
     ///
     /// # Errors
-    /// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, that is not finite, the same on all
-    /// ranks; [`MeshError`] of the device or the ranks, [`DeviceError::Misuse`] for arrays that are too short.
+    /// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all
+    /// ranks, in a bin or not, that is not finite, the same on all ranks; [`MeshError`] of the
+    /// device or the ranks, [`DeviceError::Misuse`] for arrays that are too short.
     pub fn measure(
         &self,
         recorder: &mut Recorder,
@@ -242,13 +246,14 @@ impl Scale {
     }
 }
 
-/// For each index of each axis of the part: the inverse of the power of the window, and cosine and sine of half the mode's phase over a
-/// cell, which moves points back by half a cell.
+/// For each index of each axis of the part: the inverse of the power of the window, and cosine and
+/// sine of half the mode's phase over a cell, which moves points back by half a cell.
 fn factors(geometry: &SpectrumGeometry, window: Option<Window>) -> Vec<f32> {
     let factor = |axis: usize, index: u64| {
         let w = Wave::new(index, geometry.shape[axis], geometry.size[axis]).w;
-        // Points that were moved by +h/2 have their modes multiplied by exp(-i w / 2) in a transform with exp(-i k x). Nyquist
-        // modes stand for both signs of w, which no phase suits: like everywhere in the transform they count as negative.
+        // Points that were moved by +h/2 have their modes multiplied by exp(-i w / 2) in a
+        // transform with exp(-i k x). Nyquist modes stand for both signs of w, which no phase
+        // suits: like everywhere in the transform they count as negative.
         let inverse = window.map_or(1.0, |window| window.transform(w).powi(-2));
         [inverse, (w / 2.0).cos(), (w / 2.0).sin()].map(|value| value as f32)
     };

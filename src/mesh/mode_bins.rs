@@ -1,4 +1,5 @@
-//! Which bin of wavenumber a mode falls into, how many modes a bin has and their mean wavenumber: geometry alone. Pure.
+//! Which bin of wavenumber a mode falls into, how many modes a bin has and their mean wavenumber:
+//! geometry alone. Pure.
 
 use std::f64::consts::PI;
 
@@ -12,19 +13,20 @@ const FAR: f64 = (1u64 << 60) as f64;
 /// Bins at most: the last whose edges are below [`FAR`].
 const MOST_BINS: u64 = (1 << 14) - 1;
 
-/// The bins of a spectrum: one fundamental mode of the longest side wide, around its multiples, from 1 up to the Nyquist frequency of
-/// the coarsest axis.
+/// The bins of a spectrum: one fundamental mode of the longest side wide, around its multiples,
+/// from 1 up to the Nyquist frequency of the coarsest axis.
 pub(super) struct ModeBins {
     /// Bins are 1 to this.
     pub count: usize,
     /// The Nyquist frequency of the coarsest axis.
     nyquist: f64,
-    /// Squares of the wavenumbers of this rank's part by axis, in fundamental modes, times 2^32: sums of three are compared with edges in
-    /// integers, so that hosts and devices agree.
+    /// Squares of the wavenumbers of this rank's part by axis, in fundamental modes, times 2^32:
+    /// sums of three are compared with edges in integers, so that hosts and devices agree.
     pub squares: [Vec<u64>; 3],
 }
 
-/// Modes of a bin and their wavenumbers, summed over a rank's part; wavenumbers in units of [`ModeBins::unit`].
+/// Modes of a bin and their wavenumbers, summed over a rank's part; wavenumbers in units of
+/// [`ModeBins::unit`].
 pub(super) type ModeSums = Vec<[i128; 2]>;
 
 impl ModeBins {
@@ -47,13 +49,14 @@ impl ModeBins {
         Ok(ModeBins { count: count as usize, nyquist, squares })
     }
 
-    /// Returns the [`squares`](Self::squares) as real numbers, in fundamental modes: those of modes in bins, whatever the unit of length is; beyond all bins
-    /// they end at some number.
+    /// Returns the [`squares`](Self::squares) as real numbers, in fundamental modes: those of modes
+    /// in bins, whatever the unit of length is; beyond all bins they end at some number.
     pub fn real_squares(&self) -> Vec<f32> {
         self.squares.iter().flatten().map(|&square| square as f32 / 2f32.powi(32)).collect()
     }
 
-    /// Returns the bin of the sum of three squares; any number above [`count`](Self::count) beyond the last.
+    /// Returns the bin of the sum of three squares; any number above [`count`](Self::count) beyond
+    /// the last.
     pub fn of(&self, square: u64) -> usize {
         // The lower edge of a bin from 1 on, (bin - 1/2)^2.
         let edge = |bin: u64| ((bin * bin - bin) << 32) + (1 << 30);
@@ -70,14 +73,16 @@ impl ModeBins {
         Unit::holding(2.0 * self.nyquist, 84)
     }
 
-    /// Modes and wavenumbers of each bin, 0 included, over this rank's part. Modes with the same waves but for signs are counted at once.
+    /// Modes and wavenumbers of each bin, 0 included, over this rank's part. Modes with the same
+    /// waves but for signs are counted at once.
     pub fn sums(&self, geometry: &SpectrumGeometry) -> ModeSums {
         let axes = [0, 1, 2].map(|axis| self.distinct(geometry, axis));
         let (mut sums, unit) = (vec![[0; 2]; self.count + 1], self.unit());
         for x in &axes[0] {
             for y in &axes[1] {
                 for z in &axes[2] {
-                    // Waves along an axis are in order: those that follow are beyond the last bin, too.
+                    // Waves along an axis are in order: those that follow are beyond the last bin,
+                    // too.
                     let Some(sum) = sums.get_mut(self.of(x.square + y.square + z.square)) else { break };
                     let modes = x.modes * y.modes * z.modes;
                     let k = (x.k * x.k + y.k * y.k + z.k * z.k).sqrt();
@@ -88,8 +93,8 @@ impl ModeBins {
         sums
     }
 
-    /// Returns the wavenumbers of this rank's part along an axis but for signs, and how many modes have each. On the half axis they stand for
-    /// their mirror images too.
+    /// Returns the wavenumbers of this rank's part along an axis but for signs, and how many modes
+    /// have each. On the half axis they stand for their mirror images too.
     fn distinct(&self, geometry: &SpectrumGeometry, axis: usize) -> Vec<Along> {
         let mut found: Vec<Along> = geometry.part[axis]
             .clone()

@@ -18,10 +18,11 @@ use crate::rank::Rank;
 impl Rank {
     /// Paints particles to a field: their number density, of which the mean over all cells is 1.
     ///
-    /// [Collective](Self); blocks. The mesh has three axes, all periodic, with the sides of the particles' box. Positions stay on the device:
-    /// each particle is sent to the rank that owns its cell (12 bytes) and painted in fixed point, so that the result has the same bits on
-    /// any number of ranks. Ghost cells of the field are 0 until they are [exchanged](Self::exchange_ghosts). Without particles the field
-    /// is 0.
+    /// [Collective](Self); blocks. The mesh has three axes, all periodic, with the sides of the
+    /// particles' box. Positions stay on the device: each particle is sent to the rank that owns
+    /// its cell (12 bytes) and painted in fixed point, so that the result has the same bits on any
+    /// number of ranks. Ghost cells of the field are 0 until they are
+    /// [exchanged](Self::exchange_ghosts). Without particles the field is 0.
     ///
     /// ```
     /// use meshloom::mesh::Window;
@@ -40,7 +41,8 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`MeshError::Sides`] if the box of the particles has other sides than the mesh, or an open axis.
+    /// - [`MeshError::Sides`] if the box of the particles has other sides than the mesh, or an open
+    ///   axis.
     /// - [`MeshError::Layout`] if a rank has fewer cells than the window reaches.
     /// - [`MeshError::Device`] if device memory is short.
     pub fn paint(&mut self, particles: &Particles, mesh: &Mesh, window: Window) -> Result<Field, MeshError> {
@@ -54,13 +56,15 @@ impl Rank {
         Ok(field)
     }
 
-    /// Paints the attribute `name` of particles to a field: each cell is the sum of the values of the particles around it, times their
-    /// window weights. The sum over all cells is that over all particles.
+    /// Paints the attribute `name` of particles to a field: each cell is the sum of the values of
+    /// the particles around it, times their window weights. The sum over all cells is that over all
+    /// particles.
     ///
-    /// [Collective](Self); blocks. `f32` attributes of any width: the field has one component for each value per particle. Values have any
-    /// sign. Each is rounded to a multiple of 2^-(62 - log2 N) of the largest magnitude, for N particles on all ranks, and added exactly,
-    /// so that the result has the same bits on any number of ranks. NaN everywhere if a value is not finite. Otherwise as
-    /// [`paint`](Self::paint). The adjoint is [`readout`](Self::readout).
+    /// [Collective](Self); blocks. `f32` attributes of any width: the field has one component for
+    /// each value per particle. Values have any sign. Each is rounded to a multiple of 2^-(62 -
+    /// log2 N) of the largest magnitude, for N particles on all ranks, and added exactly, so that
+    /// the result has the same bits on any number of ranks. NaN everywhere if a value is not
+    /// finite. Otherwise as [`paint`](Self::paint). The adjoint is [`readout`](Self::readout).
     ///
     /// ```
     /// use meshloom::mesh::Window;
@@ -117,12 +121,14 @@ impl Rank {
         Ok(field)
     }
 
-    /// Reads a field at particles: the sum of the cells around each particle, times their window weights. Returns one value per particle
-    /// and component of the field, in the rows of the particles.
+    /// Reads a field at particles: the sum of the cells around each particle, times their window
+    /// weights. Returns one value per particle and component of the field, in the rows of the
+    /// particles.
     ///
-    /// [Collective](Self); blocks only for exchanges between ranks. The mesh has three axes, all periodic, with the sides of the particles'
-    /// box. Each particle is sent to the rank that owns its cell (12 bytes), and its values back. Ghost cells of the field are not read. The
-    /// same bits on any number of ranks. The adjoint is [`paint_attribute`](Self::paint_attribute).
+    /// [Collective](Self); blocks only for exchanges between ranks. The mesh has three axes, all
+    /// periodic, with the sides of the particles' box. Each particle is sent to the rank that owns
+    /// its cell (12 bytes), and its values back. Ghost cells of the field are not read. The same
+    /// bits on any number of ranks. The adjoint is [`paint_attribute`](Self::paint_attribute).
     ///
     /// ```
     /// use meshloom::mesh::Window;

@@ -97,9 +97,9 @@ impl ParticleKernels {
 
 /// Paints particles of equal mass onto meshes and reads meshes at particles, with one window.
 ///
-/// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss, cells are 64-bit
-///   integers (two `u32`, low word first). Any order, any number of ranks gives the same bits, and cells cannot
-///   overflow below 2^36 particles per cell.
+/// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss,
+///   cells are 64-bit integers (two `u32`, low word first). Any order, any number of ranks gives
+///   the same bits, and cells cannot overflow below 2^36 particles per cell.
 /// - Everything is recorded, nothing submitted.
 pub struct Painter {
     window: Window,
@@ -127,12 +127,14 @@ impl Painter {
         }
     }
 
-    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that has a node outside
-    /// the array, or no finite position, is not painted but counted in `faults[0]`.
+    /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that
+    /// has a node outside the array, or no finite position, is not painted but counted in
+    /// `faults[0]`.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short, or the mesh has more than 2^30 cells or the lattice more than 2^31 sites
-    /// along an axis; [`DeviceError`] when the kernel does not fit the device.
+    /// [`DeviceError::Misuse`] when an array is too short, or the mesh has more than 2^30 cells or
+    /// the lattice more than 2^31 sites along an axis; [`DeviceError`] when the kernel does not fit
+    /// the device.
     pub fn paint(
         &self,
         recorder: &mut Recorder,
@@ -155,8 +157,8 @@ impl Painter {
         recorder.each(&kernels.paint, &arrays, &geometry, particles.len())
     }
 
-    /// `out[n]` = `field` at particle `n`, with the same window. Particles that [`paint`](Self::paint) would count as
-    /// faults read zero.
+    /// `out[n]` = `field` at particle `n`, with the same window. Particles that
+    /// [`paint`](Self::paint) would count as faults read zero.
     ///
     /// # Errors
     /// As [`paint`](Self::paint).
@@ -180,7 +182,8 @@ impl Painter {
         recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
     }
 
-    /// `out` = the vector field of three components at the particles, all along x, then y, then z: what three [`readout`](Self::readout)s give.
+    /// `out` = the vector field of three components at the particles, all along x, then y, then z:
+    /// what three [`readout`](Self::readout)s give.
     ///
     /// # Errors
     /// As [`paint`](Self::paint).
@@ -205,11 +208,13 @@ impl Painter {
         recorder.each(&self.kernels(&particles).readout_vectors, &arrays, &params, particles.len())
     }
 
-    /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the cells below and above the own
-    /// ones, by axis, and the number of particles without a finite position.
+    /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the
+    /// cells below and above the own ones, by axis, and the number of particles without a finite
+    /// position.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts, whose cells count those.
+    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts,
+    /// whose cells count those.
     pub fn reach(
         &self,
         recorder: &mut Recorder,

@@ -9,8 +9,8 @@ const MOST_CELLS: u64 = 1 << 30;
 /// Sites of a lattice along an axis at most: twice a site takes one word.
 const MOST_SITES: u64 = 1 << 31;
 
-/// A box of sites of a regular lattice, one particle each. A particle's place is its site plus a displacement, so that
-/// `f32` resolves it equally well in any box.
+/// A box of sites of a regular lattice, one particle each. A particle's place is its site plus a
+/// displacement, so that `f32` resolves it equally well in any box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice {
     /// Sites along each axis of the whole lattice.
@@ -93,7 +93,8 @@ pub enum MeshParticles<'a> {
         /// Their displacements, by axis.
         displacement: [&'a Array<f32>; 3],
     },
-    /// Points given by a cell of the rank's array (ghosts included) and the offset from its node in cells.
+    /// Points given by a cell of the rank's array (ghosts included) and the offset from its node in
+    /// cells.
     InCells {
         /// Index of the cell.
         cell: &'a Array<u32>,
@@ -174,7 +175,8 @@ impl MeshParticles<'_> {
     }
 }
 
-/// Defines parameters that begin with where particles and the mesh are; see `shaders/mesh/particle.wgsl`.
+/// Defines parameters that begin with where particles and the mesh are; see
+/// `shaders/mesh/particle.wgsl`.
 macro_rules! over_particles {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($more:tt)* }) => {
         crate::gpu::kernel_params! {

@@ -19,9 +19,11 @@ use crate::rank::Rank;
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
 ///
-/// - Coordinates are `f64` on the host, wrapped into the box (`x == L` is `x = 0`); a point becomes a cell and an `f32`
-///   offset from the cell's node, so that precision depends neither on the box nor on where the point lies.
-/// - Which rank hands over which points does not matter: what is painted is the same to the last bit.
+/// - Coordinates are `f64` on the host, wrapped into the box (`x == L` is `x = 0`); a point becomes
+///   a cell and an `f32` offset from the cell's node, so that precision depends neither on the box
+///   nor on where the point lies.
+/// - Which rank hands over which points does not matter: what is painted is the same to the last
+///   bit.
 ///
 /// ```no_run
 /// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
@@ -50,7 +52,8 @@ pub struct PointsInCells {
     /// Whether points have been moved, and need more ghost cells.
     is_shifted: bool,
     weights: Option<Weights>,
-    /// From the rows of a cloud to the points here; `None` on one rank, and for points from the host.
+    /// From the rows of a cloud to the points here; `None` on one rank, and for points from the
+    /// host.
     route: Option<Route>,
 }
 
@@ -112,7 +115,8 @@ pub(super) fn kernels() -> [KernelSource; 2] {
     [true, false].map(locate_kernel)
 }
 
-/// A point as it is sent: its cell of the whole mesh, and its offset from the cell's node in cells, in `[0, 1)`.
+/// A point as it is sent: its cell of the whole mesh, and its offset from the cell's node in cells,
+/// in `[0, 1)`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Placed {
@@ -133,20 +137,21 @@ fn locate(x: f64, size: f64, cells: u64) -> (u32, f32) {
 }
 
 impl PointsInCells {
-    /// Ghost cells that painting points with `window` needs; with `shifted`, also after a [`shift`](Self::shift) by half
-    /// a cell.
+    /// Ghost cells that painting points with `window` needs; with `shifted`, also after a
+    /// [`shift`](Self::shift) by half a cell.
     pub fn ghost_widths(window: Window, shifted: bool) -> [[u64; 2]; 3] {
         let order = u64::from(window.order());
         // Windows of odd order lie around the nearest node, which may be the one above.
         [[(order - 1) / 2, order.div_ceil(2) + u64::from(shifted)]; 3]
     }
 
-    /// Sends each of this rank's `positions` in a box of `size` to the rank of `grid` that owns its cell of `mesh`. All
-    /// ranks call it, each with any number of positions and its own part of the mesh.
+    /// Sends each of this rank's `positions` in a box of `size` to the rank of `grid` that owns its
+    /// cell of `mesh`. All ranks call it, each with any number of positions and its own part of the
+    /// mesh.
     ///
     /// # Errors
-    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, and [`MeshError::Size`], the
-    /// same on all ranks; [`MeshError`] of the ranks or the device.
+    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, and
+    /// [`MeshError::Size`], the same on all ranks; [`MeshError`] of the ranks or the device.
     pub fn distribute(
         recorder: &mut Recorder,
         comm: &Communicator,
@@ -158,13 +163,14 @@ impl PointsInCells {
         Self::send(recorder, comm, grid, mesh, size, positions, None)
     }
 
-    /// Distributes points as [`distribute`](Self::distribute) does, each with a weight such as its mass:
-    /// [`density`](Self::density) is that of the weights.
+    /// Distributes points as [`distribute`](Self::distribute) does, each with a weight such as its
+    /// mass: [`density`](Self::density) is that of the weights.
     ///
     /// # Errors
     /// Same as [`distribute`](Self::distribute), and, the same on all ranks:
     /// - [`MeshError::Weight`] for the first weight of all ranks that is negative or not finite.
-    /// - [`MeshError::Weights`] if a rank has more or fewer weights than positions, or all weights are 0.
+    /// - [`MeshError::Weights`] if a rank has more or fewer weights than positions, or all weights
+    ///   are 0.
     pub fn distribute_weighted(
         recorder: &mut Recorder,
         comm: &Communicator,
@@ -256,11 +262,12 @@ impl PointsInCells {
         Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights, route: None })
     }
 
-    /// Sends the points of a cloud in a periodic box of three axes to the ranks of `grid` that own their cells of `mesh`, without passing the
-    /// host.
+    /// Sends the points of a cloud in a periodic box of three axes to the ranks of `grid` that own
+    /// their cells of `mesh`, without passing the host.
     ///
-    /// Collective; blocks for a word per rank. Each rank gives any number of points and its own part of the mesh. Sends 12 bytes per point;
-    /// records a sort of the points by rank, four dispatches, and reads and writes 60 bytes per point. An offset in a cell is that of the
+    /// Collective; blocks for a word per rank. Each rank gives any number of points and its own
+    /// part of the mesh. Sends 12 bytes per point; records a sort of the points by rank, four
+    /// dispatches, and reads and writes 60 bytes per point. An offset in a cell is that of the
     /// `f32` coordinate, rounded once.
     ///
     /// # Errors
@@ -310,7 +317,8 @@ impl PointsInCells {
         Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights: None, route: way })
     }
 
-    /// Sends the rows of `values`, of `width` elements each, from the rows of the cloud to the points here.
+    /// Sends the rows of `values`, of `width` elements each, from the rows of the cloud to the
+    /// points here.
     pub(super) fn values_of_rows(
         &self,
         rank: &mut Rank,
@@ -323,7 +331,8 @@ impl PointsInCells {
         }
     }
 
-    /// Sends values of the points here back to the rows of the cloud: the inverse of [`values_of_rows`](Self::values_of_rows).
+    /// Sends values of the points here back to the rows of the cloud: the inverse of
+    /// [`values_of_rows`](Self::values_of_rows).
     pub(super) fn rows_of_values(
         &self,
         rank: &mut Rank,
@@ -336,7 +345,8 @@ impl PointsInCells {
         }
     }
 
-    /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in: the rank that owns it has the point.
+    /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in:
+    /// the rank that owns it has the point.
     pub fn cell_of(position: [f64; 3], size: [f64; 3], shape: [u64; 3]) -> [u64; 3] {
         [0, 1, 2].map(|a| u64::from(locate(position[a], size[a], shape[a]).0))
     }
@@ -361,8 +371,9 @@ impl PointsInCells {
         self.total
     }
 
-    /// Returns the number of points of equal weight that have the same shot noise: `(sum w)^2 / sum w^2` over all ranks, or
-    /// [`total`](Self::total) without weights. The shot noise of the power is the volume of the box divided by it.
+    /// Returns the number of points of equal weight that have the same shot noise: `(sum w)^2 / sum
+    /// w^2` over all ranks, or [`total`](Self::total) without weights. The shot noise of the power
+    /// is the volume of the box divided by it.
     pub fn effective_count(&self) -> f64 {
         self.weights.as_ref().map_or(self.total as f64, |weights| weights.effective_count)
     }
@@ -378,8 +389,8 @@ impl PointsInCells {
         MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }
     }
 
-    /// Moves all points by `cells` along every axis; points stay with their rank, so the ghost cells must allow for it. Waits
-    /// for the device.
+    /// Moves all points by `cells` along every axis; points stay with their rank, so the ghost
+    /// cells must allow for it. Waits for the device.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -393,13 +404,13 @@ impl PointsInCells {
         Ok(())
     }
 
-    /// `out = density + shift` on this rank's own cells (C order), where the mean density of all points, or of their
-    /// weights, is 1. Without points the density is 0. All ranks call it; `comms` are those of the grid. Waits for the
-    /// device.
+    /// `out = density + shift` on this rank's own cells (C order), where the mean density of all
+    /// points, or of their weights, is 1. Without points the density is 0. All ranks call it;
+    /// `comms` are those of the grid. Waits for the device.
     ///
     /// # Errors
-    /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer ghost cells
-    /// than [`ghost_widths`](Self::ghost_widths) says.
+    /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer
+    /// ghost cells than [`ghost_widths`](Self::ghost_widths) says.
     pub fn density(
         &self,
         recorder: &mut Recorder,
@@ -473,7 +484,8 @@ struct WeightSums {
 }
 
 impl WeightSums {
-    /// Checks and adds the weights of `points` points of this rank, of which the first has the number `before` among all.
+    /// Checks and adds the weights of `points` points of this rank, of which the first has the
+    /// number `before` among all.
     fn new(comm: &Communicator, weights: &[f32], points: usize, before: u64) -> Result<Self, MeshError> {
         let bad = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0));
         if let Some(([index], value)) = first_of_all(comm, bad.map(|at| ([before + at as u64], weights[at].into())))? {

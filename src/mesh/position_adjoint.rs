@@ -33,10 +33,12 @@ pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
     Window::ALL.into_iter().flat_map(of_window)
 }
 
-/// The products of cotangents with the derivatives of painting and reading by the particles' positions, for the particles of a lattice.
+/// The products of cotangents with the derivatives of painting and reading by the particles'
+/// positions, for the particles of a lattice.
 ///
-/// Cotangents of positions are in one array: those along x of all particles, then y, then z. The derivative of the window of order p is of
-/// order p - 1: that of cloud in cell jumps at nodes, where the one for positions above is taken. Everything is recorded, nothing submitted.
+/// Cotangents of positions are in one array: those along x of all particles, then y, then z. The
+/// derivative of the window of order p is of order p - 1: that of cloud in cell jumps at nodes,
+/// where the one for positions above is taken. Everything is recorded, nothing submitted.
 pub struct PositionAdjoint {
     paint: Kernel,
     force: Kernel,
@@ -58,11 +60,14 @@ impl PositionAdjoint {
         PositionAdjoint { paint, force }
     }
 
-    /// Records `bar += factor * d(sum over cells of mesh * painted) / d(positions)`, where `painted` adds the weights of the particles. With the
-    /// cotangent of `scale * painted` as `mesh` and `scale` as `factor` this is the cotangent of the positions. `field` is a mesh with ghost cells.
+    /// Records `bar += factor * d(sum over cells of mesh * painted) / d(positions)`, where
+    /// `painted` adds the weights of the particles. With the cotangent of `scale * painted` as
+    /// `mesh` and `scale` as `factor` this is the cotangent of the positions. `field` is a mesh
+    /// with ghost cells.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what kernels count.
+    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
+    /// kernels count.
     pub fn paint(
         &self,
         recorder: &mut Recorder,
@@ -79,8 +84,9 @@ impl PositionAdjoint {
         self.record(recorder, &self.paint, (sites, mesh), factor, &[field.raw(), bar.raw()])
     }
 
-    /// Records `bar += d(sum over particles and axes of by * acceleration) / d(positions)`, where the acceleration is the force read at the
-    /// particle and `factor * density` what the density counts for it, both with this window.
+    /// Records `bar += d(sum over particles and axes of by * acceleration) / d(positions)`, where
+    /// the acceleration is the force read at the particle and `factor * density` what the density
+    /// counts for it, both with this window.
     ///
     /// # Errors
     /// As [`paint`](Self::paint).

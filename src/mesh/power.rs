@@ -1,11 +1,12 @@
 //! Power spectra of fields.
 //!
-//! `P(k) = |delta_k|^2 V / N^2` with the unnormalised transform `delta_k`, averaged over bins one fundamental mode wide:
-//! bin `b = floor(k / k_f + 1/2)`, `k_f = 2 pi / L` of the longest side, from 1 up to the Nyquist frequency of the
-//! coarsest axis. Each mode of the half spectrum counts twice, except on the planes that are their own mirror image.
+//! `P(k) = |delta_k|^2 V / N^2` with the unnormalised transform `delta_k`, averaged over bins one
+//! fundamental mode wide: bin `b = floor(k / k_f + 1/2)`, `k_f = 2 pi / L` of the longest side,
+//! from 1 up to the Nyquist frequency of the coarsest axis. Each mode of the half spectrum counts
+//! twice, except on the planes that are their own mirror image.
 //!
-//! Sums are exact (128-bit fixed point with a scale that all ranks share), so a spectrum is the same for any number of
-//! ranks, to the last bit.
+//! Sums are exact (128-bit fixed point with a scale that all ranks share), so a spectrum is the
+//! same for any number of ranks, to the last bit.
 
 use crate::comm::{CommError, Communicator, Op};
 use crate::grid::{Box3, extent};
@@ -28,12 +29,13 @@ pub struct Bin {
     pub modes: u64,
 }
 
-/// Bins `power(mode, waves)`, a mode's |delta_k|^2 with whatever correction, over the modes of all ranks. All ranks call
-/// it and all get the result; bins without modes are left out.
+/// Bins `power(mode, waves)`, a mode's |delta_k|^2 with whatever correction, over the modes of all
+/// ranks. All ranks call it and all get the result; bins without modes are left out.
 ///
 /// # Errors
-/// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all ranks, in a bin or not, whose power is not finite, the
-/// same on all ranks; [`MeshError::Comm`] when another rank fails.
+/// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all
+/// ranks, in a bin or not, whose power is not finite, the same on all ranks; [`MeshError::Comm`]
+/// when another rank fails.
 pub fn power_spectrum(
     comm: &Communicator,
     geometry: &SpectrumGeometry,
@@ -93,18 +95,20 @@ pub(super) fn means(
     Ok(bins.collect())
 }
 
-/// The largest share of negative values in the magnitude of a density, which rounding and deconvolution leave.
+/// The largest share of negative values in the magnitude of a density, which rounding and
+/// deconvolution leave.
 const NEGATIVE: f64 = 0.01;
 
 /// Computes the density contrast `values / mean - 1` of a distributed field.
 ///
-/// `own` are the cells of this rank, in C order; the mean is that of all ranks. It is summed exactly, so the result does
-/// not depend on the decomposition. Collective.
+/// `own` are the cells of this rank, in C order; the mean is that of all ranks. It is summed
+/// exactly, so the result does not depend on the decomposition. Collective.
 ///
 /// # Errors
 /// - [`MeshError::NotFinite`] if a value of any rank is not finite.
-/// - [`MeshError::NotDensity`] if the mean is not positive, or negative values make up more than a hundredth of the sum of
-///   all magnitudes: the mean of such a field does not measure its values. [`field_contrast`] takes it.
+/// - [`MeshError::NotDensity`] if the mean is not positive, or negative values make up more than a
+///   hundredth of the sum of all magnitudes: the mean of such a field does not measure its values.
+///   [`field_contrast`] takes it.
 /// - [`MeshError::Comm`] if another rank fails.
 pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Vec<f32>, MeshError> {
     let Sums { mean, negative } = sums(comm, own, values)?;
@@ -114,7 +118,8 @@ pub fn density_contrast(comm: &Communicator, own: &Box3, values: &[f64]) -> Resu
     Ok(host_memory::collect("the density contrast", values.iter().map(|value| (value / mean - 1.0) as f32))?)
 }
 
-/// Computes `values - mean` of a distributed field of any sign: a contrast, a divergence, a temperature.
+/// Computes `values - mean` of a distributed field of any sign: a contrast, a divergence, a
+/// temperature.
 ///
 /// Parameters, exact sums and order as in [`density_contrast`]. Collective.
 ///
@@ -162,7 +167,8 @@ pub(super) fn sides(size: [f64; 3]) -> Result<(), MeshError> {
     }
 }
 
-/// Checks that the values of all ranks are finite; `index` tells where this rank's value number `n` stands.
+/// Checks that the values of all ranks are finite; `index` tells where this rank's value number `n`
+/// stands.
 pub(super) fn all_finite<const N: usize>(
     comm: &Communicator,
     values: &[f64],

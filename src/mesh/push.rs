@@ -1,7 +1,8 @@
 //! How particles are moved: kicks and drifts, as numbers.
 
-/// Kicks and then drifts that particles make where they are: `p = keep p + factor a(x)`, one after the other, then `x = x + factor p`.
-/// As many of each as a [`KickDrift`](super::KickDrift) makes at once; the field `a` is read once for all of them.
+/// Kicks and then drifts that particles make where they are: `p = keep p + factor a(x)`, one after
+/// the other, then `x = x + factor p`. As many of each as a [`KickDrift`](super::KickDrift) makes
+/// at once; the field `a` is read once for all of them.
 ///
 /// ```
 /// use meshloom::mesh::Push;
@@ -18,10 +19,12 @@ pub struct Push {
 }
 
 impl Push {
-    /// The most kicks, and the most drifts: those of two steps around a moment at which nobody looks.
+    /// The most kicks, and the most drifts: those of two steps around a moment at which nobody
+    /// looks.
     pub const MOST: usize = 2;
 
-    /// Adds `p = keep p + factor a(x)`, and says whether it could: not after a drift, nor after [`MOST`](Self::MOST) kicks.
+    /// Adds `p = keep p + factor a(x)`, and says whether it could: not after a drift, nor after
+    /// [`MOST`](Self::MOST) kicks.
     pub fn kick(&mut self, keep: f64, factor: f64) -> bool {
         let fits = self.drifts.is_empty() && self.kicks.len() < Self::MOST;
         if fits {

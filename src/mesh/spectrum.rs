@@ -17,8 +17,8 @@ pub struct SpectrumGeometry {
 }
 
 impl SpectrumGeometry {
-    /// Returns the bins of its spectra, one fundamental mode of the longest side wide, from 1 up to the Nyquist frequency of the coarsest axis; 0 where that is below the
-    /// fundamental mode.
+    /// Returns the bins of its spectra, one fundamental mode of the longest side wide, from 1 up to
+    /// the Nyquist frequency of the coarsest axis; 0 where that is below the fundamental mode.
     pub fn bins(&self) -> u64 {
         (self.nyquist() * self.longest() / (2.0 * PI) + 1e-9).floor() as u64
     }
@@ -38,7 +38,8 @@ impl SpectrumGeometry {
         [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
     }
 
-    /// Returns how many modes of the whole spectrum one with this index along the half axis stands for.
+    /// Returns how many modes of the whole spectrum one with this index along the half axis stands
+    /// for.
     pub(super) fn weight(&self, half: u64) -> u64 {
         if half == 0 || 2 * half == self.shape[2] { 1 } else { 2 }
     }

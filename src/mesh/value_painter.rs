@@ -36,11 +36,13 @@ pub struct PaintedValues<'a> {
     pub total: u64,
 }
 
-/// Paints values that particles carry, which may be negative, onto meshes: `mesh[c] = sum over particles of weight(c, particle) * value`, the
-/// adjoint of [`Painter::readout`](super::Painter::readout).
+/// Paints values that particles carry, which may be negative, onto meshes: `mesh[c] = sum over
+/// particles of weight(c, particle) * value`, the adjoint of
+/// [`Painter::readout`](super::Painter::readout).
 ///
-/// Shares are integers in units of the greatest value of all ranks, 2^-(62 - log2 of the particles) of it, so that the mesh is the same for
-/// any order of the particles and any number of ranks. On a GPU a CIC particle costs eight atomic additions of two words.
+/// Shares are integers in units of the greatest value of all ranks, 2^-(62 - log2 of the particles)
+/// of it, so that the mesh is the same for any order of the particles and any number of ranks. On a
+/// GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
     kernels: [Kernel; 3],
     /// The same for devices that add to integers of 64 bits.
@@ -104,8 +106,9 @@ impl ValuePainter {
         ValuePainter { kernels, wide, finish: Kernel::trusted(finish_kernel()), sum: ExactSum::default() }
     }
 
-    /// Records a word, the bits of the greatest magnitude of `values` of all ranks: what their shares are counted in. Components of vectors that are
-    /// painted one after the other have one. All ranks call it. Submits and waits for exchanges only.
+    /// Records a word, the bits of the greatest magnitude of `values` of all ranks: what their
+    /// shares are counted in. Components of vectors that are painted one after the other have one.
+    /// All ranks call it. Submits and waits for exchanges only.
     ///
     /// # Errors
     /// [`ExchangeError`].
@@ -120,12 +123,15 @@ impl ValuePainter {
         Ok(most)
     }
 
-    /// `out` from element `start` on (this rank's own cells, C order) = the mesh of `painted`, with what other ranks paint on these cells; NaN
-    /// everywhere if a value of any rank is not finite. `ghosts` are those of `mesh`. Particles that reach beyond them are left out, as
-    /// [`Painter::readout`](super::Painter::readout) reads 0 for them. All ranks of `comms` call it. Submits and waits for exchanges only.
+    /// `out` from element `start` on (this rank's own cells, C order) = the mesh of `painted`, with
+    /// what other ranks paint on these cells; NaN everywhere if a value of any rank is not finite.
+    /// `ghosts` are those of `mesh`. Particles that reach beyond them are left out, as
+    /// [`Painter::readout`](super::Painter::readout) reads 0 for them. All ranks of `comms` call
+    /// it. Submits and waits for exchanges only.
     ///
     /// # Errors
-    /// [`ExchangeError`]; [`DeviceError::Misuse`] when an array is too short or the mesh is not that of `ghosts`.
+    /// [`ExchangeError`]; [`DeviceError::Misuse`] when an array is too short or the mesh is not
+    /// that of `ghosts`.
     pub fn paint(
         &self,
         recorder: &mut Recorder,
@@ -142,7 +148,8 @@ impl ValuePainter {
         self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
     }
 
-    /// Paints as [`paint`](Self::paint) does, from element 0 of `out` on, and adds `shift` to every cell.
+    /// Paints as [`paint`](Self::paint) does, from element 0 of `out` on, and adds `shift` to every
+    /// cell.
     pub(super) fn paint_shifted(
         &self,
         recorder: &mut Recorder,
@@ -155,12 +162,15 @@ impl ValuePainter {
         self.record(recorder, comms, (mesh, ghosts), (Form::InCells, painted), (out, 0), shift)
     }
 
-    /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of a lattice paint changes where these move by the
-    /// vectors `painted.values`, all along x, then y, then z: the tangent of [`Painter::paint`](super::Painter::paint), and the transpose of
-    /// [`PositionAdjoint::paint`](super::PositionAdjoint::paint). Otherwise as [`paint`](Self::paint).
+    /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of
+    /// a lattice paint changes where these move by the vectors `painted.values`, all along x, then
+    /// y, then z: the tangent of [`Painter::paint`](super::Painter::paint), and the transpose of
+    /// [`PositionAdjoint::paint`](super::PositionAdjoint::paint). Otherwise as
+    /// [`paint`](Self::paint).
     ///
     /// # Errors
-    /// As [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first value than 0.
+    /// As [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first
+    /// value than 0.
     pub fn paint_tangent(
         &self,
         recorder: &mut Recorder,
@@ -198,7 +208,8 @@ impl ValuePainter {
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
         let bits = match form {
-            // A share is the sum over three axes of a movement in cells times a slope, which is 1 at most.
+            // A share is the sum over three axes of a movement in cells times a slope, which is 1
+            // at most.
             Form::Tangent => bits_for(WHAT, total.saturating_mul(3))? as i32 - exponent_above(mesh),
             _ => bits_for(WHAT, total)? as i32,
         };
@@ -229,7 +240,8 @@ impl ValuePainter {
     }
 }
 
-/// The least power of two that is not below the cells of `mesh` in a unit of length, along any axis, as an exponent.
+/// The least power of two that is not below the cells of `mesh` in a unit of length, along any
+/// axis, as an exponent.
 fn exponent_above(mesh: &MeshPart) -> i32 {
     mesh.cell.iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
 }

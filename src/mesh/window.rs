@@ -1,12 +1,13 @@
 //! The shape of a particle on a mesh.
 
-/// How a particle's mass is shared among mesh nodes (Hockney & Eastwood, *Computer Simulation Using Particles*, 1981):
-/// the window of order `p` is the `p`-fold convolution of one cell, and its Fourier transform is
-/// `prod_i sinc(w_i / 2)^p` with `w = k h`.
+/// How a particle's mass is shared among mesh nodes (Hockney & Eastwood, *Computer Simulation Using
+/// Particles*, 1981): the window of order `p` is the `p`-fold convolution of one cell, and its
+/// Fourier transform is `prod_i sinc(w_i / 2)^p` with `w = k h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Cloud in cell: order 2, two nodes per axis. It has a kink at the nodes: forces on a lattice of particles that has hardly left them (a large box, an
-    /// early start) are off by some 10 %, which [`Tsc`](Self::Tsc) is not (`docs/accuracy.md`).
+    /// Cloud in cell: order 2, two nodes per axis. It has a kink at the nodes: forces on a lattice
+    /// of particles that has hardly left them (a large box, an early start) are off by some 10 %,
+    /// which [`Tsc`](Self::Tsc) is not (`docs/accuracy.md`).
     #[default]
     Cic,
     /// Triangular shaped cloud: order 3, three nodes per axis.
@@ -28,8 +29,8 @@ impl Window {
         }
     }
 
-    /// Returns the first node along an axis and the weights of the [`order`](Self::order) nodes from there on, for a particle at
-    /// `x` cells. The host's twin of `shaders/mesh/window.wgsl`.
+    /// Returns the first node along an axis and the weights of the [`order`](Self::order) nodes
+    /// from there on, for a particle at `x` cells. The host's twin of `shaders/mesh/window.wgsl`.
     pub fn nodes(self, x: f64) -> (i64, [f64; 4]) {
         match self {
             Window::Cic => {

@@ -18,14 +18,16 @@ use super::{NoiseBy, SimulationError};
 pub struct Config {
     /// Particles along each axis.
     pub particles: u64,
-    /// Cells of the force mesh along each axis: a whole multiple of the particles, twice as many where memory allows. On another mesh the lattice
-    /// itself makes a [false wave](Self::false_wave).
+    /// Cells of the force mesh along each axis: a whole multiple of the particles, twice as many
+    /// where memory allows. On another mesh the lattice itself makes a [false
+    /// wave](Self::false_wave).
     pub mesh: u64,
     /// Side of the periodic box.
     pub box_size: f64,
     /// The background and the linear power spectrum.
     pub cosmology: Cosmology,
-    /// The linear power spectrum today from a table, in place of the transfer function and A_s of the cosmology.
+    /// The linear power spectrum today from a table, in place of the transfer function and A_s of
+    /// the cosmology.
     pub power_table: Option<Arc<PowerTable>>,
     /// Seed of the white noise.
     pub seed: u64,
@@ -41,8 +43,8 @@ pub struct Config {
     pub steps: usize,
     /// Integrator.
     pub scheme: Scheme,
-    /// Mass assignment window, of painting and readout. [`Window::Cic`] makes structure grow too fast where displacements are
-    /// [small beside a cell](Self::grows_off_nodes) at the start.
+    /// Mass assignment window, of painting and readout. [`Window::Cic`] makes structure grow too
+    /// fast where displacements are [small beside a cell](Self::grows_off_nodes) at the start.
     pub window: Window,
     /// Transfer function of the derivative of the potential.
     pub gradient: GradientSymbol,
@@ -78,11 +80,13 @@ impl Default for Config {
     }
 }
 
-/// Longest side of the lattice and of the mesh: products of two sides stay within 32 bits, which kernels count in.
+/// Longest side of the lattice and of the mesh: products of two sides stay within 32 bits, which
+/// kernels count in.
 const MAX_SIDE: u64 = 1 << 14;
 
 impl Config {
-    /// Checks that all ranks run the same simulation, and begin it alike. Collective; see [`Communicator::agree`].
+    /// Checks that all ranks run the same simulation, and begin it alike. Collective; see
+    /// [`Communicator::agree`].
     pub(super) fn agree(&self, comm: &Communicator, start: &dyn Debug) -> Result<(), CommError> {
         // By name, so that none is forgotten.
         let Config { particles, mesh, box_size, cosmology, power_table, seed, noise_by, lpt, a_start, .. } = self;
@@ -128,8 +132,9 @@ impl Config {
     /// Checks the parameters as far as neither device nor ranks are needed.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be transformed,
-    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and steps that make no schedule.
+    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be
+    /// transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and
+    /// steps that make no schedule.
     pub fn validate(&self) -> Result<(), SimulationError> {
         let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
             if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
@@ -177,9 +182,11 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// Returns the process grid of a run on `ranks` ranks. Unless it is given it is the one for which [`forecast`](Self::forecast) says the least time with
-    /// the usual [`Speeds`](crate::fft::Speeds): transforms want slabs, and ghost cells pencils where slabs are thin. It depends on nothing but the
-    /// configuration and the number of ranks; thousands of ranks take a fraction of a second.
+    /// Returns the process grid of a run on `ranks` ranks. Unless it is given it is the one for
+    /// which [`forecast`](Self::forecast) says the least time with the usual
+    /// [`Speeds`](crate::fft::Speeds): transforms want slabs, and ghost cells pencils where slabs
+    /// are thin. It depends on nothing but the configuration and the number of ranks; thousands of
+    /// ranks take a fraction of a second.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] when [`Config::grid`](Self) does not fit so many ranks.
@@ -190,8 +197,8 @@ impl Config {
         }
     }
 
-    /// First global index `(i n + j) n` of each row of sites (all those along the last axis) that `rank` of `ranks` has,
-    /// in C order.
+    /// First global index `(i n + j) n` of each row of sites (all those along the last axis) that
+    /// `rank` of `ranks` has, in C order.
     ///
     /// # Errors
     /// As [`grid`](Self::grid).
@@ -199,7 +206,8 @@ impl Config {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }
 
-    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are today, 10 Mpc/h, and not beyond the box.
+    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are
+    /// today, 10 Mpc/h, and not beyond the box.
     pub(super) fn typical_ghosts(&self) -> u64 {
         (10.0 / self.box_size * self.mesh as f64).ceil().min(self.mesh as f64) as u64
     }

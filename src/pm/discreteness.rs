@@ -7,17 +7,22 @@ use crate::mesh::Window;
 
 use super::Config;
 
-/// Displacements of the start, in cells of the force mesh, below which a lattice on the nodes of a mesh grows wrongly with cloud in cell: measured with
-/// `scripts/growth.py`, the longest waves of a box grow by 2 % more than with [`Window::Tsc`] from 0.17 cells, by 7 % from 0.08 and by 13 % from 0.04.
+/// Displacements of the start, in cells of the force mesh, below which a lattice on the nodes of a
+/// mesh grows wrongly with cloud in cell: measured with `scripts/growth.py`, the longest waves of a
+/// box grow by 2 % more than with [`Window::Tsc`] from 0.17 cells, by 7 % from 0.08 and by 13 %
+/// from 0.04.
 const SMALL_DISPLACEMENT: f64 = 0.15;
 
 impl Config {
-    /// Returns the strongest false wave that the lattice paints into the force mesh before any particle has moved, by its wavenumber along an axis in units of
-    /// the box's fundamental mode. None where the mesh has a whole number of cells for each particle.
+    /// Returns the strongest false wave that the lattice paints into the force mesh before any
+    /// particle has moved, by its wavenumber along an axis in units of the box's fundamental mode.
+    /// None where the mesh has a whole number of cells for each particle.
     ///
-    /// The lattice has waves of multiples of `particles`. Those that are too short for the mesh it takes for longer ones, by a multiple of `mesh`. Where that is
-    /// a whole multiple of `particles` these are waves of the lattice again, of no force on its sites; else they displace particles as if there were
-    /// structure, most of all the one that the window leaves most of.
+    /// The lattice has waves of multiples of `particles`. Those that are too short for the mesh it
+    /// takes for longer ones, by a multiple of `mesh`. Where that is a whole multiple of
+    /// `particles` these are waves of the lattice again, of no force on its sites; else they
+    /// displace particles as if there were structure, most of all the one that the window leaves
+    /// most of.
     ///
     /// ```
     /// use meshloom::pm::Config;
@@ -37,22 +42,26 @@ impl Config {
         waves.max_by(|&one, &other| left(one).total_cmp(&left(other))).map(folded)
     }
 
-    /// Returns the rms displacement along an axis of linear theory at the start, in cells of the force mesh; of the waves that the lattice has.
+    /// Returns the rms displacement along an axis of linear theory at the start, in cells of the
+    /// force mesh; of the waves that the lattice has.
     ///
     /// # Errors
     /// [`CosmologyError`] of a start out of range.
     pub fn start_displacement(&self, power: &LinearPower) -> Result<f64, CosmologyError> {
         let fundamental = 2.0 * PI / self.box_size;
-        // The mean alone is missing: its mode takes as much of the space of wave vectors as any other.
+        // The mean alone is missing: its mode takes as much of the space of wave vectors as any
+        // other.
         let low = fundamental * (0.75 / PI).cbrt();
         let high = fundamental * 0.5 * self.particles as f64;
         Ok(power.displacement([low, high], self.a_start)? * self.mesh as f64 / self.box_size)
     }
 
-    /// Returns whether displacements at the start are so small a part of a cell that cloud in cell makes structure grow too fast.
+    /// Returns whether displacements at the start are so small a part of a cell that cloud in cell
+    /// makes structure grow too fast.
     ///
-    /// Particles begin on nodes of the mesh, where that window has a kink: what it paints of a particle that moves by a small part of a cell, and the force
-    /// that it reads out there, depend on which side of the node it is. [`Window::Tsc`] has no kink there.
+    /// Particles begin on nodes of the mesh, where that window has a kink: what it paints of a
+    /// particle that moves by a small part of a cell, and the force that it reads out there, depend
+    /// on which side of the node it is. [`Window::Tsc`] has no kink there.
     ///
     /// # Errors
     /// As [`start_displacement`](Self::start_displacement).
@@ -61,8 +70,9 @@ impl Config {
         Ok(on_nodes && self.start_displacement(power)? < SMALL_DISPLACEMENT)
     }
 
-    /// Returns what the user of a run should know that goes ahead although its numbers spoil its physics, one sentence each: of a [false wave](Self::false_wave), and
-    /// of [growth from displacements beside nodes](Self::grows_off_nodes).
+    /// Returns what the user of a run should know that goes ahead although its numbers spoil its
+    /// physics, one sentence each: of a [false wave](Self::false_wave), and of [growth from
+    /// displacements beside nodes](Self::grows_off_nodes).
     ///
     /// # Errors
     /// As [`start_displacement`](Self::start_displacement).
@@ -127,7 +137,8 @@ mod tests {
     fn large_boxes_and_early_starts_are_the_ones() {
         let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
         let usual = Config::default();
-        // What `scripts/growth.py` measures of 32^3 particles on a mesh of 64, of seed 1: the few longest waves scatter, most in the smallest box.
+        // What `scripts/growth.py` measures of 32^3 particles on a mesh of 64, of seed 1: the few
+        // longest waves scatter, most in the smallest box.
         let small = Config { particles: 32, mesh: 64, ..Config::default() };
         for (box_size, measured) in [(64.0, 0.275), (128.0, 0.171), (320.0, 0.079), (640.0, 0.039)] {
             let found = Config { box_size, ..small.clone() }.start_displacement(&power).unwrap();

@@ -42,7 +42,8 @@ pub enum SimulationError {
         /// Ranks on the device.
         sharing: usize,
     },
-    /// White noise, or the state of particles, with a value that is not a number; the same on all ranks.
+    /// White noise, or the state of particles, with a value that is not a number; the same on all
+    /// ranks.
     #[error("the {what} hold {value} at index {index}; every value must be finite")]
     NotFinite {
         /// What the values are.

@@ -1,7 +1,8 @@
 //! What the arrays of a run take of a device, before there are any. Pure.
 //!
-//! Arrays are free again when the work with them has been submitted, so what is added up here is what lives between two submissions. Bytes are those of
-//! the largest rank, rounded as the device's pool rounds each array.
+//! Arrays are free again when the work with them has been submitted, so what is added up here is
+//! what lives between two submissions. Bytes are those of the largest rank, rounded as the device's
+//! pool rounds each array.
 
 use std::fmt;
 
@@ -33,7 +34,8 @@ impl PlannedFor {
     }
 }
 
-/// Bytes of a real field of a rank, of its modes, and of the working arrays of its inverse transform; the forward one works in the modes on one rank.
+/// Bytes of a real field of a rank, of its modes, and of the working arrays of its inverse
+/// transform; the forward one works in the modes on one rank.
 pub(super) struct Transformed {
     /// Modes.
     pub count: u64,
@@ -88,7 +90,8 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Those of `config` over `grid`, with so many ghost cells on each side of each axis that is cut.
+    /// Those of `config` over `grid`, with so many ghost cells on each side of each axis that is
+    /// cut.
     pub fn new(config: &Config, grid: Grid, ghosts: u64, planned: &PlannedFor) -> Result<Self, FftError> {
         let PlannedFor { tuning, limits } = *planned;
         let plan = |side: u64| Plan::new(&Spec::new(Values::Real, [side; 3]), grid, 0, limits, tuning.pieces);
@@ -126,7 +129,8 @@ impl Footprint {
         6 * self.of_particles(4)
     }
 
-    /// The initial conditions while they are made: noise, modes of the contrast, and what each axis and each strain takes.
+    /// The initial conditions while they are made: noise, modes of the contrast, and what each axis
+    /// and each strain takes.
     pub fn start(&self) -> u64 {
         let Transformed { field, modes, .. } = self.lattice;
         let kept = field + modes;
@@ -136,19 +140,22 @@ impl Footprint {
         }
     }
 
-    /// Returns the source of the second order from the modes of the contrast: the source, the trace, and a strain; at the end its modes.
+    /// Returns the source of the second order from the modes of the contrast: the source, the
+    /// trace, and a strain; at the end its modes.
     pub fn second_order_source(&self) -> u64 {
         (2 * self.lattice.field + self.lattice.back()).max(self.lattice.there())
     }
 
-    /// Returns a force: the painted integers and the density; then the density and three components.
+    /// Returns a force: the painted integers and the density; then the density and three
+    /// components.
     pub fn force(&self) -> u64 {
         self.mesh.field + self.of_cells(8).max(self.filters[1] + self.of_cells(12))
     }
 }
 
 impl Config {
-    /// Returns the bytes of device memory that the largest rank of `grid` needs, by purpose, with ghost cells as far as is typical.
+    /// Returns the bytes of device memory that the largest rank of `grid` needs, by purpose, with
+    /// ghost cells as far as is typical.
     pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
         let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
         Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })

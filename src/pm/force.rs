@@ -5,9 +5,10 @@
 //!       -> fill ghost cells -> read out at the particles, which are kicked and drift in the same pass
 //! ```
 //!
-//! The filter computes the three components in ten passes over the mesh. Paint and readout use the same window, so that a
-//! particle exerts no force on itself and momentum is conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept
-//! until particles drift away from where it was computed; accelerations of particles are stored nowhere.
+//! The filter computes the three components in ten passes over the mesh. Paint and readout use the
+//! same window, so that a particle exerts no force on itself and momentum is conserved (Hockney &
+//! Eastwood 1988, section 5-3). The field of the force is kept until particles drift away from
+//! where it was computed; accelerations of particles are stored nowhere.
 
 use crate::comm::Op;
 use crate::exchange::GridComms;
@@ -21,7 +22,8 @@ use super::{Config, SimulationError};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
 ///
-/// Its methods record work of all ranks: `comms` are those of the process grid that it was made with.
+/// Its methods record work of all ranks: `comms` are those of the process grid that it was made
+/// with.
 pub struct Force {
     painter: Painter,
     kick_drift: KickDrift,
@@ -37,14 +39,15 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
-    /// The three components of the force of where particles are, ghost cells included; none where they have drifted since. As long as
-    /// particles stay, so do the widths of ghost cells.
+    /// The three components of the force of where particles are, ghost cells included; none where
+    /// they have drifted since. As long as particles stay, so do the widths of ghost cells.
     field: Option<Array<f32>>,
     /// Whether ghost cells reach as far as the particles where they are.
     reaches: bool,
 }
 
-/// Cells that are added beside the one to spare when the ghost cells have to reach farther, so that they do not grow at every step.
+/// Cells that are added beside the one to spare when the ghost cells have to reach farther, so that
+/// they do not grow at every step.
 const MARGIN: u64 = 1;
 
 impl Force {
@@ -97,7 +100,8 @@ impl Force {
         (&self.mesh, &self.ghosts)
     }
 
-    /// Returns the three components of the force of where particles are, one after the other, ghost cells included.
+    /// Returns the three components of the force of where particles are, one after the other, ghost
+    /// cells included.
     pub(super) fn field(&self) -> Option<&Array<f32>> {
         self.field.as_ref()
     }
@@ -107,8 +111,9 @@ impl Force {
         &self.mesh.layout
     }
 
-    /// Widens the ghost cells to what the particles need: those of this rank, and of those with the same planes, to what theirs do.
-    /// Waits for the device, unless no axis is cut and there are none, or the cells are known to be wide enough.
+    /// Widens the ghost cells to what the particles need: those of this rank, and of those with the
+    /// same planes, to what theirs do. Waits for the device, unless no axis is cut and there are
+    /// none, or the cells are known to be wide enough.
     pub fn widen(
         &mut self,
         recorder: &mut Recorder,
@@ -139,7 +144,8 @@ impl Force {
         Ok(())
     }
 
-    /// Says that the particles are where they have been before. Ghost cells never shrink, so they are wide enough: nobody is asked.
+    /// Says that the particles are where they have been before. Ghost cells never shrink, so they
+    /// are wide enough: nobody is asked.
     pub fn seen(&mut self) {
         self.reaches = true;
     }
@@ -185,7 +191,8 @@ impl Force {
         Ok(spectrum)
     }
 
-    /// Records the force of the particles: `-grad phi` on the mesh with `lap phi = 1.5 Omega_m delta`.
+    /// Records the force of the particles: `-grad phi` on the mesh with `lap phi = 1.5 Omega_m
+    /// delta`.
     ///
     /// # Errors
     /// As [`density`](Self::density).
@@ -203,7 +210,8 @@ impl Force {
         Ok(())
     }
 
-    /// Records the force field of a density contrast on this rank's own cells: three components, one after the other, ghost cells included.
+    /// Records the force field of a density contrast on this rank's own cells: three components,
+    /// one after the other, ghost cells included.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -219,8 +227,8 @@ impl Force {
         Ok(field)
     }
 
-    /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles of `lattice` with these
-    /// displacements and momenta. A drift is the end of that force.
+    /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles
+    /// of `lattice` with these displacements and momenta. A drift is the end of that force.
     ///
     /// # Errors
     /// [`SimulationError::NoForce`] for kicks where there is none; [`DeviceError`].
@@ -259,7 +267,8 @@ impl Force {
         self.field = None;
     }
 
-    /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any more.
+    /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any
+    /// more.
     pub fn forget(&mut self) {
         self.field = None;
         self.reaches = false;
@@ -271,7 +280,8 @@ impl Force {
         recorder.clear(&self.faults);
     }
 
-    /// Returns a word on the device: the particles of this rank that could not be painted since the solver was made or [begun](Self::begin) again.
+    /// Returns a word on the device: the particles of this rank that could not be painted since the
+    /// solver was made or [begun](Self::begin) again.
     pub fn faults(&self) -> &Array<u32> {
         &self.faults
     }
@@ -327,7 +337,8 @@ impl Force {
         Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
     }
 
-    /// Waits for the device and checks that every particle was painted since the solver was made, or [begun](Self::begin) again.
+    /// Waits for the device and checks that every particle was painted since the solver was made,
+    /// or [begun](Self::begin) again.
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
@@ -338,8 +349,9 @@ impl Force {
     }
 }
 
-/// Ghost cells below and above that each part of this rank's lines along the first two axes needs, and the particles of all ranks that
-/// are lost, from the [reach](Painter::reach) of this rank's own. Two messages of a few words to the ranks of each line.
+/// Ghost cells below and above that each part of this rank's lines along the first two axes needs,
+/// and the particles of all ranks that are lost, from the [reach](Painter::reach) of this rank's
+/// own. Two messages of a few words to the ranks of each line.
 fn needed_widths(
     comms: &mut GridComms,
     [x_below, x_above, y_below, y_above, _, _, lost]: [u64; 7],
@@ -358,7 +370,8 @@ fn needed_widths(
     ))
 }
 
-/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the modes of `part`; with the sign -1 its conjugate.
+/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the
+/// modes of `part`; with the sign -1 its conjugate.
 pub(super) fn kernel(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
     let (gradient, laplacian) = (config.gradient, config.laplacian);
     let operator = Operator {

@@ -10,8 +10,9 @@ use super::{Config, NoiseBy, SimulationError};
 
 /// What a run will take of the rank that has most to do.
 ///
-/// Bytes of device memory that are moved are counted from the schedule and the plans of transforms; those between ranks from the plans and
-/// from ghost cells that reach 10 Mpc/h. Dispatches are not counted. [`seconds`](Self::seconds) have no overlap, and no files and groups.
+/// Bytes of device memory that are moved are counted from the schedule and the plans of transforms;
+/// those between ranks from the plans and from ghost cells that reach 10 Mpc/h. Dispatches are not
+/// counted. [`seconds`](Self::seconds) have no overlap, and no files and groups.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunForecast {
@@ -28,7 +29,8 @@ pub struct RunForecast {
 }
 
 impl RunForecast {
-    /// Returns the most bytes of device memory at one time; on several ranks with ghost cells that reach 10 Mpc/h, and more where displacements are larger.
+    /// Returns the most bytes of device memory at one time; on several ranks with ghost cells that
+    /// reach 10 Mpc/h, and more where displacements are larger.
     pub fn memory(&self) -> u64 {
         self.particle_memory + (self.start + self.stepping).memory_bytes
     }
@@ -52,7 +54,8 @@ impl Config {
         self.forecast_over(self.grid(ranks)?, &self.schedule()?)
     }
 
-    /// Returns what the run will take over `grid`, of parameters that are in their ranges and this schedule.
+    /// Returns what the run will take over `grid`, of parameters that are in their ranges and this
+    /// schedule.
     fn forecast_over(&self, grid: Grid, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
         let ghosts = self.typical_ghosts();
         let planned = PlannedFor::any_gpu();
@@ -91,8 +94,9 @@ impl Config {
         })
     }
 
-    /// Returns the process grid with the least [forecast](Self::forecast) of all for so many ranks, on a machine with the usual [`Speeds`], so that all
-    /// ranks choose alike. That of parameters out of range is any.
+    /// Returns the process grid with the least [forecast](Self::forecast) of all for so many ranks,
+    /// on a machine with the usual [`Speeds`], so that all ranks choose alike. That of parameters
+    /// out of range is any.
     pub(super) fn fastest_grid(&self, ranks: usize) -> Grid {
         let usual = Grid::auto(self.cells(), ranks);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
@@ -105,7 +109,8 @@ impl Config {
         fastest.map_or(usual, |(_, grid)| grid)
     }
 
-    /// Returns what the largest rank sends and receives for one force: 8 bytes of density and 12 of forces for each ghost cell.
+    /// Returns what the largest rank sends and receives for one force: 8 bytes of density and 12 of
+    /// forces for each ghost cell.
     fn ghost_cost(&self, grid: Grid, ghosts: u64) -> Cost {
         let mut cost = Cost::default();
         let part = extent(&grid.part(self.cells(), 0));
@@ -133,7 +138,8 @@ mod tests {
         let (one, eight) = (of(1, 10), of(8, 10));
         assert_eq!(one.particle_memory, 6 * 4 * 256u64.pow(3));
         assert_eq!([one.start, one.stepping].map(|cost| cost.sent_bytes + cost.messages), [0; 2]);
-        // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes and messages are beside.
+        // Of cells and particles an eighth; ghost cells of 10 on each side of 64 planes and
+        // messages are beside.
         assert_eq!(eight.particle_memory, one.particle_memory / 8);
         assert!(eight.memory() < one.memory() / 3 && eight.stepping.sent_bytes > 0);
         assert!((eight.stepping.device_bytes as f64 / one.stepping.device_bytes as f64 - 0.125).abs() < 0.01);
@@ -157,7 +163,8 @@ mod tests {
             assert!(Grid::all(ranks).all(|other| least <= seconds(other.parts())), "{chosen} in {box_size}");
             chosen.parts()
         };
-        // 10 Mpc/h are 10 planes of 64 slabs of 32, and 21 of 512 slabs of 4, from six ranks on each side.
+        // 10 Mpc/h are 10 planes of 64 slabs of 32, and 21 of 512 slabs of 4, from six ranks on
+        // each side.
         assert_eq!(grid(2048.0, 64), [64, 1]);
         let [rows, columns] = grid(1000.0, 512);
         assert!(rows > 4 && columns > 4, "{rows}x{columns}");

@@ -1,5 +1,6 @@
-//! All ranks' particles in Lagrangian order: lines of sites dealt evenly to ranks, whatever the process grid of the run. Points of a
-//! [`Cloud`] are numbered in this order, so that groups of them do not depend on the grid.
+//! All ranks' particles in Lagrangian order: lines of sites dealt evenly to ranks, whatever the
+//! process grid of the run. Points of a [`Cloud`] are numbered in this order, so that groups of
+//! them do not depend on the grid.
 
 use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};
@@ -11,18 +12,21 @@ use crate::rank::Rank;
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 
-/// Returns `true` if each rank of `grid` has its share already: all in whole planes, of which each rank has as many.
+/// Returns `true` if each rank of `grid` has its share already: all in whole planes, of which each
+/// rank has as many.
 fn is_in_order(n: u64, grid: Grid) -> bool {
     let [along, across] = grid.parts();
     across == 1 && n.is_multiple_of(along as u64)
 }
 
-/// How lines of sites go from the ranks of a process grid to the ranks in whose share of all lines they are. Pure.
+/// How lines of sites go from the ranks of a process grid to the ranks in whose share of all lines
+/// they are. Pure.
 #[derive(Debug, PartialEq)]
 struct LinePlan {
     /// In lines.
     transfers: Transfers,
-    /// For each line of the rank's share the place at which it arrives; none where lines arrive in their order.
+    /// For each line of the rank's share the place at which it arrives; none where lines arrive in
+    /// their order.
     arrivals: Option<Vec<u32>>,
     /// Lines of the rank's share.
     share: u64,
@@ -83,13 +87,16 @@ impl LinePlan {
 }
 
 impl Simulation {
-    /// Rows of three numbers of the particles of this rank's share, in Lagrangian order, on the device: rank 0 has those of the first lines of sites, rank 1
-    /// of the next, as [`split`] deals out all of them. All ranks call it. Waits for other ranks where particles move, else not.
+    /// Rows of three numbers of the particles of this rank's share, in Lagrangian order, on the
+    /// device: rank 0 has those of the first lines of sites, rank 1 of the next, as [`split`] deals
+    /// out all of them. All ranks call it. Waits for other ranks where particles move, else not.
     ///
-    /// On a device are for a time 12 bytes for each particle, 36 where particles move between ranks.
+    /// On a device are for a time 12 bytes for each particle, 36 where particles move between
+    /// ranks.
     ///
     /// # Errors
-    /// Those of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for more than 2^32 / 3 particles of a rank.
+    /// Those of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
+    /// more than 2^32 / 3 particles of a rank.
     pub fn in_order(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
         self.settle(context)?;
         let (n, count) = (self.config.particles, self.lattice.len());
@@ -119,7 +126,8 @@ impl Simulation {
         Ok(ordered)
     }
 
-    /// Returns the particles as points of the periodic box, in Lagrangian order: see [`in_order`](Self::in_order). All ranks call it. Waits for the device.
+    /// Returns the particles as points of the periodic box, in Lagrangian order: see
+    /// [`in_order`](Self::in_order). All ranks call it. Waits for the device.
     ///
     /// ```
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
@@ -137,7 +145,8 @@ impl Simulation {
     /// ```
     ///
     /// # Errors
-    /// As [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a position.
+    /// As [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError)
+    /// for a particle without a position.
     pub fn cloud(&mut self, context: &mut Rank) -> Result<Cloud, SimulationError> {
         let positions = self.in_order(context, Quantity::Position)?;
         let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);

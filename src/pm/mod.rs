@@ -18,15 +18,18 @@
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
 //!
-//! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its position is that of the
-//! site plus an `f32` displacement. Mass that a rank paints outside its own cells is added to their owners through ghost
-//! cells, whose width follows the displacements. Units and equations are those of [`cosmology`](crate::cosmology).
+//! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its
+//! position is that of the site plus an `f32` displacement. Mass that a rank paints outside its own
+//! cells is added to their owners through ghost cells, whose width follows the displacements. Units
+//! and equations are those of [`cosmology`](crate::cosmology).
 //!
-//! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the rank's [`Rank`],
-//! so that several simulations can take turns on one rank. It must be the context that the simulation was made with.
+//! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the
+//! rank's [`Rank`], so that several simulations can take turns on one rank. It must be the context
+//! that the simulation was made with.
 //!
-//! **The same bits on any number of ranks**: noise is a function of the site, the transform of a line does not depend on
-//! which rank has it, painting adds integers, and sums for spectra are exact.
+//! **The same bits on any number of ranks**: noise is a function of the site, the transform of a
+//! line does not depend on which rank has it, painting adds integers, and sums for spectra are
+//! exact.
 
 mod config;
 mod discreteness;
@@ -83,7 +86,8 @@ pub struct Simulation {
     /// Displacements and momenta, but for `push`.
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
-    /// Kicks and drifts that were not recorded yet: as many as possible are made in one pass over the particles.
+    /// Kicks and drifts that were not recorded yet: as many as possible are made in one pass over
+    /// the particles.
     push: Push,
     /// The schedule from the start, or from the snapshot that the run was resumed at.
     ops: Vec<StepOp>,
@@ -127,12 +131,13 @@ pub enum Noise<'a> {
 }
 
 impl Simulation {
-    /// Checks `config`, allocates arrays on the device of `context` and records the initial conditions. All ranks call it
-    /// with the same configuration.
+    /// Checks `config`, allocates arrays on the device of `context` and records the initial
+    /// conditions. All ranks call it with the same configuration.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters that ranks have different, on all of them; for parameters out of range, too little memory, noise that is not finite or not one value per
-    /// site; other [`SimulationError`]s of the layers below.
+    /// [`SimulationError`] for parameters that ranks have different, on all of them; for parameters
+    /// out of range, too little memory, noise that is not finite or not one value per site; other
+    /// [`SimulationError`]s of the layers below.
     pub fn new(context: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let start = match noise {
             Noise::Seed => "noise of the seed",
@@ -151,7 +156,8 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Records the initial conditions that follow from `source`, and goes to the beginning of the schedule.
+    /// Records the initial conditions that follow from `source`, and goes to the beginning of the
+    /// schedule.
     fn begin(&mut self, context: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
@@ -168,12 +174,12 @@ impl Simulation {
     }
 
     /// A run that continues from the displacements and momenta after step `step`, in the form of
-    /// [`phase_space`](Self::phase_space). Its result is that of a run that was never interrupted, also where no step is
-    /// left. All ranks call it.
+    /// [`phase_space`](Self::phase_space). Its result is that of a run that was never interrupted,
+    /// also where no step is left. All ranks call it.
     ///
     /// # Errors
-    /// As [`new`](Self::new), of the state instead of noise; [`CosmologyError`](crate::cosmology::CosmologyError) when
-    /// the schedule has no such step.
+    /// As [`new`](Self::new), of the state instead of noise;
+    /// [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
     pub fn resume(
         context: &mut Rank,
         config: Config,
@@ -186,8 +192,10 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Gives back the device memory of the particles, 24 bytes each, for other work; until [`upload`](Self::upload) brings them back, methods
-    /// that look at particles are a [`DeviceError::Misuse`]. [`phase_space`](Self::phase_space) has taken them to the host before. Local to this rank.
+    /// Gives back the device memory of the particles, 24 bytes each, for other work; until
+    /// [`upload`](Self::upload) brings them back, methods that look at particles are a
+    /// [`DeviceError::Misuse`]. [`phase_space`](Self::phase_space) has taken them to the host
+    /// before. Local to this rank.
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
@@ -201,8 +209,10 @@ impl Simulation {
         Ok(())
     }
 
-    /// Displacements and momenta of this rank's particles in the form of [`phase_space`](Self::phase_space), in place of those that it has. They may be others, whose
-    /// force is computed here where the next kick needs it; but where particles were [released](Self::release) they are to be the same, and keep their force. All ranks call it.
+    /// Displacements and momenta of this rank's particles in the form of
+    /// [`phase_space`](Self::phase_space), in place of those that it has. They may be others, whose
+    /// force is computed here where the next kick needs it; but where particles were
+    /// [released](Self::release) they are to be the same, and keep their force. All ranks call it.
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
@@ -315,8 +325,8 @@ impl Simulation {
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
-    /// Checks that the values of all ranks' sites are finite, `per` values for each. The error is the
-    /// same on all ranks and names the first bad site of all.
+    /// Checks that the values of all ranks' sites are finite, `per` values for each. The error is
+    /// the same on all ranks and names the first bad site of all.
     fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<(), SimulationError> {
         let n = self.config.particles;
         let bad = values.iter().position(|value| !value.is_finite()).map(|at| (at as u64 / per, values[at].to_bits()));
@@ -374,10 +384,12 @@ impl Simulation {
         self.comms.cost()
     }
 
-    /// Runs the schedule to its end. On every rank `reached` is called where the run begins (at the start, or at the step
-    /// that it was resumed at) and after each step, with the work so far submitted but not waited for. All ranks call it.
+    /// Runs the schedule to its end. On every rank `reached` is called where the run begins (at the
+    /// start, or at the step that it was resumed at) and after each step, with the work so far
+    /// submitted but not waited for. All ranks call it.
     ///
-    /// A run whose schedule has ended stays as it is; a run that an error of `reached` ended continues there.
+    /// A run whose schedule has ended stays as it is; a run that an error of `reached` ended
+    /// continues there.
     ///
     /// # Errors
     /// Those of `reached`, and [`SimulationError`]s of the device, the ranks and lost particles.
@@ -431,7 +443,8 @@ impl Simulation {
         self.force.solve(&mut context.recorder, &mut self.comms, particles)
     }
 
-    /// Adds a kick or drift to those that were not recorded yet, and records these before where they do not go together.
+    /// Adds a kick or drift to those that were not recorded yet, and records these before where
+    /// they do not go together.
     fn then(&mut self, context: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
         if !add(&mut self.push) {
             self.settle(context)?;
@@ -440,7 +453,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to this rank.
+    /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to
+    /// this rank.
     fn settle(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         if self.is_released() {
             let why = "its particles were released, and what was called needs them; upload them first".into();
@@ -450,8 +464,8 @@ impl Simulation {
         self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
 
-    /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its sites. All ranks call it. Waits for
-    /// the device.
+    /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its
+    /// sites. All ranks call it. Waits for the device.
     ///
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
@@ -466,8 +480,8 @@ impl Simulation {
         Ok([displacement, momentum])
     }
 
-    /// Returns the accelerations `-grad phi` of the particles where they are, by axis, in C order of this rank's sites. It computes
-    /// the force. All ranks call it. Waits for the device.
+    /// Returns the accelerations `-grad phi` of the particles where they are, by axis, in C order
+    /// of this rank's sites. It computes the force. All ranks call it. Waits for the device.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
@@ -483,8 +497,8 @@ impl Simulation {
         Ok(accelerations)
     }
 
-    /// Returns the density on this rank's own cells of the force mesh, mean 1, C order, and which cells they are. All ranks call
-    /// it. Waits for the device.
+    /// Returns the density on this rank's own cells of the force mesh, mean 1, C order, and which
+    /// cells they are. All ranks call it. Waits for the device.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space).
@@ -510,8 +524,8 @@ impl Simulation {
         self.force.widen(&mut context.recorder, &mut self.comms, particles)
     }
 
-    /// Returns the power spectrum of the density on the force mesh, without correction for the window, in (Mpc/h)^3 over h/Mpc.
-    /// All ranks call it and all get the result.
+    /// Returns the power spectrum of the density on the force mesh, without correction for the
+    /// window, in (Mpc/h)^3 over h/Mpc. All ranks call it and all get the result.
     ///
     /// # Errors
     /// As [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
@@ -526,8 +540,9 @@ impl Simulation {
         Ok(self.binner.measure(&mut context.recorder, &context.comm, &geometry, modes)?)
     }
 
-    /// Returns the bytes that the kernels of this rank's schedule read and write in device memory: counted, not measured, without the
-    /// initial conditions and the ghost cells. Of a resumed run: those of the steps that were left.
+    /// Returns the bytes that the kernels of this rank's schedule read and write in device memory:
+    /// counted, not measured, without the initial conditions and the ghost cells. Of a resumed run:
+    /// those of the steps that were left.
     pub fn traffic(&self) -> u64 {
         self.force_traffic().schedule(&self.ops)
     }

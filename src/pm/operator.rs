@@ -23,7 +23,8 @@ use crate::rank::Rank;
 pub enum Observable {
     /// `density`: 1 + contrast at the cells of the force mesh.
     Density,
-    /// `displacement`: of the particles from their sites, in Mpc/h; three components at the cells of the lattice.
+    /// `displacement`: of the particles from their sites, in Mpc/h; three components at the cells
+    /// of the lattice.
     Displacement,
     /// `momentum`: `a^2 dx/dt` of the particles, likewise.
     Momentum,
@@ -39,20 +40,24 @@ impl Observable {
     }
 }
 
-/// A particle-mesh run as a function of its white noise, and of the cosmological parameters where these are asked for.
+/// A particle-mesh run as a function of its white noise, and of the cosmological parameters where
+/// these are asked for.
 ///
 /// | leaf of the domain | is |
 /// |---|---|
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
 /// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
 ///
-/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the run as it is discretised, and each other's transpose
-/// to rounding; values and products have the same bits on any number of ranks, as far as sums between ranks are exact, which these are.
+/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the run as it is
+/// discretised, and each other's transpose to rounding; values and products have the same bits on
+/// any number of ranks, as far as sums between ranks are exact, which these are.
 ///
-/// Cost, in forces of the run (10 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n, and (c - 1)/c n more where only every
-/// c-th state is kept. A linearisation keeps `n/c + c - 1` states of 24 bytes a particle, and displacements where the density is asked for.
-/// Methods wait where the value is made (to see that no particle was lost), and for what ghost cells need between ranks. Costs that are reported
-/// are those of forces, kicks and drifts, without the start and without messages, which follow from how far particles move.
+/// Cost, in forces of the run (10 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n,
+/// and (c - 1)/c n more where only every c-th state is kept. A linearisation keeps `n/c + c - 1`
+/// states of 24 bytes a particle, and displacements where the density is asked for. Methods wait
+/// where the value is made (to see that no particle was lost), and for what ghost cells need
+/// between ranks. Costs that are reported are those of forces, kicks and drifts, without the start
+/// and without messages, which follow from how far particles move.
 ///
 /// ```no_run
 /// use meshloom::operators::{Model, Vector};
@@ -92,12 +97,14 @@ const NOISE: &str = "white_noise";
 const COSMOLOGY: &str = "cosmology";
 
 impl SimulationOperator {
-    /// Creates the run of `config`, observed as `observables` says, with a state kept of every `checkpoint_every`-th
-    /// force in each linearisation ([`memory`](Self::memory)). All ranks call it with the same values.
+    /// Creates the run of `config`, observed as `observables` says, with a state kept of every
+    /// `checkpoint_every`-th force in each linearisation ([`memory`](Self::memory)). All ranks call
+    /// it with the same values.
     ///
     /// # Errors
-    /// [`OperatorError::Failed`] with the [`SimulationError`] of [`Simulation::new`](super::Simulation::new);
-    /// [`SimulationError::OutOfRange`] for `checkpoint_every` of 0, no observable or one twice; [`SimulationError::Memory`] when one
+    /// [`OperatorError::Failed`] with the [`SimulationError`] of
+    /// [`Simulation::new`](super::Simulation::new); [`SimulationError::OutOfRange`] for
+    /// `checkpoint_every` of 0, no observable or one twice; [`SimulationError::Memory`] when one
     /// linearisation takes more than the device has.
     pub fn new(
         rank: &mut Rank,
@@ -144,7 +151,8 @@ impl SimulationOperator {
         })
     }
 
-    /// The same as a function of the cosmological parameters, too. Those of the configuration serve as the unit of the force: they may be far away.
+    /// The same as a function of the cosmological parameters, too. Those of the configuration serve
+    /// as the unit of the force: they may be far away.
     ///
     /// # Errors
     /// None for an operator that was made by [`new`](Self::new).
@@ -159,7 +167,8 @@ impl SimulationOperator {
         cosmology_values(&self.config.cosmology)
     }
 
-    /// Device memory of the operator with one linearisation; [`GradientMemory::states`] are those of each.
+    /// Device memory of the operator with one linearisation; [`GradientMemory::states`] are those
+    /// of each.
     pub fn memory(&self) -> GradientMemory {
         self.memory.clone()
     }

@@ -11,8 +11,8 @@ use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 use crate::host_memory;
 
-/// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers, each of `n`. Lines that follow one another in the file are
-/// written together.
+/// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers,
+/// each of `n`. Lines that follow one another in the file are written together.
 fn write_lines(writer: &NpyWriter<f32>, lines: &[u64], n: u64, values: &[f32]) -> Result<(), IoError> {
     let mut values = values;
     for together in lines.chunk_by(|line, next| line + n == *next) {
@@ -24,9 +24,10 @@ fn write_lines(writer: &NpyWriter<f32>, lines: &[u64], n: u64, values: &[f32]) -
 }
 
 impl Simulation {
-    /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row `(i n + j) n + k` is the
-    /// particle of site `(i, j, k)`. `values` are those of this rank, as [`phase_space`](Self::phase_space) gives them. All ranks call it; the file appears
-    /// when rank 0 publishes it.
+    /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row
+    /// `(i n + j) n + k` is the particle of site `(i, j, k)`. `values` are those of this rank, as
+    /// [`phase_space`](Self::phase_space) gives them. All ranks call it; the file appears when rank
+    /// 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
@@ -36,7 +37,8 @@ impl Simulation {
         seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
     }
 
-    /// As [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of them are on the host at a time. Waits for the device.
+    /// As [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of
+    /// them are on the host at a time. Waits for the device.
     ///
     /// # Errors
     /// As [`seal_rows`](Self::seal_rows), and those of the device.
@@ -58,8 +60,8 @@ impl Simulation {
         })
     }
 
-    /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own` cells. All ranks call
-    /// it; the file appears when rank 0 publishes it.
+    /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own`
+    /// cells. All ranks call it; the file appears when rank 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
@@ -78,7 +80,8 @@ impl Simulation {
     /// [`seal_rows`](Self::seal_rows) wrote.
     ///
     /// # Errors
-    /// [`IoError`] for files of another shape; for values that are not finite it names the first index.
+    /// [`IoError`] for files of another shape; for values that are not finite it names the first
+    /// index.
     pub fn read_rows(
         config: &super::Config,
         rows: impl Iterator<Item = u64>,

@@ -24,8 +24,9 @@ pub(super) fn kernel() -> KernelSource {
 }
 
 impl Simulation {
-    /// Returns the mean of the [density](Self::density) over the cells of each column along the last axis, which no rank shares: those of this rank's own
-    /// cells, in C order. Only the means come to the host. All ranks call it. Waits for the device.
+    /// Returns the mean of the [density](Self::density) over the cells of each column along the
+    /// last axis, which no rank shares: those of this rank's own cells, in C order. Only the means
+    /// come to the host. All ranks call it. Waits for the device.
     ///
     /// # Errors
     /// As [`density`](Self::density).

@@ -1,4 +1,5 @@
-//! Particles as rows of three numbers, as files and clouds have them. The device makes them of the run's columns, and takes them back.
+//! Particles as rows of three numbers, as files and clouds have them. The device makes them of the
+//! run's columns, and takes them back.
 
 use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
@@ -17,7 +18,8 @@ pub enum Quantity {
     Displacement,
     /// Canonical momentum `a^2 dx/dt` in H0 Mpc/h.
     Momentum,
-    /// Position in the periodic box `[0, L)`, in Mpc/h: the sum of site and displacement, rounded once but for one in some millions.
+    /// Position in the periodic box `[0, L)`, in Mpc/h: the sum of site and displacement, rounded
+    /// once but for one in some millions.
     Position,
     /// Peculiar velocity in km/s, rounded likewise.
     Velocity,
@@ -88,7 +90,8 @@ fn most(count: u64, n: u64) -> u64 {
     (PIECE / n * n).max(n).min(count)
 }
 
-/// Returns the pieces of a rank's `count` particles that are on the way between host and device at a time.
+/// Returns the pieces of a rank's `count` particles that are on the way between host and device at
+/// a time.
 fn pieces(count: u64, n: u64) -> impl Iterator<Item = Piece> {
     let most = most(count, n);
     (0..count).step_by(most.max(1) as usize).map(move |first| Piece { first, count: most.min(count - first) })
@@ -179,8 +182,8 @@ impl Rows {
 }
 
 impl Simulation {
-    /// Hands rows of this rank's particles to `take`, of each kind those of a piece at a time, in the order of its sites. Waits for the device. Local to this
-    /// rank.
+    /// Hands rows of this rank's particles to `take`, of each kind those of a piece at a time, in
+    /// the order of its sites. Waits for the device. Local to this rank.
     pub(super) fn each_piece<const N: usize>(
         &mut self,
         context: &mut Rank,
@@ -205,10 +208,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// Rows of this rank's particles, three numbers each, in the order of its sites: line by line as [`rows`](Self::rows) lists them. Waits for the
-    /// device. Local to this rank.
+    /// Rows of this rank's particles, three numbers each, in the order of its sites: line by line
+    /// as [`rows`](Self::rows) lists them. Waits for the device. Local to this rank.
     ///
-    /// It does not look for values that are not finite and places where no particle can be painted: [`phase_space`](Self::phase_space) does.
+    /// It does not look for values that are not finite and places where no particle can be painted:
+    /// [`phase_space`](Self::phase_space) does.
     ///
     /// # Errors
     /// [`DeviceError`].

@@ -12,15 +12,17 @@ use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 use crate::host_memory;
 
-/// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first row of its own `count`
-/// particles in it, where those of rank 1 follow those of rank 0 and so on. The data are on disk when it returns; a file
-/// appears under its name when the rank that made it publishes it: rank 0 the one of [`Files::One`], each rank its own of
-/// [`Files::PerRank`], which is `name.R.hdf5` for `name.hdf5`.
+/// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first
+/// row of its own `count` particles in it, where those of rank 1 follow those of rank 0 and so on.
+/// The data are on disk when it returns; a file appears under its name when the rank that made it
+/// publishes it: rank 0 the one of [`Files::One`], each rank its own of [`Files::PerRank`], which
+/// is `name.R.hdf5` for `name.hdf5`.
 ///
 /// It ends with a barrier, so that no rank publishes before all have written.
 ///
 /// # Errors
-/// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their next message.
+/// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their
+/// next message.
 pub fn seal_snapshot_together(
     comm: &Communicator,
     path: &Path,
@@ -75,8 +77,10 @@ impl Simulation {
         }
     }
 
-    /// Writes the particles of this moment as a snapshot in HDF5: positions in Mpc/h, velocities as Gadget has them, and the Lagrangian index as id. One file has
-    /// the particles in Lagrangian order, one file per rank in the order of the rank's sites. All ranks call it. Waits for the device.
+    /// Writes the particles of this moment as a snapshot in HDF5: positions in Mpc/h, velocities as
+    /// Gadget has them, and the Lagrangian index as id. One file has the particles in Lagrangian
+    /// order, one file per rank in the order of the rank's sites. All ranks call it. Waits for the
+    /// device.
     ///
     /// # Errors
     /// As [`seal_snapshot_together`], and those of the device.

@@ -7,8 +7,9 @@
 //! x = q + D1 s1 + D2 s2          p = a^2 E (D1' s1 + D2' s2)
 //! ```
 //!
-//! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of [`cosmology`](crate::cosmology). Order 1 takes
-//! one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3 inverse transforms more. What each leaves behind is
+//! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of
+//! [`cosmology`](crate::cosmology). Order 1 takes one forward and 3 inverse transforms; order 2
+//! takes 6 inverse, one forward and 3 inverse transforms more. What each leaves behind is
 //! submitted, so that its fields are free for the next.
 
 use crate::cosmology::{LptFactors, LptOrder};
@@ -20,10 +21,12 @@ use crate::mesh::Axpby;
 use super::Config;
 use super::SimulationError;
 
-/// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the others.
+/// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
+/// others.
 pub(super) const STRAINS: [(usize, usize); 6] = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)];
 
-/// Perturbation theory on the particles' lattice of one rank: the transform and the operators that it takes, made once.
+/// Perturbation theory on the particles' lattice of one rank: the transform and the operators that
+/// it takes, made once.
 pub(super) struct Perturbation {
     pub order: LptOrder,
     transform: Transform,
@@ -49,7 +52,8 @@ impl Perturbation {
         let mut gradient = |axis: usize| operator([0.0, 1.0], &|a, wave| if a == axis { odd(wave) } else { 1.0 });
         let gradients = [gradient(0)?, gradient(1)?, gradient(2)?];
         let mut strain = |(i, j): (usize, usize)| {
-            // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd factors does not.
+            // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd
+            // factors does not.
             let factor = |a: usize, wave: Wave| match (a == i, a == j) {
                 (true, true) => wave.k * wave.k,
                 (false, false) => 1.0,
@@ -76,7 +80,8 @@ pub(super) struct Source<'a> {
     pub factors: LptFactors,
 }
 
-/// Records the initial displacements and momenta by axis, C order over this rank's sites, as `[displacement, momentum]`. All ranks call it.
+/// Records the initial displacements and momenta by axis, C order over this rank's sites, as
+/// `[displacement, momentum]`. All ranks call it.
 ///
 /// # Errors
 /// [`SimulationError`] of the transform, the device or the ranks.
@@ -104,7 +109,8 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no value.
+/// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no
+/// value.
 fn odd(wave: Wave) -> f64 {
     if wave.nyquist { 0.0 } else { wave.k }
 }
@@ -165,13 +171,15 @@ impl LatticeFields<'_> {
         self.of_modes(&modes)
     }
 
-    /// `s_axis`, the displacement along an axis that follows from the modes of a source. It is antisymmetric: minus itself is its adjoint.
+    /// `s_axis`, the displacement along an axis that follows from the modes of a source. It is
+    /// antisymmetric: minus itself is its adjoint.
     pub fn displacement(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let lpt = self.lpt;
         self.inverse(source, Some(&lpt.gradients[axis]))
     }
 
-    /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of [`STRAINS`].
+    /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of
+    /// [`STRAINS`].
     pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let lpt = self.lpt;
         self.inverse(delta, Some(&lpt.strains[which]))

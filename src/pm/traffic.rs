@@ -1,6 +1,7 @@
 //! What a run moves through device memory, counted from its schedule. Pure.
 //!
-//! Particles in the order of their lattice touch the same cells as their neighbours, so each cell of a mesh counts once for all of them.
+//! Particles in the order of their lattice touch the same cells as their neighbours, so each cell
+//! of a mesh counts once for all of them.
 
 use crate::cosmology::StepOp;
 use crate::mesh::Push;
@@ -20,14 +21,17 @@ impl Traffic {
     /// Passes of a force: painting, the density, ten of the filter, and the push.
     pub const FORCE_PASSES: u64 = 13;
 
-    /// Passes and bytes of the tangent of a force: movements are painted as a force paints, filtered, and read with the force itself.
+    /// Passes and bytes of the tangent of a force: movements are painted as a force paints,
+    /// filtered, and read with the force itself.
     pub fn tangent(&self) -> (u64, u64) {
         let paint = 24 * self.particles + (8 + 8 + 8 + 12) * self.cells;
         (13, paint + self.filter + 24 * self.cells + 36 * self.particles)
     }
 
-    /// Passes and bytes of the adjoint of a force: the greatest of the values that are painted, three paintings and what becomes of them, two transforms of
-    /// three passes, a filter of five of one result that reads the modes of the other two, and one reading of four values of a cell.
+    /// Passes and bytes of the adjoint of a force: the greatest of the values that are painted,
+    /// three paintings and what becomes of them, two transforms of three passes, a filter of five
+    /// of one result that reads the modes of the other two, and one reading of four values of a
+    /// cell.
     pub fn adjoint(&self) -> (u64, u64) {
         let paint = 3 * (16 * self.particles + (8 + 8 + 8 + 12) * self.cells);
         // The filter of three results is ten passes.
@@ -36,15 +40,16 @@ impl Traffic {
         (1 + 3 * 2 + 2 * 3 + 5 + 1, 12 * self.particles + paint + modes + read)
     }
 
-    /// Returns the bytes of a force: positions are read and painted into cells of 8 bytes, cleared before; these become the density; the filter.
+    /// Returns the bytes of a force: positions are read and painted into cells of 8 bytes, cleared
+    /// before; these become the density; the filter.
     pub fn force(&self) -> u64 {
         let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;
         let density = (8 + 4) * self.cells;
         paint + density + self.filter
     }
 
-    /// Returns the bytes of a push: the force and positions are read for kicks; momenta are read, and written by kicks; positions are read and written
-    /// by drifts.
+    /// Returns the bytes of a push: the force and positions are read for kicks; momenta are read,
+    /// and written by kicks; positions are read and written by drifts.
     pub fn push(&self, push: &Push) -> u64 {
         let (kicked, drifts) = (!push.kicks().is_empty(), push.drifts().len() as u64);
         match kicked {
@@ -53,7 +58,8 @@ impl Traffic {
         }
     }
 
-    /// Returns the bytes of a schedule, whose kicks and drifts are recorded together as far as a [`Push`] takes them.
+    /// Returns the bytes of a schedule, whose kicks and drifts are recorded together as far as a
+    /// [`Push`] takes them.
     pub fn schedule(&self, ops: &[StepOp]) -> u64 {
         let (mut bytes, mut push) = (0, Push::default());
         for op in ops {
@@ -94,8 +100,9 @@ mod tests {
         let plan = Plan::new(&Spec::new(Values::Real, [m; 3]), grid, 0, LIMITS, 1).unwrap();
         let filter = plan.filter(3, LIMITS, 1).unwrap().unwrap().traffic();
         let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), filter };
-        // Each axis of the mesh once there and three times back. Beside that: positions are read and a density of 4 bytes a cell is written;
-        // three forces, positions and momenta are read, and positions and momenta written.
+        // Each axis of the mesh once there and three times back. Beside that: positions are read
+        // and a density of 4 bytes a cell is written; three forces, positions and momenta are read,
+        // and positions and momenta written.
         let least = filter + (12 + 48) * traffic.particles + (4 + 12) * traffic.cells;
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
             let bytes = |steps: usize| {

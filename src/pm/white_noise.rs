@@ -1,4 +1,5 @@
-//! White noise of a lattice on the device, of sites or of modes: the values of [`white_noise`] and [`mode_noise`], to the last bit.
+//! White noise of a lattice on the device, of sites or of modes: the values of [`white_noise`] and
+//! [`mode_noise`], to the last bit.
 
 use std::f64::consts::SQRT_2;
 
@@ -78,13 +79,14 @@ fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), Dev
     Err(DeviceError::Misuse { what: what.into(), why })
 }
 
-/// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this shape: the values of
-/// [`fill_white_noise`](crate::random::fill_white_noise) for this host by the site's number in the lattice, to the last bit. The device computes them but for some 15 in a
+/// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this
+/// shape: the values of [`fill_white_noise`](crate::random::fill_white_noise) for this host by the
+/// site's number in the lattice, to the last bit. The device computes them but for some 15 in a
 /// million, which it cannot decide and the host does. Waits for the device once.
 ///
 /// # Errors
-/// [`DeviceError::Misuse`] for a lattice with more than 2^32 rows or sites of a row, sites outside of it, or an array of another length; other
-/// [`DeviceError`]s.
+/// [`DeviceError::Misuse`] for a lattice with more than 2^32 rows or sites of a row, sites outside
+/// of it, or an array of another length; other [`DeviceError`]s.
 pub fn device_white_noise(
     recorder: &mut Recorder,
     seed: u64,
@@ -111,8 +113,9 @@ pub fn device_white_noise(
     fill(recorder, (sites, None), params, out, value)
 }
 
-/// Fills `out` with the white noise of `seed` at points of these numbers: as [`device_white_noise`], for which a site's number is its place in the lattice. The
-/// numbers are given on the device, two words each, low word first, and on the host. Waits for the device once.
+/// Fills `out` with the white noise of `seed` at points of these numbers: as
+/// [`device_white_noise`], for which a site's number is its place in the lattice. The numbers are
+/// given on the device, two words each, low word first, and on the host. Waits for the device once.
 ///
 /// # Errors
 /// [`DeviceError::Misuse`] for arrays of other lengths; other [`DeviceError`]s.
@@ -142,8 +145,9 @@ pub fn device_point_noise(
     fill(recorder, (points, Some(device.raw())), params, out, |point| white_noise(seed, host[point as usize]) as f32)
 }
 
-/// Fills `out` with the modes `part` of the half spectrum of the white noise of `seed` on a lattice with `side` sites along each axis: those of
-/// [`mode_noise`], times sqrt(side^3 / 2), so that the transform back, with its factor of 1 / side^3, is white noise of unit variance. The last bits
+/// Fills `out` with the modes `part` of the half spectrum of the white noise of `seed` on a lattice
+/// with `side` sites along each axis: those of [`mode_noise`], times sqrt(side^3 / 2), so that the
+/// transform back, with its factor of 1 / side^3, is white noise of unit variance. The last bits
 /// are those of this host. Waits for the device once.
 ///
 /// # Errors
@@ -177,7 +181,8 @@ pub fn device_mode_noise(
     fill(recorder, (modes, None), params, &out.cast()?, value)
 }
 
-/// The mode at this place of the half spectrum of a lattice: by its wave vector, or that of its twin.
+/// The mode at this place of the half spectrum of a lattice: by its wave vector, or that of its
+/// twin.
 fn mode_value(seed: u64, side: u64, at: [u64; 3], [plain, own_twin]: [f32; 2]) -> [f32; 2] {
     let signed = at.map(|index| index as i64 - if 2 * index > side { side as i64 } else { 0 });
     let nyquist = at.map(|index| 2 * index == side);
@@ -190,7 +195,8 @@ fn mode_value(seed: u64, side: u64, at: [u64; 3], [plain, own_twin]: [f32; 2]) -
     }
 }
 
-/// Runs a kernel of noise, which may read an array, and has the host compute by `value` the numbers that it cannot decide.
+/// Runs a kernel of noise, which may read an array, and has the host compute by `value` the numbers
+/// that it cannot decide.
 fn fill<P: KernelParams>(
     recorder: &mut Recorder,
     (kernel, read): (KernelSource, Option<&RawArray>),
@@ -223,8 +229,8 @@ fn fill<P: KernelParams>(
     Permute::new().scatter(recorder, &values, &index, out, 1, Count::All)
 }
 
-/// For each 128th `x` from 1 to 2: a number c of 16 bits behind the point, the least that is not below 1 / x, and `-ln c` times 2^63, low
-/// word first.
+/// For each 128th `x` from 1 to 2: a number c of 16 bits behind the point, the least that is not
+/// below 1 / x, and `-ln c` times 2^63, low word first.
 fn logarithms() -> Vec<u32> {
     let entry = |n: u32| {
         let c = (128u32 << 16).div_ceil(128 + n);
@@ -234,7 +240,8 @@ fn logarithms() -> Vec<u32> {
     (0..128).flat_map(entry).collect()
 }
 
-/// `-ln(c / 2^16)` times 2^63, for `c` from 2^15 to 2^16: `2 artanh((1 - x) / (1 + x))` by its series in integers.
+/// `-ln(c / 2^16)` times 2^63, for `c` from 2^15 to 2^16: `2 artanh((1 - x) / (1 + x))` by its
+/// series in integers.
 fn minus_ln(c: u32) -> u64 {
     const ONE: u128 = 1 << 16;
     let x = ((ONE - u128::from(c)) << 63) / (ONE + u128::from(c));
@@ -261,7 +268,8 @@ mod tests {
                 let ([a, b], [c, d]) = (mode_value(3, side, at, scale), mode_value(3, side, twin, scale));
                 assert_eq!((a, b), (c, -d), "{side} {at:?}");
                 assert_eq!(b == 0.0, at == twin, "{side} {at:?}");
-                // The same wave vector in a lattice of three times as many sites, but for Nyquist's.
+                // The same wave vector in a lattice of three times as many sites, but for
+                // Nyquist's.
                 if at.iter().all(|&index| 2 * index != side) {
                     let there = at.map(|index| if 2 * index > side { index + 2 * side } else { index });
                     assert_eq!(mode_value(3, 3 * side, there, scale), [a, b], "{side} {at:?}");

@@ -128,8 +128,8 @@ impl BoxCheck {
         }
     }
 
-    /// Adds rows of coordinates on the device, with the same result as [`add`](Self::add). Blocks; reads each coordinate
-    /// once on the device, and downloads them only if some lie far outside.
+    /// Adds rows of coordinates on the device, with the same result as [`add`](Self::add). Blocks;
+    /// reads each coordinate once on the device, and downloads them only if some lie far outside.
     ///
     /// # Errors
     /// [`DeviceError`] of the device.

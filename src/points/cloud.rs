@@ -128,9 +128,10 @@ impl Attribute {
 
 /// The points of one rank with their attributes, in a [`Domain`].
 ///
-/// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite; along periodic axes
-///   they lie in `[0, side)`.
-/// - No more coordinates per rank than [`LONGEST`](crate::gpu::LONGEST): 2^31 - 2^16 points in two dimensions, a third of 2^32 - 2^17 in three. No points are legal.
+/// - Positions are one array, point by point, as in a file of shape `(N, dims)`. All are finite;
+///   along periodic axes they lie in `[0, side)`.
+/// - No more coordinates per rank than [`LONGEST`](crate::gpu::LONGEST): 2^31 - 2^16 points in two
+///   dimensions, a third of 2^32 - 2^17 in three. No points are legal.
 /// - A clone is another handle on the same arrays.
 ///
 /// ```
@@ -174,7 +175,8 @@ crate::gpu::kernel_params! {
 }
 
 impl PrepareParams {
-    /// Those of `count` rows of `dims` coordinates, which are wrapped into a domain if there is one.
+    /// Those of `count` rows of `dims` coordinates, which are wrapped into a domain if there is
+    /// one.
     fn new(count: u64, dims: usize, domain: Option<&Domain>) -> Self {
         let mut params = PrepareParams {
             count: count as u32,
@@ -205,7 +207,8 @@ pub(super) fn prepare() -> KernelSource {
     KernelSource::new("points::prepare", include_str!("../../shaders/points/prepare.wgsl")).params::<PrepareParams>()
 }
 
-/// Records the wrapping of rows of `dims` coordinates into a domain if there is one. Returns the 8 words that the kernel finds.
+/// Records the wrapping of rows of `dims` coordinates into a domain if there is one. Returns the 8
+/// words that the kernel finds.
 fn wrapped(
     recorder: &mut Recorder,
     positions: &Array<f32>,
@@ -230,7 +233,8 @@ fn bounds_found(words: &[u32], dims: usize) -> Bounds {
 }
 
 impl Bounds {
-    /// Returns the least box that holds rows of 1 to 3 finite coordinates, which are not wrapped; `None` without rows.
+    /// Returns the least box that holds rows of 1 to 3 finite coordinates, which are not wrapped;
+    /// `None` without rows.
     ///
     /// Blocks. Reads 4 bytes per coordinate on the device.
     ///
@@ -262,8 +266,8 @@ fn sample_rows(count: u64) -> Vec<u32> {
     if count < 4 * SAMPLE { Vec::new() } else { (0..SAMPLE).map(|at| (at * count / SAMPLE) as u32).collect() }
 }
 
-/// `bounds` cut to where the points of a sample lie but for the outermost ones, with a wide margin. Nothing is cut without a sample, or
-/// where nearly all of it coincides.
+/// `bounds` cut to where the points of a sample lie but for the outermost ones, with a wide margin.
+/// Nothing is cut without a sample, or where nearly all of it coincides.
 fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
     if sample.is_empty() {
         return *bounds;
@@ -283,17 +287,18 @@ fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
 }
 
 impl Cloud {
-    /// Takes over `positions`, `dims` coordinates per point, and wraps them in place along periodic axes. One dispatch,
-    /// which reads 4 bytes per coordinate and writes those that it wraps, and one for a sample of many points; then waits for
-    /// 32 bytes and the sample, at most 6 KiB.
+    /// Takes over `positions`, `dims` coordinates per point, and wraps them in place along periodic
+    /// axes. One dispatch, which reads 4 bytes per coordinate and writes those that it wraps, and
+    /// one for a sample of many points; then waits for 32 bytes and the sample, at most 6 KiB.
     ///
-    /// A wrapped coordinate is the exact remainder by the side as it was given, in `f64`, rounded to `f32` as by
-    /// [`Domain::wrap`]; those in `[0, side)` are left as they are, and what rounds to the side becomes 0.
+    /// A wrapped coordinate is the exact remainder by the side as it was given, in `f64`, rounded
+    /// to `f32` as by [`Domain::wrap`]; those in `[0, side)` are left as they are, and what rounds
+    /// to the side becomes 0.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
-    /// [`ParticleError::Coordinates`] if the coordinates are not a whole number of points, [`ParticleError::TooMany`], and
-    /// those of the device.
+    /// [`ParticleError::Coordinates`] if the coordinates are not a whole number of points,
+    /// [`ParticleError::TooMany`], and those of the device.
     pub fn new(recorder: &mut Recorder, domain: &Domain, positions: Array<f32>) -> Result<Cloud, ParticleError> {
         let dims = domain.dims() as u64;
         let count = positions.len() / dims;
@@ -337,7 +342,8 @@ impl Cloud {
         Ok(cloud)
     }
 
-    /// A cloud of points that are wrapped and finite already, within `bounds`, whose magnitudes have this lower bound. Neither submits nor waits.
+    /// A cloud of points that are wrapped and finite already, within `bounds`, whose magnitudes
+    /// have this lower bound. Neither submits nor waits.
     pub(crate) fn of_wrapped(
         domain: &Domain,
         positions: Array<f32>,
@@ -351,7 +357,8 @@ impl Cloud {
         Ok(Cloud { domain: *domain, positions, bounds, core, smallest_magnitude, attributes })
     }
 
-    /// Uploads coordinates, point by point, and makes a cloud of them as [`new`](Self::new) does. Waits.
+    /// Uploads coordinates, point by point, and makes a cloud of them as [`new`](Self::new) does.
+    /// Waits.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -362,16 +369,18 @@ impl Cloud {
         Self::new(recorder, domain, array)
     }
 
-    /// The same of `f64` coordinates: they are wrapped in `f64` and rounded once, see [`Domain::wrap`]. Waits.
+    /// The same of `f64` coordinates: they are wrapped in `f64` and rounded once, see
+    /// [`Domain::wrap`]. Waits.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis that `f32` cannot
-    /// hold.
+    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis
+    /// that `f32` cannot hold.
     pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
     }
 
-    /// Checks that a rank can hold so many points: that it numbers them, and that an array holds their coordinates.
+    /// Checks that a rank can hold so many points: that it numbers them, and that an array holds
+    /// their coordinates.
     ///
     /// # Errors
     /// [`ParticleError::TooMany`].
@@ -381,13 +390,15 @@ impl Cloud {
         if count <= most { Ok(()) } else { Err(ParticleError::TooMany { count, most, dims }) }
     }
 
-    /// Makes an error of one rank's points an error of all ranks: each passes the result of [`new`](Self::new) for its own part of the
-    /// points, `rows` of them, and gets it back, or the error of the first bad coordinate of all ranks, with the index of the point in
-    /// the input of all ranks (in rank order). All ranks call it.
+    /// Makes an error of one rank's points an error of all ranks: each passes the result of
+    /// [`new`](Self::new) for its own part of the points, `rows` of them, and gets it back, or the
+    /// error of the first bad coordinate of all ranks, with the index of the point in the input of
+    /// all ranks (in rank order). All ranks call it.
     ///
     /// # Errors
-    /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks; others only on the rank
-    /// that found them, which must end and thereby ends the wait of the others.
+    /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks;
+    /// others only on the rank that found them, which must end and thereby ends the wait of the
+    /// others.
     pub fn agreed(comm: &Communicator, rows: u64, found: Result<Cloud, ParticleError>) -> Result<Cloud, ParticleError> {
         let bad = match &found {
             Ok(_) => None,
@@ -431,20 +442,22 @@ impl Cloud {
         &self.positions
     }
 
-    /// Returns a box that holds all points: the bounding box, or that of the cloud from which [`gather`](Self::gather) has made this one. `None`
-    /// without points.
+    /// Returns a box that holds all points: the bounding box, or that of the cloud from which
+    /// [`gather`](Self::gather) has made this one. `None` without points.
     pub fn bounds(&self) -> Option<Bounds> {
         self.bounds
     }
 
-    /// Returns a box that holds all points but those that lie far away from nearly all others: the [bounds](Self::bounds) cut to 64 times the
-    /// extent of most of the points around these. A single point far out would take the cells of a curve from all the rest.
+    /// Returns a box that holds all points but those that lie far away from nearly all others: the
+    /// [bounds](Self::bounds) cut to 64 times the extent of most of the points around these. A
+    /// single point far out would take the cells of a curve from all the rest.
     pub fn core(&self) -> Option<Bounds> {
         self.core
     }
 
-    /// A lower bound of the magnitudes of coordinates, apart from those that are 0 or too small for a normal `f32`; infinity
-    /// if all are. It bounds how little coordinates can differ, which the units of searches depend on.
+    /// A lower bound of the magnitudes of coordinates, apart from those that are 0 or too small for
+    /// a normal `f32`; infinity if all are. It bounds how little coordinates can differ, which the
+    /// units of searches depend on.
     pub(crate) fn smallest_magnitude(&self) -> f32 {
         self.smallest_magnitude
     }
@@ -482,9 +495,9 @@ impl Cloud {
         self.attributes.iter().map(|(name, attribute)| (name.as_str(), attribute))
     }
 
-    /// Returns a new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of them in another order, or a
-    /// selection. Each index is less than [`len`](Self::len). One dispatch for the positions and one per attribute;
-    /// neither submits nor waits.
+    /// Returns a new cloud of the points `index[0]`, `index[1]`, ... with their attributes: all of
+    /// them in another order, or a selection. Each index is less than [`len`](Self::len). One
+    /// dispatch for the positions and one per attribute; neither submits nor waits.
     ///
     /// # Errors
     /// [`ParticleError::TooMany`], and [`DeviceError`] when an array does not fit the device.

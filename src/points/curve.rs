@@ -1,8 +1,9 @@
 //! Space-filling curves: keys of points on the device, and their twins on the host.
 //!
-//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21 bits per axis in
-//! three dimensions and 31 in two; a key is the place of its cell on the curve, of 63 or 62 bits, as two words. Only the
-//! difference `x - low` is rounded (to `f32`); the rest is exact, on any device.
+//! A point lies in a cell, `floor((x - low) * 2^bits / span)` along each axis and clamped, with 21
+//! bits per axis in three dimensions and 31 in two; a key is the place of its cell on the curve, of
+//! 63 or 62 bits, as two words. Only the difference `x - low` is rounded (to `f32`); the rest is
+//! exact, on any device.
 
 use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
@@ -13,7 +14,8 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 pub enum Curve {
     /// The Z-order curve: the bits of the cell, interleaved, x in the lowest one.
     Morton,
-    /// The Hilbert curve, whose neighbours are neighbouring cells (J. Skilling, AIP Conf. Proc. 707, 381, 2004).
+    /// The Hilbert curve, whose neighbours are neighbouring cells (J. Skilling, AIP Conf. Proc.
+    /// 707, 381, 2004).
     Hilbert,
 }
 
@@ -34,9 +36,9 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along open ones. `bounds` are those
-    /// of all points, of all ranks if there are several; `None` if there are no points. An extent beyond the range of
-    /// `f32` is cut to it.
+    /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along
+    /// open ones. `bounds` are those of all points, of all ranks if there are several; `None` if
+    /// there are no points. An extent beyond the range of `f32` is cut to it.
     pub fn new(domain: &Domain, bounds: Option<Bounds>) -> Self {
         let mut frame = Frame { dims: domain.dims(), low: [0.0; 3], span: [0.0; 3] };
         for axis in 0..domain.dims() {
@@ -49,9 +51,10 @@ impl Frame {
         frame
     }
 
-    /// Cubes over the box that most points of a domain lie in ([`Cloud::core`](super::Cloud::core); of all ranks if there are several): they
-    /// keep near points together however small a part of the domain these fill, and of whatever shape. Points outside of the box
-    /// belong to the outermost cells. `None` without points.
+    /// Cubes over the box that most points of a domain lie in ([`Cloud::core`](super::Cloud::core);
+    /// of all ranks if there are several): they keep near points together however small a part of
+    /// the domain these fill, and of whatever shape. Points outside of the box belong to the
+    /// outermost cells. `None` without points.
     pub fn over(domain: &Domain, core: Option<Bounds>) -> Self {
         let dims = domain.dims();
         let mut frame = Frame { dims, low: [0.0; 3], span: [0.0; 3] };
@@ -62,7 +65,8 @@ impl Frame {
         frame
     }
 
-    /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32` is an error.
+    /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32`
+    /// is an error.
     ///
     /// # Errors
     /// [`ParticleError::Extent`].
@@ -83,7 +87,8 @@ impl Frame {
         [along(0), along(1), along(2)]
     }
 
-    /// Returns the key of a point with at least [`Frame::dims`] coordinates: what [`CurveKeys`] gives on the device.
+    /// Returns the key of a point with at least [`Frame::dims`] coordinates: what [`CurveKeys`]
+    /// gives on the device.
     pub fn key(&self, curve: Curve, point: &[f32]) -> u64 {
         match curve {
             Curve::Morton => morton(self.cell(point), self.dims),
@@ -92,8 +97,8 @@ impl Frame {
     }
 }
 
-/// `floor((x - low) * 2^bits / span)` from 0 to `2^bits - 1`, where only `x - low` is rounded; 0 without extent.
-/// `bits` is at most 31, `x` no NaN.
+/// `floor((x - low) * 2^bits / span)` from 0 to `2^bits - 1`, where only `x - low` is rounded; 0
+/// without extent. `bits` is at most 31, `x` no NaN.
 pub(crate) fn cell(x: f32, low: f32, span: f32, bits: u32) -> u32 {
     let offset = x - low;
     if offset <= 0.0 || span <= 0.0 {
@@ -115,8 +120,8 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
     (0..count).map(|bit| u64::from(n >> bit & 1) << (bit * step)).sum()
 }
 
-/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell has 21 bits per
-/// axis in three dimensions and 31 in two; of two axes the third is ignored.
+/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell
+/// has 21 bits per axis in three dimensions and 31 in two; of two axes the third is ignored.
 ///
 /// ```
 /// use meshloom::points::curve::morton;
@@ -126,8 +131,9 @@ pub fn morton(cell: [u32; 3], dims: usize) -> u64 {
     (0..dims).map(|axis| spread(cell[axis], bits(dims), dims as u32) << axis).sum()
 }
 
-/// The place of a cell on the Hilbert curve. A cell has 21 bits per axis in three dimensions and 31 in two; of two axes the third is ignored. The
-/// `8^n` (or `4^n`) cells nearest the origin are the first on the curve.
+/// The place of a cell on the Hilbert curve. A cell has 21 bits per axis in three dimensions and 31
+/// in two; of two axes the third is ignored. The `8^n` (or `4^n`) cells nearest the origin are the
+/// first on the curve.
 ///
 /// ```
 /// use meshloom::points::curve::hilbert;
@@ -211,13 +217,13 @@ impl CurveKeys {
         CurveKeys { morton: Kernel::trusted(keys(Curve::Morton)), hilbert: Kernel::trusted(keys(Curve::Hilbert)) }
     }
 
-    /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as `high` has elements.
-    /// `positions` holds `frame.dims` finite coordinates per point. Reads 4 bytes per coordinate, writes 8 per point; neither
-    /// submits nor waits.
+    /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as
+    /// `high` has elements. `positions` holds `frame.dims` finite coordinates per point. Reads 4
+    /// bytes per coordinate, writes 8 per point; neither submits nor waits.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when the lengths do not fit together; [`DeviceError`] when the kernel does not fit the
-    /// device.
+    /// [`DeviceError::Misuse`] when the lengths do not fit together; [`DeviceError`] when the
+    /// kernel does not fit the device.
     pub fn record(
         &self,
         recorder: &mut Recorder,

@@ -5,8 +5,9 @@ use crate::host_memory;
 
 /// A box of 2 or 3 axes, each of them periodic with a side or open.
 ///
-/// - A side is rounded to `f32` here, once: keys and distances use the rounded one. Coordinates are [wrapped](Self::wrap) by the side
-///   as it was given, in `f32` on a device as in `f64` on the host, so that those many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
+/// - A side is rounded to `f32` here, once: keys and distances use the rounded one. Coordinates are
+///   [wrapped](Self::wrap) by the side as it was given, in `f32` on a device as in `f64` on the
+///   host, so that those many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
 /// - Coordinates along a periodic axis lie in `[0, side)`; `x == side` is `x = 0`.
 /// - Distances along a periodic axis are those of the nearest image: at most half the side.
 ///
@@ -32,7 +33,8 @@ impl Domain {
     /// A domain with these sides, one for each of 2 or 3 axes; 0 is an open axis.
     ///
     /// # Errors
-    /// [`ParticleError::Dims`], and [`ParticleError::Sides`] for a side that is neither 0 nor in `[1e-30, 1e30]`.
+    /// [`ParticleError::Dims`], and [`ParticleError::Sides`] for a side that is neither 0 nor in
+    /// `[1e-30, 1e30]`.
     pub fn new(sides: &[f64]) -> Result<Self, ParticleError> {
         let mut domain = Self::open(sides.len())?;
         for (axis, &side) in sides.iter().enumerate() {
@@ -70,7 +72,8 @@ impl Domain {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
     }
 
-    /// The side of a periodic axis as it was given, not rounded; `None` for an open axis, and beyond the last one.
+    /// The side of a periodic axis as it was given, not rounded; `None` for an open axis, and
+    /// beyond the last one.
     pub fn period(&self, axis: usize) -> Option<f64> {
         self.periods.get(axis).copied().filter(|&period| period > 0.0)
     }
@@ -80,7 +83,8 @@ impl Domain {
         self.sides
     }
 
-    /// The periodic image of `x` from 0 up to the side as it was given, in `f64`; `x` itself along an open axis.
+    /// The periodic image of `x` from 0 up to the side as it was given, in `f64`; `x` itself along
+    /// an open axis.
     pub fn image(&self, axis: usize, x: f64) -> f64 {
         match self.periods.get(axis) {
             Some(&period) if period > 0.0 => remainder(x, period),
@@ -88,8 +92,8 @@ impl Domain {
         }
     }
 
-    /// Returns the periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once; what
-    /// rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
+    /// Returns the periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once;
+    /// what rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
     pub fn wrap(&self, axis: usize, x: f64) -> f32 {
         let Some(side) = self.side(axis) else { return x as f32 };
         let inside = self.image(axis, x) as f32;
@@ -97,8 +101,9 @@ impl Domain {
         if inside >= side { 0.0 } else { inside + 0.0 }
     }
 
-    /// Returns the least difference of two coordinates that differ by `d`, among their images: in `[-side/2, side/2]` along a
-    /// periodic axis for `d` in `(-side, side)`, `d` itself along an open one.
+    /// Returns the least difference of two coordinates that differ by `d`, among their images: in
+    /// `[-side/2, side/2]` along a periodic axis for `d` in `(-side, side)`, `d` itself along an
+    /// open one.
     pub fn minimum_image(&self, axis: usize, d: f32) -> f32 {
         match self.side(axis) {
             Some(side) if d > 0.5 * side => d - side,
@@ -107,11 +112,12 @@ impl Domain {
         }
     }
 
-    /// Rows of `f64` coordinates as `f32`, wrapped along periodic axes before they are rounded; `first` is the number
-    /// of the first row, for errors.
+    /// Rows of `f64` coordinates as `f32`, wrapped along periodic axes before they are rounded;
+    /// `first` is the number of the first row, for errors.
     ///
     /// # Errors
-    /// [`ParticleError::NonFinite`] or [`ParticleError::OutOfRange`] for the first coordinate that is.
+    /// [`ParticleError::NonFinite`] or [`ParticleError::OutOfRange`] for the first coordinate that
+    /// is.
     pub fn narrow(&self, rows: &[f64], first: u64) -> Result<Vec<f32>, ParticleError> {
         let mut narrow = host_memory::reserve("positions", rows.len())?;
         for (at, &value) in rows.iter().enumerate() {
@@ -129,7 +135,8 @@ impl Domain {
     }
 }
 
-/// Returns the least number from 0 on that differs from `x` by whole sides. Most coordinates are theirs: no division then.
+/// Returns the least number from 0 on that differs from `x` by whole sides. Most coordinates are
+/// theirs: no division then.
 fn remainder(x: f64, side: f64) -> f64 {
     if (0.0..side).contains(&x) { x } else { x.rem_euclid(side) }
 }
@@ -190,7 +197,8 @@ mod tests {
 
     #[test]
     fn coordinates_many_sides_away_keep_their_place() {
-        // No side is an f32; a side that was rounded before would be 1.5e-9 off, ten thousand times.
+        // No side is an f32; a side that was rounded before would be 1.5e-9 off, ten thousand
+        // times.
         for side in [0.1, 67.7, 205.0 / 3.0] {
             let domain = Domain::new(&[side, 0.0]).unwrap();
             for n in [-10_000.0, -1.0, 1.0, 10_000.0] {

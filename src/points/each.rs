@@ -28,7 +28,8 @@ struct Variable<'a> {
     changed: Option<Array<u32>>,
 }
 
-/// Returns `true` if a text may change the variable `name`: if it assigns to it or to parts of it, or takes its address.
+/// Returns `true` if a text may change the variable `name`: if it assigns to it or to parts of it,
+/// or takes its address.
 fn changes(text: &str, name: &str) -> bool {
     let words = words(text);
     let is = |at: usize, word: &str| words.get(at) == Some(&word);
@@ -110,12 +111,15 @@ fn kernel(callback: &Callback) -> KernelSource {
 impl Rank {
     /// Runs statements in WGSL for each particle, with its attributes as variables.
     ///
-    /// The position is the variable `x`, an attribute the variable of its name: a scalar, a vector for 2 to 4 values, else an array. What
-    /// the statements assign to is written to new arrays; handles on the old ones keep the old values. `params` has the fields of a
-    /// struct of [`kernel_params!`](crate::kernel_params), at most 96 bytes, or is `()`. `return` ends the statements early.
+    /// The position is the variable `x`, an attribute the variable of its name: a scalar, a vector
+    /// for 2 to 4 values, else an array. What the statements assign to is written to new arrays;
+    /// handles on the old ones keep the old values. `params` has the fields of a struct of
+    /// [`kernel_params!`](crate::kernel_params), at most 96 bytes, or is `()`. `return` ends the
+    /// statements early.
     ///
-    /// Records one dispatch, which reads each attribute that the text names and writes each that it changes. Collective and blocking only if
-    /// `x` changes: positions are then wrapped and checked, and particles are in no order.
+    /// Records one dispatch, which reads each attribute that the text names and writes each that it
+    /// changes. Collective and blocking only if `x` changes: positions are then wrapped and
+    /// checked, and particles are in no order.
     ///
     /// ```
     /// use meshloom::points::{Domain, Particles};
@@ -134,7 +138,8 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`ParticleError::Device`] if the text does not compile, or names more attributes than the device binds.
+    /// - [`ParticleError::Device`] if the text does not compile, or names more attributes than the
+    ///   device binds.
     /// - [`ParticleError::NonFinite`] if a coordinate becomes NaN or infinite, on all ranks.
     pub fn each<P: KernelParams>(
         &mut self,

@@ -76,8 +76,9 @@ impl Extent {
         self.low.iter().chain(&self.high).fold(0.0, |most, x| most.max(x.abs()))
     }
 
-    /// No two coordinates along an axis differ by less, nor do images of them: neighbouring `f32` differ by at least 2^-24 of the
-    /// greater magnitude. Differences that are too small for a normal `f32` do not count.
+    /// No two coordinates along an axis differ by less, nor do images of them: neighbouring `f32`
+    /// differ by at least 2^-24 of the greater magnitude. Differences that are too small for a
+    /// normal `f32` do not count.
     pub fn finest(&self) -> f64 {
         (self.least * 2f64.powi(-24)).max(f64::from(f32::MIN_POSITIVE))
     }

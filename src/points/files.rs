@@ -63,13 +63,15 @@ fn write_npy<T: DeviceValue + NpyElement>(
 }
 
 impl Particles {
-    /// Returns the particles of all ranks sorted by an attribute of type `u32`: one value, or two that make a number of 64 bits, low word
-    /// first, below 2^63. Each rank gets an equal part; equal keys keep their order.
+    /// Returns the particles of all ranks sorted by an attribute of type `u32`: one value, or two
+    /// that make a number of 64 bits, low word first, below 2^63. Each rank gets an equal part;
+    /// equal keys keep their order.
     ///
     /// Collective; blocks. One sort, and one exchange for positions and for each attribute.
     ///
     /// # Errors
-    /// - [`ParticleError::Missing`] and [`ParticleError::Type`] if there is no such attribute of `u32`.
+    /// - [`ParticleError::Missing`] and [`ParticleError::Type`] if there is no such attribute of
+    ///   `u32`.
     /// - [`ParticleError::Width`] if it has more than two values per particle.
     /// - [`SortError::Device`] if device memory is short.
     pub fn by(&self, rank: &mut Rank, name: &str) -> Result<Particles, SortError> {
@@ -97,7 +99,8 @@ impl Particles {
         Ok(moved.into())
     }
 
-    /// Writes an attribute of all ranks, or the coordinates for `x`, to one `.npy` file of shape `[N]` or `[N, width]`, in rank order.
+    /// Writes an attribute of all ranks, or the coordinates for `x`, to one `.npy` file of shape
+    /// `[N]` or `[N, width]`, in rank order.
     ///
     /// Collective; blocks.
     ///
@@ -113,7 +116,8 @@ impl Particles {
         }
     }
 
-    /// Writes attributes of all ranks to datasets of their names, `x` for the coordinates, in one HDF5 file, in rank order.
+    /// Writes attributes of all ranks to datasets of their names, `x` for the coordinates, in one
+    /// HDF5 file, in rank order.
     ///
     /// Collective; blocks.
     ///

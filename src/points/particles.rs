@@ -15,10 +15,13 @@ pub const POSITIONS: &str = "x";
 
 /// Points of all ranks with attributes: each rank holds a part on its device.
 ///
-/// - Positions are reached by the name `x`, attributes by theirs. A value of an attribute is 4 bytes (`f32`, `u32` or `i32`); an attribute
-///   has any number of values per particle, at least one.
-/// - The rows of all ranks, in rank order, are numbered from 0; searches tell neighbors by these numbers.
-/// - [`Rank::distribute`] puts particles in the order of a Hilbert curve, so that each rank has neighboring ones and searches sort nothing.
+/// - Positions are reached by the name `x`, attributes by theirs. A value of an attribute is 4
+///   bytes (`f32`, `u32` or `i32`); an attribute has any number of values per particle, at least
+///   one.
+/// - The rows of all ranks, in rank order, are numbered from 0; searches tell neighbors by these
+///   numbers.
+/// - [`Rank::distribute`] puts particles in the order of a Hilbert curve, so that each rank has
+///   neighboring ones and searches sort nothing.
 /// - A clone is another handle on the same arrays; verbs that change particles write new arrays.
 ///
 /// ```
@@ -62,7 +65,8 @@ impl Attributes {
     }
 }
 
-/// Returns the values of an attribute as an array of their type. `known` gives the names that there are.
+/// Returns the values of an attribute as an array of their type. `known` gives the names that there
+/// are.
 fn typed<'a, T: DeviceValue>(
     name: &str,
     values: Option<&AnyArray>,
@@ -79,12 +83,14 @@ fn typed<'a, T: DeviceValue>(
 }
 
 impl Particles {
-    /// Creates particles from this rank's coordinates, `dims` per particle, wrapped along periodic axes.
+    /// Creates particles from this rank's coordinates, `dims` per particle, wrapped along periodic
+    /// axes.
     ///
     /// Collective; blocks. Copies 4 bytes per coordinate to the device.
     ///
     /// # Errors
-    /// - [`ParticleError::NonFinite`] for the first coordinate of all ranks that is NaN or infinite, on all ranks.
+    /// - [`ParticleError::NonFinite`] for the first coordinate of all ranks that is NaN or
+    ///   infinite, on all ranks.
     /// - [`ParticleError::Coordinates`] if `positions` is not a whole number of points.
     /// - [`ParticleError::TooMany`] if a rank cannot hold them.
     pub fn from_host(rank: &mut Rank, domain: &Domain, positions: &[f32]) -> Result<Self, ParticleError> {
@@ -165,7 +171,8 @@ impl Particles {
         typed(name, self.column(name).as_ref().map(|(values, _)| values), || self.names())
     }
 
-    /// Returns the values of an attribute, or the coordinates for `x`, and how many there are per particle.
+    /// Returns the values of an attribute, or the coordinates for `x`, and how many there are per
+    /// particle.
     pub(crate) fn column(&self, name: &str) -> Option<(AnyArray, u64)> {
         if name == POSITIONS {
             return Some((self.cloud.positions().clone().into(), self.cloud.domain().dims() as u64));
@@ -193,7 +200,8 @@ impl Particles {
         Ok(rank.recorder.download(&values, 0, values.len())?)
     }
 
-    /// Returns the particles at new positions, with the same attributes and rows. `positions` are wrapped in place.
+    /// Returns the particles at new positions, with the same attributes and rows. `positions` are
+    /// wrapped in place.
     ///
     /// Collective; blocks. Reads 4 bytes per coordinate.
     ///
@@ -245,13 +253,16 @@ impl From<Cloud> for Particles {
 }
 
 impl Rank {
-    /// Moves particles with all attributes so that they follow a Hilbert curve over all ranks, each of which gets an equal part.
+    /// Moves particles with all attributes so that they follow a Hilbert curve over all ranks, each
+    /// of which gets an equal part.
     ///
-    /// Collective; blocks. Particles with equal keys keep their order, so that the rows of all ranks are the same on any number of ranks.
-    /// One sort of this rank's keys and one merge of what arrives; each attribute is moved in one exchange.
+    /// Collective; blocks. Particles with equal keys keep their order, so that the rows of all
+    /// ranks are the same on any number of ranks. One sort of this rank's keys and one merge of
+    /// what arrives; each attribute is moved in one exchange.
     ///
     /// # Errors
-    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if attributes or domains differ between ranks, on all ranks.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if attributes or domains differ
+    ///   between ranks, on all ranks.
     /// - [`SortError::Device`] if device memory is short.
     pub fn distribute(&mut self, particles: &mut Particles) -> Result<(), SortError> {
         let sorted = distribute_rows(self, &particles.cloud, Curve::Hilbert)?;

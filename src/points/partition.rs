@@ -1,7 +1,8 @@
-//! Domain decomposition of the points of all ranks along a Hilbert curve, for neighbour searches and groups.
+//! Domain decomposition of the points of all ranks along a Hilbert curve, for neighbour searches
+//! and groups.
 //!
-//! Each rank has an equal part of the points in the order of the curve, with a tree over them, and fetches copies of other ranks' points
-//! where it needs them ([`Decomposition::fetch_ghosts`]).
+//! Each rank has an equal part of the points in the order of the curve, with a tree over them, and
+//! fetches copies of other ranks' points where it needs them ([`Decomposition::fetch_ghosts`]).
 
 use crate::comm::Communicator;
 use crate::gpu::primitives::{Count, Permute};
@@ -18,13 +19,15 @@ use crate::rank::Rank;
 /// Points on this rank in the order of their global indices, and a tree over them.
 pub(crate) struct LocalPoints {
     pub cloud: Cloud,
-    /// Their indices in the input of all ranks, ascending; `None` on one rank, where rows are the indices.
+    /// Their indices in the input of all ranks, ascending; `None` on one rank, where rows are the
+    /// indices.
     pub ids: Option<U64Array>,
     pub tree: Tree,
 }
 
 impl LocalPoints {
-    /// Returns the indices, in the input of all ranks, of the points in `rows`; none for a row of all ones. Recorded only.
+    /// Returns the indices, in the input of all ranks, of the points in `rows`; none for a row of
+    /// all ones. Recorded only.
     pub fn ids_of(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<U64Array, DeviceError> {
         match &self.ids {
             Some(ids) => ids.select(recorder, rows),
@@ -56,7 +59,8 @@ impl JointPoints {
         }
     }
 
-    /// Returns the values of own points and of ghosts, `width` of each, in one array. Recorded only.
+    /// Returns the values of own points and of ghosts, `width` of each, in one array. Recorded
+    /// only.
     pub fn joined<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -75,7 +79,8 @@ impl JointPoints {
         }
     }
 
-    /// Returns the first `count` rows of own points from values of all rows, `width` of each. Recorded only.
+    /// Returns the first `count` rows of own points from values of all rows, `width` of each.
+    /// Recorded only.
     pub fn own_rows<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -95,7 +100,8 @@ impl JointPoints {
     }
 }
 
-/// Returns the first `before` elements of `ghosts`, then those of `own`, then the rest of `ghosts`. Recorded only.
+/// Returns the first `before` elements of `ghosts`, then those of `own`, then the rest of `ghosts`.
+/// Recorded only.
 fn between<T: DeviceElement>(
     recorder: &mut Recorder,
     before: u64,
@@ -135,7 +141,8 @@ pub(crate) struct Decomposition {
     pub total: u64,
     /// The key of the last point before each boundary between ranks.
     splitters: Vec<u64>,
-    /// Where this rank's rows begin among those of all ranks, if the input is in the order of the curve.
+    /// Where this rank's rows begin among those of all ranks, if the input is in the order of the
+    /// curve.
     sorted: Option<SortedInput>,
 }
 
@@ -166,7 +173,8 @@ fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, De
 }
 
 impl Decomposition {
-    /// Distributes the points of all ranks' clouds with their attributes, and builds the trees. All ranks call it.
+    /// Distributes the points of all ranks' clouds with their attributes, and builds the trees. All
+    /// ranks call it.
     pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, SortError> {
         let comm = context.comm.clone();
         let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
@@ -198,10 +206,12 @@ impl Decomposition {
         Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted })
     }
 
-    /// Builds the trees over points that are sorted along a curve over all ranks already: nothing is sorted and no row moves. All ranks call it.
+    /// Builds the trees over points that are sorted along a curve over all ranks already: nothing
+    /// is sorted and no row moves. All ranks call it.
     ///
-    /// Returns `None` on all ranks where some points lie so far away from nearly all others that the cells of the curve do not tell these
-    /// apart: any order is right, and searches would be slow.
+    /// Returns `None` on all ranks where some points lie so far away from nearly all others that
+    /// the cells of the curve do not tell these apart: any order is right, and searches would be
+    /// slow.
     pub fn of_sorted(context: &mut Rank, cloud: &Cloud, curve: &CurveOrder) -> Result<Option<Self>, SortError> {
         let comm = context.comm.clone();
         let all = Summary::gather(&comm, cloud, Curve::Hilbert, true)?;
@@ -225,7 +235,8 @@ impl Decomposition {
         Ok(Some(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted }))
     }
 
-    /// Returns `true` if rows are in the order of the curve, so that ascending indices follow the curve, too.
+    /// Returns `true` if rows are in the order of the curve, so that ascending indices follow the
+    /// curve, too.
     pub fn is_sorted(&self) -> bool {
         self.sorted.is_some()
     }
@@ -235,22 +246,24 @@ impl Decomposition {
         self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order().len())
     }
 
-    /// Returns the way of the points of `cloud` to the rank whose part of the curve each lies in. Waits for a word per rank. All ranks call it, of
-    /// several.
+    /// Returns the way of the points of `cloud` to the rank whose part of the curve each lies in.
+    /// Waits for a word per rank. All ranks call it, of several.
     pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
         let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
         CurveKeys::new().record(recorder, Curve::Hilbert, cloud.positions(), &self.frame, &high, &low)?;
-        // A point belongs to the rank behind as many boundaries as have a key below its own; no key has 64 bits.
+        // A point belongs to the rank behind as many boundaries as have a key below its own; no key
+        // has 64 bits.
         let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
         let first_keys = probe::upload(recorder, &first_keys)?;
         let owners = probe::at_most(recorder, first_keys.each_ref(), [&high, &low])?;
         route_to(context, &owners)
     }
 
-    /// Fetches copies of the points of other ranks that the points of `asking` reach, without attributes; without `asking` this rank's own
-    /// points ask. `None` on one rank. Waits. All ranks call it.
+    /// Fetches copies of the points of other ranks that the points of `asking` reach, without
+    /// attributes; without `asking` this rank's own points ask. `None` on one rank. Waits. All
+    /// ranks call it.
     pub fn fetch_ghosts(
         &self,
         context: &mut Rank,
@@ -285,9 +298,10 @@ impl Decomposition {
         Ok(Some(WithGhosts { points: Some(JointPoints { points, places }), ghosts }))
     }
 
-    /// Own points and ghosts of a sorted input. Parts of ranks follow each other on the curve, and ghosts come by rank and row, so that ghosts of lower
-    /// ranks, own points and ghosts of higher ranks are in order as they are: nothing is sorted. Records two dispatches and one per level of
-    /// the tree.
+    /// Own points and ghosts of a sorted input. Parts of ranks follow each other on the curve, and
+    /// ghosts come by rank and row, so that ghosts of lower ranks, own points and ghosts of higher
+    /// ranks are in order as they are: nothing is sorted. Records two dispatches and one per level
+    /// of the tree.
     fn sorted_joint(
         &self,
         recorder: &mut Recorder,

@@ -1,4 +1,5 @@
-//! Rows that belong to points, on all ranks: where each rank's begin, and how they move between ranks.
+//! Rows that belong to points, on all ranks: where each rank's begin, and how they move between
+//! ranks.
 
 use crate::comm::Subject;
 use crate::exchange::ExchangeError;
@@ -6,7 +7,8 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::{Transfer, Transfers};
 use crate::rank::Rank;
 
-/// Returns where each of several consecutive parts begins: the exclusive prefix sum of their lengths.
+/// Returns where each of several consecutive parts begins: the exclusive prefix sum of their
+/// lengths.
 pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
     counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count))).collect()
 }
@@ -56,9 +58,11 @@ pub(crate) fn chained<T: DeviceElement>(
     Ok(both)
 }
 
-/// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next `sends[1]` to rank 1, and so on.
-/// Returns those received, `receives[r]` from each rank `r`, in rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
-/// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow from their numbers.
+/// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next
+/// `sends[1]` to rank 1, and so on. Returns those received, `receives[r]` from each rank `r`, in
+/// rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
+/// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow
+/// from their numbers.
 pub(crate) fn exchange_rows<T: DeviceElement>(
     context: &mut Rank,
     what: &str,

@@ -7,8 +7,8 @@ use crate::points::rows::chained;
 
 /// 64-bit numbers without sign in one word each where that is enough, else in two.
 ///
-/// All ones, in one word or two, stand for `u64::MAX`: "none". Which form an array has follows from the largest number that
-/// could be in it, which is the same on all ranks.
+/// All ones, in one word or two, stand for `u64::MAX`: "none". Which form an array has follows from
+/// the largest number that could be in it, which is the same on all ranks.
 #[derive(Clone)]
 pub struct U64Array {
     /// The low words and, in the second form, the high ones.
@@ -106,7 +106,8 @@ impl U64Array {
         Ok(U64Array { words: self.words.iter().map(change).collect::<Result<_, _>>()? })
     }
 
-    /// Returns the numbers whose words `join` makes from the words of these and of others of the same form.
+    /// Returns the numbers whose words `join` makes from the words of these and of others of the
+    /// same form.
     pub(crate) fn zip<E>(
         &self,
         others: &U64Array,
@@ -187,7 +188,8 @@ mod tests {
     use crate::gpu::{Gpu, Options};
     use crate::points::rows::upload_u32;
 
-    /// All that arrays can do, compared with vectors, for numbers below `below` of which the first is `first`.
+    /// All that arrays can do, compared with vectors, for numbers below `below` of which the first
+    /// is `first`.
     fn check(recorder: &mut Recorder, first: u64, below: u64, form: usize) {
         let rows: Vec<u32> = (0..1000).map(|i| i * 7919 % 1000).collect();
         let words = upload_u32(recorder, &rows).unwrap();

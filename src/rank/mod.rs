@@ -17,8 +17,8 @@ pub(crate) use plan_cache::PlanKey;
 
 /// One rank of a program: its communicator, its device, and the methods of all modules.
 ///
-/// [`run`](crate::run) and [`launch`](crate::launch()) create the ranks of a program. [`new`](Self::new)
-/// creates a rank with a caller's communicator and device.
+/// [`run`](crate::run) and [`launch`](crate::launch()) create the ranks of a program.
+/// [`new`](Self::new) creates a rank with a caller's communicator and device.
 ///
 /// | methods | module |
 /// |---|---|
@@ -36,7 +36,8 @@ pub(crate) use plan_cache::PlanKey;
 pub struct Rank {
     /// All ranks.
     pub comm: Communicator,
-    /// The device of this rank. Ranks that are threads of one process and use the same adapter share it.
+    /// The device of this rank. Ranks that are threads of one process and use the same adapter
+    /// share it.
     pub gpu: Gpu,
     /// Records and submits work for the device.
     pub recorder: Recorder,
@@ -61,8 +62,8 @@ pub struct Parts<'a> {
 }
 
 impl Rank {
-    /// Creates a rank of `comm` on a device chosen by `options`. The ranks of one host take suitable
-    /// adapters in turn. [Collective](Self).
+    /// Creates a rank of `comm` on a device chosen by `options`. The ranks of one host take
+    /// suitable adapters in turn. [Collective](Self).
     ///
     /// # Errors
     /// - [`ExchangeError::Device`] if no adapter is suitable or it cannot be opened.
@@ -73,8 +74,8 @@ impl Rank {
         Self::new(comm, gpu)
     }
 
-    /// Creates a rank of `comm` that works on `gpu`. [Collective](Self): ranks plan their common work for
-    /// the limits that all devices have ([`Gpu::common`]).
+    /// Creates a rank of `comm` that works on `gpu`. [Collective](Self): ranks plan their common
+    /// work for the limits that all devices have ([`Gpu::common`]).
     ///
     /// # Errors
     /// - [`ExchangeError::Device`] if the device is out of memory.
@@ -103,11 +104,12 @@ impl Rank {
         self.comm.size()
     }
 
-    /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is used for the first time:
-    /// that splits the communicator.
+    /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is
+    /// used for the first time: that splits the communicator.
     ///
     /// # Errors
-    /// - [`ExchangeError::Comm`] if the communicator cannot be split or the ranks pass different grids.
+    /// - [`ExchangeError::Comm`] if the communicator cannot be split or the ranks pass different
+    ///   grids.
     /// - [`ExchangeError::Device`] if `grid` has another number of ranks, on all ranks.
     pub fn parts(&mut self, grid: Grid) -> Result<Parts<'_>, ExchangeError> {
         let comms = match self.grids.entry(grid.parts()) {
@@ -120,7 +122,8 @@ impl Rank {
         Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
     }
 
-    /// Returns `true` if ranks have called different collectives, among all ranks or along a process grid.
+    /// Returns `true` if ranks have called different collectives, among all ranks or along a
+    /// process grid.
     pub fn is_out_of_step(&mut self) -> bool {
         let along_grid = |comms: &mut GridComms| (0..3).any(|axis| comms.along(axis).comm().is_out_of_step());
         self.comm.is_out_of_step() || self.grids.values_mut().any(along_grid)
@@ -160,15 +163,16 @@ impl Rank {
         self.gpu.trim();
     }
 
-    /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on the
-    /// adapter. `None` if the driver does not report it. Equal on all ranks if their devices are equal.
+    /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on
+    /// the adapter. `None` if the driver does not report it. Equal on all ranks if their devices
+    /// are equal.
     pub fn memory_share(&self) -> Option<u64> {
         self.gpu.capabilities().memory.map(|all| all / self.sharing as u64)
     }
 }
 
-/// Returns how many elements before number `at` are equal to it: with hosts of ranks, the number of a
-/// rank among those of its host.
+/// Returns how many elements before number `at` are equal to it: with hosts of ranks, the number of
+/// a rank among those of its host.
 fn earlier_equals(all: &[u64], at: usize) -> usize {
     all[..at].iter().filter(|&&other| other == all[at]).count()
 }
@@ -203,8 +207,8 @@ impl DeviceOfRank {
     }
 }
 
-/// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so that all
-/// take the same decision about memory.
+/// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so
+/// that all take the same decision about memory.
 fn most_sharing(all: &[DeviceOfRank]) -> usize {
     let mut adapters: Vec<u64> = all.iter().map(|rank| rank.adapter).collect();
     adapters.sort_unstable();
@@ -236,7 +240,8 @@ mod tests {
 
     #[test]
     fn one_device_of_each_host_and_driver_saves_kernels() {
-        // Two threads on one device, another process on the same host, another host, another driver there.
+        // Two threads on one device, another process on the same host, another host, another driver
+        // there.
         let ranks = [rank(1, 5, 1), rank(1, 5, 1), rank(1, 5, 2), rank(2, 6, 3), rank(2, 6, 4), rank(3, 8, 5)];
         let saving: Vec<bool> = (0..ranks.len()).map(|rank| saves_kernels(&ranks, rank)).collect();
         assert_eq!(saving, [true, true, false, true, false, true]);

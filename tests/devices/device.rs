@@ -1,4 +1,5 @@
-//! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording, errors.
+//! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording,
+//! errors.
 
 use meshloom::Rank;
 use meshloom::comm::Communicator;
@@ -309,7 +310,8 @@ fn a_callers_own_device_serves() {
     assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);
 }
 
-/// What is written is handed over piece by piece, as it comes or out of one upload: all of it arrives, after what was recorded before.
+/// What is written is handed over piece by piece, as it comes or out of one upload: all of it
+/// arrives, after what was recorded before.
 #[test]
 fn long_uploads_arrive_whole() {
     let gpu = open(None);

@@ -269,7 +269,8 @@ fn a_callers_handlers_and_scopes_hear_of_their_own_errors_only() {
     let gpu = host.gpu(None);
     let mut recorder = Recorder::new(&gpu).unwrap();
     let scope = host.device.push_error_scope(wgpu::ErrorFilter::Validation);
-    // Errors of the library's own calls: a kernel that does not compile, and an array whose buffer the caller destroys.
+    // Errors of the library's own calls: a kernel that does not compile, and an array whose buffer
+    // the caller destroys.
     let bad = Kernel::new(KernelSource::new("test::bad", "fn main() { let x: u32 = 1.0; }"));
     assert!(matches!(recorder.dispatch(&bad, &[], &(), 1), Err(DeviceError::Shader { .. })));
     let wrong = host.filled(&[1.0; 4]);

@@ -1,4 +1,5 @@
-//! Compiled kernels on disk: written, found again, and never trusted when they are not what was written.
+//! Compiled kernels on disk: written, found again, and never trusted when they are not what was
+//! written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,8 @@ fn what_was_compiled_is_saved_and_found_again() {
     fs::remove_file(file).unwrap();
     work(&gpu, 1);
     drop(gpu);
-    // Some drivers add to what they are given though they compiled nothing; what was not given is as at first.
+    // Some drivers add to what they are given though they compiled nothing; what was not given is
+    // as at first.
     assert!(!file.exists() || fs::read(file).unwrap() != first, "the file was not loaded");
 
     // The other way to be saved.

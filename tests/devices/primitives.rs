@@ -1,4 +1,5 @@
-//! Primitives against the standard library: sizes around every block, adversarial keys, all forms, many windows.
+//! Primitives against the standard library: sizes around every block, adversarial keys, all forms,
+//! many windows.
 
 use meshloom::gpu::primitives::{Count, Form, Keys, Number, Permute, Reduce, Scan, Sort};
 use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, Options, Profile, Recorder};
@@ -331,7 +332,8 @@ fn signed_numbers_and_floats_are_in_their_order() {
     }
 }
 
-/// 64-bit keys: with few and many equal high words, with runs just below and beyond what insertion sorts.
+/// 64-bit keys: with few and many equal high words, with runs just below and beyond what insertion
+/// sorts.
 fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
     let random: Vec<u64> =
         words(1, n).into_iter().zip(words(2, n)).map(|(h, l)| u64::from(h) << 32 | u64::from(l)).collect();
@@ -358,8 +360,8 @@ fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
     ]
 }
 
-/// How many of 2^17 keys of each kind further passes may sort at most: what lies far beyond the ends of the sample, and small clumps that are
-/// not in it.
+/// How many of 2^17 keys of each kind further passes may sort at most: what lies far beyond the
+/// ends of the sample, and small clumps that are not in it.
 #[test]
 fn passes_over_codes_leave_few_keys_tied() {
     let Some(gpu) = roomy() else { return };
@@ -371,7 +373,8 @@ fn passes_over_codes_leave_few_keys_tied() {
             // One of 128 stretches between keys of the sample at either end of each clump.
             "at both ends" | "cusp" | "clumps" => 16 * (n / 128),
             "one long run" => 40,
-            // 16 of either key, which are as near to one another as keys can be, at each of 4096 places far apart.
+            // 16 of either key, which are as near to one another as keys can be, at each of 4096
+            // places far apart.
             "equal pairs" => n,
             _ => 0,
         };

@@ -1,4 +1,5 @@
-//! What a caller can do wrong with kernels and arrays: nothing of it harms the process, and after each error all goes on.
+//! What a caller can do wrong with kernels and arrays: nothing of it harms the process, and after
+//! each error all goes on.
 
 use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, ExchangeError};
@@ -118,7 +119,8 @@ fn one_text_is_one_kernel_with_checks_and_one_without() {
         let kernel = if kernels == 1 {
             add()
         } else {
-            // SAFETY: the text keeps to the first `count` elements, of which both arrays have so many.
+            // SAFETY: the text keeps to the first `count` elements, of which both arrays have so
+            // many.
             unsafe { Kernel::new_unchecked(add().source().clone()) }
         };
         recorder.each(&kernel, &[x.raw(), y.raw()], &of(2), 2).unwrap();

@@ -1,4 +1,5 @@
-//! Collectives of device arrays among threads: against host results, cut small, on devices of all kinds; errors on all ranks; their operators.
+//! Collectives of device arrays among threads: against host results, cut small, on devices of all
+//! kinds; errors on all ranks; their operators.
 
 use super::bodies;
 use super::ranks::on_grid;
@@ -35,7 +36,8 @@ fn every_collective_gives_what_a_host_gives() {
 #[test]
 fn arrays_in_windows_and_staged_ones_are_moved_alike() {
     let options = meshloom_sanitizer::options().unwrap();
-    // The longest arrays that a kernel cuts here, of 108 KB, in four windows each or in 27: some devices bind no more than 10 in all.
+    // The longest arrays that a kernel cuts here, of 108 KB, in four windows each or in 27: some
+    // devices bind no more than 10 in all.
     let few = Gpu::open(&options, 0).unwrap().capabilities().bindings < 64;
     let window_bytes = Some(if few { 1 << 15 } else { 1 << 12 });
     on_ranks(3, &Options { window_bytes, ..options.clone() }, |context| bodies::all(context, 5000));

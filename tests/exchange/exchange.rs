@@ -1,5 +1,5 @@
-//! Exchanges between ranks that are threads, on devices: what arrives, with any number of exchanges in flight, and what
-//! becomes of values that travel as 16-bit integers.
+//! Exchanges between ranks that are threads, on devices: what arrives, with any number of exchanges
+//! in flight, and what becomes of values that travel as 16-bit integers.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -166,7 +166,8 @@ fn an_error_on_one_rank_is_typed_and_ends_all() {
     }
 }
 
-/// Of as many bytes, copied behind what the exchange is and following it: elements of another type, chunks and forms of values.
+/// Of as many bytes, copied behind what the exchange is and following it: elements of another type,
+/// chunks and forms of values.
 #[test]
 fn ranks_that_start_other_exchanges_are_told_what_both_are() {
     for options in devices() {
@@ -215,8 +216,9 @@ fn ranks_that_start_other_exchanges_are_told_what_both_are() {
     }
 }
 
-/// Where bodies go on after the error: a rank that only sends, too much to go with what the exchange is, does not wait for a receiver that has given up, and all know
-/// that they are out of step.
+/// Where bodies go on after the error: a rank that only sends, too much to go with what the
+/// exchange is, does not wait for a receiver that has given up, and all know that they are out of
+/// step.
 #[test]
 fn ranks_that_are_out_of_step_know_it() {
     let options = Options { floor: true, ..meshloom_sanitizer::options().unwrap() };
@@ -511,7 +513,8 @@ fn short_parts_of_many_peers_share_staging_buffers() {
         comm.barrier()?;
         Exchange::new(comm.clone()).run(recorder, &transfers, &from, &to)?;
         comm.barrier()?;
-        // Of all ranks, which share the device: each has one of the least size to send from, and one to receive into.
+        // Of all ranks, which share the device: each has one of the least size to send from, and
+        // one to receive into.
         assert_eq!(gpu.allocated() - before, 2 * RANKS as u64 * 4096);
         // A rank that ends gives up its own.
         comm.barrier()?;

@@ -1,4 +1,5 @@
-//! GhostCells exchange and reduction on devices, over ranks that are threads: exact values, poisoned ghosts, adjointness.
+//! GhostCells exchange and reduction on devices, over ranks that are threads: exact values,
+//! poisoned ghosts, adjointness.
 
 use std::fmt::Debug;
 
@@ -50,8 +51,8 @@ const CASES: [Case; 5] = [
     Case { shape: [3, 4, 3], parts: [5, 1], halo: [[2, 1], [1, 0], [0, 0]], chunk: 8 },
 ];
 
-/// Runs `body` on every rank of every case: with windows of 4 KiB as well as none, and on the floor, where exchanges go
-/// through staging buffers instead of mapped arrays.
+/// Runs `body` on every rank of every case: with windows of 4 KiB as well as none, and on the
+/// floor, where exchanges go through staging buffers instead of mapped arrays.
 fn on_ranks(
     body: impl Fn(&Case, &mut Recorder, &mut GridComms, &GhostCells, usize) -> Result<Vec<u64>, ExchangeError> + Sync,
     check: impl Fn(&Case, Vec<Vec<u64>>),

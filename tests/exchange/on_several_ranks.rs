@@ -2,7 +2,8 @@
 
 use meshloom::{Error, Launch, exchange::GridComms, fft::Transform, gpu::Options, grid::Grid, launch};
 
-/// A field of ones and its modes, on three ranks as threads; under MPI with `Launch::Mpi` and the feature `mpi`.
+/// A field of ones and its modes, on three ranks as threads; under MPI with `Launch::Mpi` and the
+/// feature `mpi`.
 #[test]
 fn a_transform_gives_its_input_back() {
     let shape = [12, 10, 8];

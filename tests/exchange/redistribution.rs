@@ -1,4 +1,5 @@
-//! Redistributions between boxes on devices, over ranks that are threads: every value arrives, nothing else changes.
+//! Redistributions between boxes on devices, over ranks that are threads: every value arrives,
+//! nothing else changes.
 
 use meshloom::comm::run_threads;
 use meshloom::exchange::{Exchange, ExchangeError, Reshape};
@@ -75,8 +76,8 @@ impl Bench {
         Ok(array)
     }
 
-    /// Goes through a list of distributions, one reshape each, then the whole way back by the reversed plans; checks
-    /// every array on the way, and that inputs stay.
+    /// Goes through a list of distributions, one reshape each, then the whole way back by the
+    /// reversed plans; checks every array on the way, and that inputs stay.
     fn travel<T: Value>(&mut self, shape: [u64; 3], stops: &[Vec<Box3>], fields: u64) -> Result<(), ExchangeError> {
         let me = self.exchange.comm().rank();
         let plan =
@@ -185,7 +186,8 @@ fn fields_move_together() {
 
 #[test]
 fn arrays_may_be_cut_into_windows() {
-    // The floor has eight bindings: four windows before and four after, as arrays of complex numbers.
+    // The floor has eight bindings: four windows before and four after, as arrays of complex
+    // numbers.
     let few = [([16, 16, 16], 2, 1)];
     let many = [([11, 11, 22], 4, 3), ([19, 20, 21], 3, 1)];
     let bindings = Gpu::open(&options(None, false), 0).unwrap().capabilities().bindings;

@@ -71,7 +71,8 @@ fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode
     (modes, recorder.download(&field, 0, field.len()).unwrap())
 }
 
-/// The boxes before and after, the process grid of the transform between, and how many redistributions that takes.
+/// The boxes before and after, the process grid of the transform between, and how many
+/// redistributions that takes.
 struct Case {
     cells: Vec<Box3>,
     modes: Vec<Box3>,
@@ -178,7 +179,8 @@ fn bricks_are_transformed() {
             moves: 2,
         };
         let natural = spec.distribution == Distribution::Natural;
-        // Pencils along the last axis are what the transform itself wants, and of a natural spectrum also what it gives.
+        // Pencils along the last axis are what the transform itself wants, and of a natural
+        // spectrum also what it gives.
         let pencils = Case { moves: if natural { 0 } else { 1 }, ..case([3, 2, 1], [3, 2]) };
         check::<f32>(&spec, &[case([2, 2, 2], [4, 2]), pencils]);
     }

@@ -1,7 +1,8 @@
-//! Distributed transforms on devices against rustfft in f64, and against themselves on other process grids.
+//! Distributed transforms on devices against rustfft in f64, and against themselves on other
+//! process grids.
 //!
-//! Lengths of all kinds are in `fft_lengths`; here are shapes, distributions, and all that happens on the way.
-//! `MESHLOOM_LONG_TESTS=1` adds cases whose kernels take long to compile.
+//! Lengths of all kinds are in `fft_lengths`; here are shapes, distributions, and all that happens
+//! on the way. `MESHLOOM_LONG_TESTS=1` adds cases whose kernels take long to compile.
 
 use std::f64::consts::PI;
 
@@ -218,7 +219,8 @@ fn lines_inside_planes_bind_one_window_of_each_array() {
     assert!(matches!(error, ExchangeError::Device(DeviceError::TooManyWindows { .. })), "{error}");
 }
 
-/// The first of several passes reads all into scratch that stages share, and the last writes over what the first has read.
+/// The first of several passes reads all into scratch that stages share, and the last writes over
+/// what the first has read.
 #[test]
 fn stages_of_several_passes_work_in_place() {
     // Tiles of full sectors need two passes along x and y; long lines do on any device.
@@ -233,7 +235,8 @@ fn stages_of_several_passes_work_in_place() {
     in_place::<[f32; 2]>([1, 1], &complex([2, 10_000, 2]));
 }
 
-/// Copies restore the natural order, over more points than a driver lets one loop take (65,535 rounds of 8 invocations).
+/// Copies restore the natural order, over more points than a driver lets one loop take (65,535
+/// rounds of 8 invocations).
 #[test]
 fn copies_of_long_axes_are_whole() {
     let spec = complex([1, 600_000, 2]).natural();
@@ -309,7 +312,8 @@ fn fields_are_padded_and_spectra_cut() {
     let grids = if long_tests() { &grids[..] } else { &grids[..2] };
     let specs = |new: fn([u64; 3]) -> Spec| {
         [
-            // Zeros after the field; the 3/2 rule both ways; odd and even; both at once; a batch; a single mode.
+            // Zeros after the field; the 3/2 rule both ways; odd and even; both at once; a batch; a
+            // single mode.
             new([6, 5, 7]).points([12, 10, 14]),
             new([12, 9, 12]).modes([8, 6, 8]),
             new([12, 9, 9]).modes([7, 5, 8]),
@@ -677,7 +681,8 @@ fn filtered<T: Cell>(
     values
 }
 
-/// The callback of the filters here, which reads an array over the modes of the first axis and parameters.
+/// The callback of the filters here, which reads an array over the modes of the first axis and
+/// parameters.
 const FILTER: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     let w = load_weights(at.x - params.first) + params.scale * Real(at.y) + 0.125f * Real(at.z);
     return multiply(value, Complex(w + Real(at.w), 0.5f * Real(result) - 1.0f));
@@ -934,7 +939,8 @@ fn what_cannot_be_transformed_is_said() {
     assert!(matches!(filter, Err(FftError::Empty)));
 }
 
-/// A specification of complex values is not silently taken as one of real values, nor one precision as the other.
+/// A specification of complex values is not silently taken as one of real values, nor one precision
+/// as the other.
 #[test]
 fn specifications_of_other_elements_are_refused() {
     let gpu = Setup::default().gpu();
@@ -1007,8 +1013,8 @@ fn arrays_that_do_not_fit_are_refused() {
 // -------------------------------------------------------------------- plans
 
 proptest! {
-    /// On the host only: every exchange of every plan is sent as it is received, and the inverse costs what the forward
-    /// transform does.
+    /// On the host only: every exchange of every plan is sent as it is received, and the inverse
+    /// costs what the forward transform does.
     #[test]
     fn what_is_sent_is_received(
         cells in prop::array::uniform3(1u64..9),

@@ -1,7 +1,7 @@
 //! Transforms of one axis of very many lengths against rustfft in f64.
 //!
-//! Every length has kernels of its own, which take seconds to compile on software renderers: lengths up to 32 and a part of the
-//! others go by default, all with `MESHLOOM_LONG_TESTS=1`.
+//! Every length has kernels of its own, which take seconds to compile on software renderers:
+//! lengths up to 32 and a part of the others go by default, all with `MESHLOOM_LONG_TESTS=1`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,8 @@ use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformTun
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
 
-/// Beyond the lengths of one pass (on the floor and elsewhere), and around them; primes up to two long convolutions.
+/// Beyond the lengths of one pass (on the floor and elsewhere), and around them; primes up to two
+/// long convolutions.
 const LONG: [u64; 51] = [
     1151,
     1213,
@@ -143,8 +144,8 @@ fn job(n: u64, values: Values) -> Job {
     Job { n, axis: 2, values, precision: Precision::Single }
 }
 
-/// All jobs over two threads; fails with all that are wrong. Each has a device of its own, since software renderers
-/// compile on the one thread of a device.
+/// All jobs over two threads; fails with all that are wrong. Each has a device of its own, since
+/// software renderers compile on the one thread of a device.
 fn go(options: &Options, tuning: TransformTuning, jobs: &[Job]) {
     let next = AtomicUsize::new(0);
     let work = &|poison: bool| {
@@ -189,8 +190,8 @@ fn own() -> TransformTuning {
     TransformTuning::of(&Gpu::open(&options(), 0).unwrap())
 }
 
-/// Every length in a range with the long tests, else those up to 32 and a few of the others. In quarters: run as processes of their own,
-/// they compile at the same time.
+/// Every length in a range with the long tests, else those up to 32 and a few of the others. In
+/// quarters: run as processes of their own, they compile at the same time.
 fn every_length(range: std::ops::RangeInclusive<u64>) {
     let (every, some) = if long_tests() { (1100, 1) } else { (32, 91) };
     let lengths: Vec<u64> = range.filter(|n| *n <= every || n % some == 3).collect();
@@ -302,7 +303,8 @@ fn double_precision() {
     go(&options(), TransformTuning::profile(Profile::Gpu), &shared);
 }
 
-/// Impulses become roots of unity, with nothing added to them: what the constants of short transforms are wrong by.
+/// Impulses become roots of unity, with nothing added to them: what the constants of short
+/// transforms are wrong by.
 #[test]
 fn roots_in_double_precision() {
     let gpu = Gpu::open(&options(), 0).unwrap();
@@ -322,17 +324,20 @@ fn roots_in_double_precision() {
         });
         let worst = worst.fold(0.0, f64::max);
         println!("{n}: {:.2} ulp of 1", worst / f64::EPSILON);
-        // A root of each factor is multiplied with: at most half a spacing below 1 each for two products together, for their sum and for
-        // either part of the root, in all below one of above 1.
+        // A root of each factor is multiplied with: at most half a spacing below 1 each for two
+        // products together, for their sum and for either part of the root, in all below one of
+        // above 1.
         assert!(worst <= f64::from(factors) * f64::EPSILON, "{n}: {worst:e}");
     }
 }
 
-/// The root mean square of the errors of three stages of 16: what twiddles are wrong by shows here, long before it meets the law.
+/// The root mean square of the errors of three stages of 16: what twiddles are wrong by shows here,
+/// long before it meets the law.
 ///
-/// A rounding is e = 2.5e-8 of a value (root mean square, f32), a complex product 1.4 of these. Twiddles of a stage of 16 are products of
-/// the roots 1 and 4, each up to three times: (7 e^2 of the roots + 3 products)^(1/2) = 9e-8. Two such stages, and twelve sums and their
-/// constants at some 3e-8, give 1.6e-7. Powers of one root would have 77 e^2 in the place of 7, and 3e-7.
+/// A rounding is e = 2.5e-8 of a value (root mean square, f32), a complex product 1.4 of these.
+/// Twiddles of a stage of 16 are products of the roots 1 and 4, each up to three times: (7 e^2 of
+/// the roots + 3 products)^(1/2) = 9e-8. Two such stages, and twelve sums and their constants at
+/// some 3e-8, give 1.6e-7. Powers of one root would have 77 e^2 in the place of 7, and 3e-7.
 #[test]
 fn errors_of_three_stages() {
     let gpu = Gpu::open(&options(), 0).unwrap();
@@ -347,7 +352,8 @@ fn errors_of_three_stages() {
     }
 }
 
-/// `exp(-2 pi i k / n)` from an angle of at most an eighth of a turn, where rounding it costs little.
+/// `exp(-2 pi i k / n)` from an angle of at most an eighth of a turn, where rounding it costs
+/// little.
 fn root(k: u64, n: u64) -> [f64; 2] {
     let quarter = (4 * k + n / 2) / n;
     let angle = std::f64::consts::TAU * (4 * k as i64 - (quarter * n) as i64) as f64 / (4 * n) as f64;

@@ -12,7 +12,8 @@ use meshloom::grid::Grid;
 
 const CHUNK: u64 = 777;
 
-/// Bytes and messages of one transform there and back, as forecast and as counted, must be the same on every rank.
+/// Bytes and messages of one transform there and back, as forecast and as counted, must be the same
+/// on every rank.
 fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
     let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
     let options = meshloom_sanitizer::options().unwrap();
@@ -70,8 +71,8 @@ fn large_runs_are_forecast_without_a_device() {
     assert_eq!(slabs.forward.cost().messages, 511 * 4);
     let pencils = forecast([32, 16], &Speeds::default());
     assert_eq!(pencils.forward.phases.len(), 5);
-    // 15 peers: four pieces of 32 x 256 x 128 modes, 4 chunks each. 31 peers: pieces of 128 x 128 x 33 modes (3 chunks) and
-    // three of 32 (2 chunks).
+    // 15 peers: four pieces of 32 x 256 x 128 modes, 4 chunks each. 31 peers: pieces of 128 x 128 x
+    // 33 modes (3 chunks) and three of 32 (2 chunks).
     assert_eq!(pencils.forward.cost().messages, 15 * 4 * 4 + 31 * (3 + 3 * 2));
     // A slower link takes longer, as much as it must.
     let slow = forecast([512, 1], &Speeds { link: 1e9, ..Speeds::default() });
@@ -172,7 +173,8 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
     assert!(measured.iter().all(|speeds| *speeds == measured[0]), "all ranks get the same");
 }
 
-/// A device of the least that there is in the form for GPUs, beside a software renderer: other kernels, pieces of exchanges and passes alone, the same together.
+/// A device of the least that there is in the form for GPUs, beside a software renderer: other
+/// kernels, pieces of exchanges and passes alone, the same together.
 #[test]
 fn ranks_on_different_devices_plan_alike() {
     let shape = [16; 3];

@@ -1,5 +1,5 @@
-//! All tests of the library that work on a device, in one program: for a machine with a GPU on which nothing can be built
-//! (`scripts/gpu.sh`). `cargo test` runs them by subject instead.
+//! All tests of the library that work on a device, in one program: for a machine with a GPU on
+//! which nothing can be built (`scripts/gpu.sh`). `cargo test` runs them by subject instead.
 #![expect(clippy::duplicate_mod, reason = "shared helpers are a module of each subject")]
 #![expect(clippy::module_inception, reason = "subjects are programs of their own, too")]
 

@@ -1,4 +1,5 @@
-//! Samples and positions that are not solved: reports count them, keep them over updates and resumptions, and fits go on.
+//! Samples and positions that are not solved: reports count them, keep them over updates and
+//! resumptions, and fits go on.
 
 use super::host_models::{Host, Noise, Problem, dot, linear};
 use meshloom::comm::{Communicator, run_threads};
@@ -23,7 +24,8 @@ fn counts() -> Problem {
     Problem { noise: Noise::Poisson, data: data.to_vec(), latent: 6, forward: Box::new(forward) }
 }
 
-/// Runs the first iterations of a fit of `counts` on groups of one rank each, going on from `state`.
+/// Runs the first iterations of a fit of `counts` on groups of one rank each, going on from
+/// `state`.
 fn fit(
     groups: usize,
     iterations: u32,
@@ -229,13 +231,15 @@ fn a_solution_of_rounding_errors_has_not_converged() {
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(target) };
     let found = conjugate_gradient(&mut host, &mut product, &j, None, &rules).unwrap();
     assert_eq!(found.stop, CgStop::Rising);
-    // The ratio is that of the residual of the solution, not of the one that the iterations went along with.
+    // The ratio is that of the residual of the solution, not of the one that the iterations went
+    // along with.
     let mut residual = Vec::new();
     product(&mut host, &found.x, &mut residual).unwrap();
     host.axpby(-1.0, &j, 1.0, &mut residual).unwrap();
     let ratio = dot(&residual, &residual).sqrt() / target;
     assert!(ratio > 1e3 && (found.error_ratio / ratio - 1.0).abs() < 1e-12, "{} {ratio}", found.error_ratio);
-    // A rise at an iteration that computes the residual anew is one of rounding errors: the search restarts.
+    // A rise at an iteration that computes the residual anew is one of rounding errors: the search
+    // restarts.
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::absdelta(1e-8) };
     let found = conjugate_gradient(&mut host, &mut product, &j, None, &rules).unwrap();
     assert!(found.stop == CgStop::Energy && found.error_ratio < 1.0 && found.iterations > 100, "{found:?}");
@@ -301,7 +305,8 @@ fn a_metric_without_curvature_ends_a_step_and_not_the_fit() {
     assert!(fit.history()[1].to_string().contains("no positive curvature"), "{}", fit.history()[1]);
     assert!(fit.history()[1].doubts(None)[0].contains("no positive curvature"));
 
-    // The left square root at the start is -1 and the right one elsewhere 1, so that 1 + L(e) L(x)^T is 0.
+    // The left square root at the start is -1 and the right one elsewhere 1, so that 1 + L(e)
+    // L(x)^T is 0.
     let start = vec![0.2; 3];
     let left = |x: &[f64], product: Vec<f64>| match x[0] == 0.2 {
         true => product.iter().map(|x| -x).collect(),
@@ -352,7 +357,8 @@ fn the_deviation_about_a_known_mean_is_that_of_the_posterior() {
         let one = of(1).unwrap();
         assert_eq!(found.samples.mean_and_std(&mut host, &groups, &like, &mut latent).unwrap(), one);
     }
-    // Squares of 2000 x 2 x 3 normal numbers have a mean that is right to sqrt(2 / 12000); 4.5 of these are 6 %.
+    // Squares of 2000 x 2 x 3 normal numbers have a mean that is right to sqrt(2 / 12000); 4.5 of
+    // these are 6 %.
     let [known, estimated] = sums.map(|sum| sum / draws as f64 * 5.0);
     let error = 4.5 * (2.0 / (draws as f64 * pairs as f64 * 3.0)).sqrt();
     assert!((known - 1.0).abs() < error, "{known}");

@@ -1,4 +1,5 @@
-//! Samples and fits of fields on the device, in f32, against those of NIFTy.re in f64 with the same noise.
+//! Samples and fits of fields on the device, in f32, against those of NIFTy.re in f64 with the same
+//! noise.
 
 use std::rc::Rc;
 
@@ -18,7 +19,8 @@ use serde_json::Value;
 
 const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
 
-/// What f32 may differ by, relative to the greatest number: some 100 roundings, which the metric's condition of some 100 amplifies.
+/// What f32 may differ by, relative to the greatest number: some 100 roundings, which the metric's
+/// condition of some 100 amplifies.
 const BOUND: f64 = 1e-3;
 
 /// The rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
@@ -96,8 +98,8 @@ fn within(bound: f64, what: &str, found: &[f64], wanted: &[f64]) {
     assert!(apart < bound, "{what}: {apart}");
 }
 
-/// What a minimum may lie from another where values of some 20 to 70 are known to 10^-6 of themselves: the root of twice that, in directions of
-/// curvature 1. Bent samples are minima, too.
+/// What a minimum may lie from another where values of some 20 to 70 are known to 10^-6 of
+/// themselves: the root of twice that, in directions of curvature 1. Bent samples are minima, too.
 const MINIMUM: f64 = 1e-2;
 
 #[test]
@@ -236,7 +238,8 @@ fn sums_of_fields_are_those_of_the_host() {
     }
 }
 
-/// Noise at points is that of the point, whichever ranks there are: of readings at positions, two of them one place, and of selected cells.
+/// Noise at points is that of the point, whichever ranks there are: of readings at positions, two
+/// of them one place, and of selected cells.
 #[test]
 fn noise_at_points_is_the_same_on_any_ranks() {
     let positions: Vec<[f64; 3]> = {
@@ -291,7 +294,8 @@ fn noise_at_points_is_the_same_on_any_ranks() {
 #[test]
 fn a_fit_keeps_within_its_memory() {
     let golden = golden("inference.json")["poisson_16"].clone();
-    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    // No other test of the process has this window, so nobody else allocates on this device
+    // meanwhile.
     let options = Options { window_bytes: Some(2 << 20), ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {
         let regular = grid(rank, &[96, 96], &[0.01]);
@@ -375,7 +379,8 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
     });
 }
 
-/// Data that every rank has, and a model that devices round in their own ways: minimisers go by the energy, and all ranks must go together.
+/// Data that every rank has, and a model that devices round in their own ways: minimisers go by the
+/// energy, and all ranks must go together.
 #[test]
 fn the_energy_of_data_that_every_rank_has_is_that_of_the_first_rank() {
     let found = ranks([2, 1], |rank| {

@@ -424,7 +424,8 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
         assert!(convergence.unconverged == 0 && (7..1000).contains(&convergence.steps), "{convergence:?}");
         assert!(apart(&found.position, &numbers(&golden["latent_mean"])) < 1e-9);
         assert!(apart(found.residual(0).unwrap(), &numbers(&golden["mgvi_residual"])) < 1e-9);
-        // A curved sample of a linear model is a straight one, and the minimum of any mirrored samples is the mean.
+        // A curved sample of a linear model is a straight one, and the minimum of any mirrored
+        // samples is the mean.
         let expansion = Expansion::new(&mut host, &problem, &start, &[]).unwrap();
         let straight = found.residual(0).unwrap().clone();
         let curved =
@@ -439,7 +440,8 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
 #[test]
 fn samples_that_are_no_solutions_are_told_of() {
     let (problem, _) = wiener_problem();
-    // Two steps of the twenty or so that they take; six samples of three pairs, on groups that share a pair.
+    // Two steps of the twenty or so that they take; six samples of three pairs, on groups that
+    // share a pair.
     let cut = CgOptions { maxiter: Some(2), ..CgOptions::resnorm(1e-11) };
     let run = |groups: usize| {
         let ranks = run_threads(groups, |comm| {
@@ -483,7 +485,8 @@ fn a_filter_of_a_model_that_is_not_linear_says_so() {
     assert!(found.is_bent && found.bend > 0.01, "{}", found.bend);
 }
 
-/// Data of this size about `exp(x)` for one latent value each, and Poisson noise: far from the start the energy is no parabola.
+/// Data of this size about `exp(x)` for one latent value each, and Poisson noise: far from the
+/// start the energy is no parabola.
 fn counts_of(size: f64) -> Problem {
     let forward = |x: &[_]| x.iter().map(|x: &rustfft::num_complex::Complex64| x.exp()).collect();
     let data = (0..8).map(|i| (size * (1.0 + 0.1 * f64::from(i))).round()).collect();
@@ -492,7 +495,8 @@ fn counts_of(size: f64) -> Problem {
 
 #[test]
 fn a_fit_that_begins_far_from_the_data_comes_to_them() {
-    // Nine halvings end at e^16 for a count of 1000; where the data are needs a thousandth of a step.
+    // Nine halvings end at e^16 for a count of 1000; where the data are needs a thousandth of a
+    // step.
     let groups = SampleGroups::one(&Communicator::solo());
     for size in [1e3, 1e6] {
         let problem = counts_of(size);
@@ -545,7 +549,8 @@ type Differ = dyn Fn(usize) -> (usize, u64, f64, u32) + Sync;
 
 #[test]
 fn ranks_that_set_up_different_fits_all_learn_of_it() {
-    // In two groups of a rank each, and as two ranks of one group, where the vectors are whole on both.
+    // In two groups of a rank each, and as two ranks of one group, where the vectors are whole on
+    // both.
     let run = |groups: usize, differ: &Differ| {
         let said = run_threads(2, |comm| {
             let mut problem = matrix_problem();
@@ -607,7 +612,8 @@ fn the_evidence_of_a_linear_problem_is_known() {
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(1e-11) };
     let start = vec![0.0; 64];
-    // Data have the covariance R R^T + noise; the energy leaves out the noise's own determinant and powers of 2 pi.
+    // Data have the covariance R R^T + noise; the energy leaves out the noise's own determinant and
+    // powers of 2 pi.
     let variance = golden["noise_variance"].as_f64().unwrap();
     let rows: Vec<Vec<f64>> = {
         let columns = (0..64).map(|i| problem.value(&(0..64).map(|j| f64::from(u8::from(i == j))).collect::<Vec<_>>()));
@@ -643,7 +649,8 @@ fn the_evidence_of_a_linear_problem_is_known() {
     }
 }
 
-/// Random matrices whose determinants are known: the error is that of the estimate, and quadrature is on the right sides.
+/// Random matrices whose determinants are known: the error is that of the estimate, and quadrature
+/// is on the right sides.
 #[test]
 fn bounds_of_determinants_hold_within_their_error() {
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
@@ -669,8 +676,9 @@ fn bounds_of_determinants_hold_within_their_error() {
         let deviation = ((low + high) / 2.0 - log) / (2.0 * found.error);
         squares += deviation * deviation;
     }
-    // Eight random vectors tell a standard error with 7 degrees of freedom: squares of such a deviation have the mean 7 / 5 and the
-    // standard deviation 2.8, and their mean over the problems is within three of its own.
+    // Eight random vectors tell a standard error with 7 degrees of freedom: squares of such a
+    // deviation have the mean 7 / 5 and the standard deviation 2.8, and their mean over the
+    // problems is within three of its own.
     let mean = squares / problems as f64;
     assert!((mean - 1.4).abs() < 3.0 * 2.8 / (problems as f64).sqrt(), "{mean}");
 }
@@ -700,7 +708,8 @@ fn the_error_of_the_evidence_is_its_scatter_over_seeds() {
 fn curvatures_that_several_directions_have_all_count_for_the_evidence() {
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
     let place = Samples::none(vec![0.0; 6]);
-    // Data say nothing of a weight of 0. A small curvature between equal large ones is no sign that none is left.
+    // Data say nothing of a weight of 0. A small curvature between equal large ones is no sign that
+    // none is left.
     for weights in [[3.0; 6], [3.0, 3.0, 0.0, 2.0, 2.0, 2.0], [3.0, 3.0, 3.0, 1e-4, 1e-4, 0.0], [0.0; 6]] {
         let row = |i: usize| (0..6).map(|j| if i == j { weights[i] } else { 0.0 }).collect();
         let forward = Box::new(linear((0..6).map(row).collect()));
@@ -777,7 +786,8 @@ fn a_temperature_is_noise_that_is_larger() {
 
 #[test]
 fn intervals_cover_the_truth_as_often_as_they_say() {
-    // 200 truths of the prior, each with counts of its own: how often are true rates within 1 and 2 standard deviations of the mean?
+    // 200 truths of the prior, each with counts of its own: how often are true rates within 1 and 2
+    // standard deviations of the mean?
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
     let (mut within, mut all) = ([0u32; 2], 0u32);
     for case in 0..200 {
@@ -806,7 +816,8 @@ fn intervals_cover_the_truth_as_often_as_they_say() {
         }
     }
     for (within, wanted) in within.into_iter().zip([0.6827, 0.9545_f64]) {
-        // Three standard errors of the count, and .01 by which posteriors are not normal and 40 samples do not give their width.
+        // Three standard errors of the count, and .01 by which posteriors are not normal and 40
+        // samples do not give their width.
         let (found, error) = (f64::from(within) / f64::from(all), (wanted * (1.0 - wanted) / f64::from(all)).sqrt());
         assert!((found - wanted).abs() < 3.0 * error + 0.01, "{found}, {wanted}");
     }
@@ -1175,7 +1186,8 @@ fn wrong_options_are_errors_before_anything_is_done() {
     assert!(groups(2, 3).unwrap_err().to_string().contains("divides the ranks"));
 }
 
-/// A part that becomes a point estimate is known from then on: an update must not begin where the part was displaced.
+/// A part that becomes a point estimate is known from then on: an update must not begin where the
+/// part was displaced.
 #[test]
 fn an_update_leaves_new_point_estimates_where_they_are() {
     let problem = matrix_problem();

@@ -67,8 +67,9 @@ fn together(found: Vec<Vec<(usize, u32)>>) -> Vec<(usize, u32)> {
     all
 }
 
-/// Roundings of a correlated field: exponents of up to 8 are computed to a few roundings of themselves, exponentials amplify these by the
-/// exponent (32 roundings), sums of 16 to 64 modes and the transform add some 16.
+/// Roundings of a correlated field: exponents of up to 8 are computed to a few roundings of
+/// themselves, exponentials amplify these by the exponent (32 roundings), sums of 16 to 64 modes
+/// and the transform add some 16.
 const ROUNDINGS: f64 = 64.0;
 
 #[test]
@@ -214,8 +215,8 @@ fn power_law(fluctuations: f64, slope: f64) -> AmplitudePrior {
     }
 }
 
-/// Space (two axes, sides without a common measure) and time, each with its amplitude: against the definition, with the amplitudes that the
-/// field itself tells.
+/// Space (two axes, sides without a common measure) and time, each with its amplitude: against the
+/// definition, with the amplitudes that the field itself tells.
 #[test]
 fn amplitudes_of_several_groups_of_axes_are_multiplied() {
     let mut first = None;
@@ -268,7 +269,8 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
     }
 }
 
-/// A cotangent that is not finite at one cell is in all modes, and by them in the sums that are cotangents of amplitudes: no number hides it.
+/// A cotangent that is not finite at one cell is in all modes, and by them in the sums that are
+/// cotangents of amplitudes: no number hides it.
 #[test]
 fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
     for parts in [[1, 1], [2, 1]] {
@@ -423,7 +425,8 @@ fn likelihoods_are_those_of_the_goldens() {
             let at = likelihood.at(rank, &x)?;
             assert_eq!(at.energy(rank)?, energy);
             let mut out = Vector::new(&rank.gpu, &space)?;
-            // Differences of rounded numbers of up to 10, some of which are divided by their own size.
+            // Differences of rounded numbers of up to 10, some of which are divided by their own
+            // size.
             at.gradient(rank, &mut out)?;
             close(rank, kind, &out, &numbers(&golden["gradient"]), 32.0)?;
             at.metric(rank, &v, &mut out)?;
@@ -436,7 +439,8 @@ fn likelihoods_are_those_of_the_goldens() {
                 let error = at.coordinates(rank, &x, &mut out).unwrap_err();
                 assert!(matches!(error, InferenceError::NoTransformation { .. }), "{error}");
             } else if two {
-                // Golden coordinates of NIFTy have the data in place of the mean, whose width is wrong.
+                // Golden coordinates of NIFTy have the data in place of the mean, whose width is
+                // wrong.
                 let here: Vec<f64> = flat(rank, &x)?.iter().map(|(_, s)| *s).collect();
                 let away: Vec<f64> = here.iter().enumerate().map(|(i, s)| s * (1.1 + 0.02 * i as f64)).collect();
                 let moved = field(rank, &space, &away)?;
@@ -506,7 +510,8 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
                 let prior = rank.vector_dot(&x, &x)? / 2.0;
                 let energy = likelihood.energy(rank, &x)?;
                 let wanted = golden["energy"].as_f64().unwrap() - prior;
-                // The model's values are good to some 32 roundings; the slopes along them add up to a few times the energy.
+                // The model's values are good to some 32 roundings; the slopes along them add up to
+                // a few times the energy.
                 let away = (energy - wanted).abs() / (f64::from(f32::EPSILON) * wanted.abs());
                 assert!(away < ROUNDINGS, "{name}: {energy} {wanted}, {away} roundings");
                 let at = likelihood.at(rank, &x)?;
@@ -577,8 +582,9 @@ fn large_poisson(rank: &mut Rank) -> Result<(Model, Likelihood), InferenceError>
     Ok((rate, likelihood))
 }
 
-/// Of logarithms of rates in samples, and the true ones: the relative error of the mean rate, the error of the mean logarithm (root of mean square), the mean of its
-/// standard deviation, and the parts of the cells whose truth is within one and two of these.
+/// Of logarithms of rates in samples, and the true ones: the relative error of the mean rate, the
+/// error of the mean logarithm (root of mean square), the mean of its standard deviation, and the
+/// parts of the cells whose truth is within one and two of these.
 fn away_from(truth: &[f64], samples: &[Vec<f64>]) -> [f64; 5] {
     let (count, cells) = (samples.len() as f64, truth.len() as f64);
     let (mut error, mut power, mut rms, mut width, mut within) = (0.0, 0.0, 0.0, 0.0, [0.0; 2]);
@@ -597,8 +603,9 @@ fn away_from(truth: &[f64], samples: &[Vec<f64>]) -> [f64; 5] {
     [(error / power).sqrt(), rms.sqrt(), width, within[0], within[1]]
 }
 
-/// A fit has the statistics of four fits by NIFTy in f64 with other random numbers, within 5 of the standard deviations of these, and what 3 iterations differ
-/// from 8 in: it begins at the truth, where NIFTy's energies are up to 85 below those after 8 iterations.
+/// A fit has the statistics of four fits by NIFTy in f64 with other random numbers, within 5 of the
+/// standard deviations of these, and what 3 iterations differ from 8 in: it begins at the truth,
+/// where NIFTy's energies are up to 85 below those after 8 iterations.
 #[test]
 fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
     ranks([1, 1], |rank| {
@@ -628,8 +635,9 @@ fn a_fit_of_the_large_poisson_problem_has_the_known_statistics() {
         }
         let [error, rms, width, one, two] = away_from(&true_rate, &samples);
         let last = fit.history().last().unwrap();
-        // What is found, the mean of NIFTy's four fits, their standard deviation, and what a fit of 3 iterations from the truth may have beside that: what NIFTy's one
-        // fit from there has after 8.
+        // What is found, the mean of NIFTy's four fits, their standard deviation, and what a fit of
+        // 3 iterations from the truth may have beside that: what NIFTy's one fit from there has
+        // after 8.
         let found = [
             ("energy", last.energy, -21396.4, 27.3, 85.0),
             ("reduced chi-squared", last.chi_squared[0].unwrap(), 1.0065, 0.0090, 0.0),
@@ -679,7 +687,8 @@ fn the_large_poisson_problem_starts_as_the_golden() {
             ];
             for (what, found) in found {
                 let wanted = start[what].as_f64().unwrap();
-                // Dots are what is left of terms of up to the norm times 64; each is good to some 32 roundings.
+                // Dots are what is left of terms of up to the norm times 64; each is good to some
+                // 32 roundings.
                 let scale = if what.ends_with("dot") { 5000.0 * 64.0 / 8.0 } else { wanted.abs() };
                 assert!(
                     (found - wanted).abs() < ROUNDINGS * f64::from(f32::EPSILON) * scale,
@@ -747,7 +756,8 @@ fn energies_resolve_small_differences() {
     });
 }
 
-/// The same of classes, whose energies are logarithms of sums: of near logits, and of logits far from that of the datum.
+/// The same of classes, whose energies are logarithms of sums: of near logits, and of logits far
+/// from that of the datum.
 #[test]
 fn energies_of_classes_resolve_small_differences() {
     ranks([1, 1], |rank| {
@@ -774,7 +784,8 @@ fn energies_of_classes_resolve_small_differences() {
     });
 }
 
-/// Log-normal rates that are too small or too great for f32: no derivative is NaN where the energy is finite, and where it is not that is an error.
+/// Log-normal rates that are too small or too great for f32: no derivative is NaN where the energy
+/// is finite, and where it is not that is an error.
 #[test]
 fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
     ranks([1, 1], |rank| {
@@ -800,7 +811,8 @@ fn rates_beyond_the_range_of_floats_are_finite_or_errors() {
             found.extend(flat(rank, &residual)?);
             Ok((at.energy(rank), found.into_iter().map(|(_, value)| value).collect::<Vec<f64>>()))
         };
-        // Without counts energy, gradient and metric all are the rate, and the residual is its root.
+        // Without counts energy, gradient and metric all are the rate, and the residual is its
+        // root.
         let (energy, found) = of(&[0.0; 8], &x)?;
         let wanted: f64 = x.iter().map(|x| x.exp()).sum();
         assert!((energy? / wanted - 1.0).abs() < 1e-5);
@@ -838,7 +850,8 @@ fn priors_are_those_of_the_goldens() {
     let all = golden("inference_models.json");
     let golden = &all["priors"];
     let xi = numbers(&golden["xi"]);
-    // How far the device may be, relative and of a unit: roundings, the fits', and the errors of exponentials.
+    // How far the device may be, relative and of a unit: roundings, the fits', and the errors of
+    // exponentials.
     let cases = [
         ("normal_2_p3", Prior::Normal { mean: 2.0, std: 0.3 }, 4e-7),
         ("lognormal_3_1", Prior::LogNormal { mean: 3.0, std: 1.0 }, 2e-6),
@@ -1085,7 +1098,8 @@ fn sums_of_likelihoods_are_sums() {
     });
 }
 
-/// One model says what two data sets are of: as one kernel, as two models side by side, and after something that both take.
+/// One model says what two data sets are of: as one kernel, as two models side by side, and after
+/// something that both take.
 #[test]
 fn sums_are_amended_by_one_model() {
     ranks([1, 1], |rank| {
@@ -1182,7 +1196,8 @@ fn data_that_cannot_be_are_refused() {
 
 #[test]
 fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
-    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    // No other test of the process has this window, so nobody else allocates on this device
+    // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {
         let regular = grid(rank, &[10, 12], &[0.1]);
@@ -1214,10 +1229,12 @@ fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
         };
         assert_eq!((later_allocations, later_compiled), (allocations, compiled));
         assert_eq!((after.uploads, after.downloads), (before.uploads, before.downloads));
-        // What the likelihood adds is in the model's last step, whose derivative and its transpose are one dispatch.
+        // What the likelihood adds is in the model's last step, whose derivative and its transpose
+        // are one dispatch.
         let cost = model.cost();
         assert_eq!(after.dispatches - before.dispatches, cost.jvp.passes + cost.vjp.passes - 1);
-        // Of an image: vectors, amplitude, modes, two passes of a transform, that step; two passes, modes, a sum, amplitude, vectors.
+        // Of an image: vectors, amplitude, modes, two passes of a transform, that step; two passes,
+        // modes, a sum, amplitude, vectors.
         assert_eq!(after.dispatches - before.dispatches, 12);
         Ok(())
     });
@@ -1227,8 +1244,9 @@ fn correlated_len(likelihood: &Likelihood) -> usize {
     likelihood.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum()
 }
 
-/// Bent samples of an inferred mean and width have the widths of the posterior, found by integration in f64. Where the
-/// coordinates had data in place of the mean, the width's deviation was 1.3 to 1.4 times as large.
+/// Bent samples of an inferred mean and width have the widths of the posterior, found by
+/// integration in f64. Where the coordinates had data in place of the mean, the width's deviation
+/// was 1.3 to 1.4 times as large.
 #[test]
 fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
     // Gauss-Hermite quadrature takes the place of random numbers.
@@ -1244,7 +1262,8 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
             let values: Vec<f64> = raw.iter().map(|d| deviation * (d - mean) / size).collect();
             let leaf = Leaf::points(n as u64, n as u64);
             let data = Data { name: "data", leaf: &leaf, values: &values, mask: None };
-            // A leaf with a value for each datum, which has no effect, makes the two numbers those of all data.
+            // A leaf with a value for each datum, which has no effect, makes the two numbers those
+            // of all data.
             let latent = [("mean", Leaf::vector(1)), ("rest", leaf.clone()), ("width", Leaf::vector(1))];
             let latent = Space::new(latent)?;
             let text = "fn says(mean: f32, rest: f32, width: f32) -> vec2<f32> {
@@ -1303,8 +1322,8 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
     });
 }
 
-/// The check compares the coordinates' derivative with the root of the metric: coordinates with data in place of the mean
-/// are refused.
+/// The check compares the coordinates' derivative with the root of the metric: coordinates with
+/// data in place of the mean are refused.
 #[test]
 fn coordinates_of_another_metric_are_found() {
     ranks([1, 1], |rank| {

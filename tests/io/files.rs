@@ -1,4 +1,5 @@
-//! Files as a user meets them: good, foreign, broken, too large for the disk, and written by many ranks.
+//! Files as a user meets them: good, foreign, broken, too large for the disk, and written by many
+//! ranks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -374,7 +375,8 @@ fn dropping_unfinished_leaves_nothing_not_even_in_a_panic() {
     assert!(s.names().is_empty());
 }
 
-/// Runs this very test program again with only one test, which then does its part as a process of its own.
+/// Runs this very test program again with only one test, which then does its part as a process of
+/// its own.
 fn again(test: &str, scratch: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("files::{test}"), "--nocapture"]).env("MESHLOOM_TEST_SCRATCH", scratch);

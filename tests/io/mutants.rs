@@ -1,4 +1,5 @@
-//! Broken files: whatever is changed in a good one, reading it gives numbers or an error that names the file.
+//! Broken files: whatever is changed in a good one, reading it gives numbers or an error that names
+//! the file.
 #![cfg(unix)]
 
 use std::cell::OnceCell;
@@ -156,7 +157,8 @@ mod hdf5 {
         writer.finish().unwrap();
     }
 
-    /// A file as other codes write them: in chunks with filters, or not; in the library's first or latest format.
+    /// A file as other codes write them: in chunks with filters, or not; in the library's first or
+    /// latest format.
     fn foreign(path: &Path, filters: bool, latest: bool) {
         let version = if latest { LibraryVersion::latest() } else { LibraryVersion::Earliest };
         let mut options = File::with_options();

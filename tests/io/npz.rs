@@ -1,4 +1,5 @@
-//! `.npz` archives: written by many ranks, read by this crate and by others, broken, interrupted, and above 4 GiB.
+//! `.npz` archives: written by many ranks, read by this crate and by others, broken, interrupted,
+//! and above 4 GiB.
 
 use std::fs;
 use std::path::{Path, PathBuf};

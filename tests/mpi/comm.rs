@@ -330,8 +330,8 @@ fn of_world() -> Result<Communicator, CommError> {
     unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_WORLD) }
 }
 
-/// While one thread waits in the making of a communicator for a rank that is late, another exchanges messages, which the
-/// late rank needs before it comes.
+/// While one thread waits in the making of a communicator for a rank that is late, another
+/// exchanges messages, which the late rank needs before it comes.
 fn late() {
     let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialised");
     let comm = of_world().expect("all ranks are here");
@@ -383,7 +383,8 @@ fn mismatch_in_callers() {
     drop(universe);
 }
 
-/// Rank 1 waits for rank 3, which waits for rank 2, finds it in another call, and then neither calls anything nor answers.
+/// Rank 1 waits for rank 3, which waits for rank 2, finds it in another call, and then neither
+/// calls anything nor answers.
 fn mismatch_of_others() {
     let universe = mpi::initialize().expect("nobody has initialised MPI");
     let comm = of_world().expect("all ranks are here");
@@ -396,14 +397,16 @@ fn mismatch_of_others() {
     drop(universe);
 }
 
-/// A communicator in which ranks were out of step stays so, and others know nothing of it: neither the notes that tell of the mismatch nor what was sent before.
+/// A communicator in which ranks were out of step stays so, and others know nothing of it: neither
+/// the notes that tell of the mismatch nor what was sent before.
 fn after_a_mismatch() {
     let universe = mpi::initialize().expect("nobody has initialised MPI");
     let first = of_world().expect("all ranks are here");
     for round in 0..6 {
         let comm = of_world().expect("all ranks are here");
         assert!(!comm.is_out_of_step());
-        // Rank 0 finds it by a message, others by a note, while the next communicator is made already.
+        // Rank 0 finds it by a message, others by a note, while the next communicator is made
+        // already.
         let outcome = match (comm.rank() + round) % comm.size() {
             0 => comm.gather(comm.rank(), &[0u8]).and_then(|_| comm.barrier()),
             _ => comm.barrier(),

@@ -69,7 +69,8 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
     Ok(())
 }
 
-/// Amplitudes and excitations to a field at points, whose adjoint paints and sums over all processes.
+/// Amplitudes and excitations to a field at points, whose adjoint paints and sums over all
+/// processes.
 fn operators(comm: &Communicator, gpu: Gpu) -> Result<(), Error> {
     let mut rank = Rank::new(comm.clone(), gpu)?;
     let grid = Grid::new([1, comm.size()], comm.size())?;

@@ -1,4 +1,5 @@
-//! Gradients and both products of a run between MPI processes: the bits of one process alone. Every operator's adjoint and derivative there.
+//! Gradients and both products of a run between MPI processes: the bits of one process alone. Every
+//! operator's adjoint and derivative there.
 
 use super::every_operator;
 use super::{Case, Inner, Outcome};
@@ -44,7 +45,8 @@ fn part_of(whole: &[f32], part: &Box3, n: u64) -> Vec<f32> {
     values
 }
 
-/// What a run gives: the tangent of the density, and the cotangent of the noise; the derivative by parameters.
+/// What a run gives: the tangent of the density, and the cotangent of the noise; the derivative by
+/// parameters.
 #[derive(PartialEq)]
 struct Found {
     jvp: Vec<f32>,

@@ -1,5 +1,5 @@
-//! Ranks as MPI processes. Started plainly, this program starts itself under `mpirun` once for each case and number of ranks;
-//! started with a case, it is one rank of it.
+//! Ranks as MPI processes. Started plainly, this program starts itself under `mpirun` once for each
+//! case and number of ranks; started with a case, it is one rank of it.
 //!
 //! A word on the command line picks the cases that contain it.
 
@@ -40,7 +40,8 @@ use launcher::launcher;
 use meshloom::comm::{CommError, Communicator, run_mpi};
 
 const INNER: &str = "MESHLOOM_TEST_MPI_CASE";
-/// Limit of a case. It is long, since ranks that poll start slowly where processors are busy with other things.
+/// Limit of a case. It is long, since ranks that poll start slowly where processors are busy with
+/// other things.
 const TIMEOUT: Duration = Duration::from_secs(240);
 /// Cases that run at the same time: most of their time ranks wait.
 const AT_ONCE: usize = 3;

@@ -1,4 +1,5 @@
-//! Linear operators of fields against their definitions in f64, their adjoints by dot products, the same bits for every number of ranks.
+//! Linear operators of fields against their definitions in f64, their adjoints by dot products, the
+//! same bits for every number of ranks.
 
 use super::correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI_COTANGENT};
 use super::ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
@@ -41,7 +42,8 @@ fn field_of(rank: &mut Rank, all: &[f64]) -> Result<Vector, OperatorError> {
     Ok(field)
 }
 
-/// Runs an operator from cells to cells and its adjoint on all grids: both against what is `wanted`, and to the same bits.
+/// Runs an operator from cells to cells and its adjoint on all grids: both against what is
+/// `wanted`, and to the same bits.
 fn cells_to_cells<L: Linear + 'static>(
     make: impl Fn(&mut Rank) -> Result<L, OperatorError> + Sync,
     [x, wanted, adjoint]: [&[f64]; 3],
@@ -285,7 +287,8 @@ fn lines_of_sight_are_integrals() {
     }
 }
 
-/// The correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes times excitations, transformed, plus an offset.
+/// The correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes times
+/// excitations, transformed, plus an offset.
 fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, OperatorError> {
     let modes = Space::of("xi", Leaf::modes(regular))?;
     let wavenumbers = Wavenumbers::unique(regular)?;
@@ -609,7 +612,8 @@ fn arrays_of_all_ranks_are_joined() {
     }
 }
 
-/// Which sums are made in one pass depends on the lengths that a rank has: here the leaves are as long as each other on the first two of four ranks only.
+/// Which sums are made in one pass depends on the lengths that a rank has: here the leaves are as
+/// long as each other on the first two of four ranks only.
 #[test]
 fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
     let sums = |parts: [usize; 2]| {

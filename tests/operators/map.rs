@@ -1,4 +1,5 @@
-//! Maps over items, ranks and chunks against a plain loop, to the bit; memory that is counted; Jacobians from one linearisation.
+//! Maps over items, ranks and chunks against a plain loop, to the bit; memory that is counted;
+//! Jacobians from one linearisation.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,8 +36,8 @@ const ROWS: &str = "
 
 const CONSTANTS: [f32; 3] = [1.1, -0.7, 0.3];
 
-/// Of both signs, and near enough to 1 that in products of them, times one of the constants, no infinity meets a zero: which NaN comes of that is each
-/// device's own.
+/// Of both signs, and near enough to 1 that in products of them, times one of the constants, no
+/// infinity meets a zero: which NaN comes of that is each device's own.
 fn items_of(count: u64) -> Vec<f32> {
     let size = |item: u64| 1.0 + 0.3 * (item as f32 * 0.37).sin();
     (0..count).map(|item| if item % 3 == 0 { -size(item) } else { size(item) }).collect()
@@ -165,7 +166,8 @@ fn items_on_devices_are_dealt_anew_and_kernels_compiled_once() {
                 let mapped = map(context, &mapping(2100, 160), &[Items::Device(&own)], |context, chunk| {
                     maker.make(context, chunk)?;
                     let now = context.gpu.compiled();
-                    // Those of the reductions come after the first chunk; other ranks have them by then, too.
+                    // Those of the reductions come after the first chunk; other ranks have them by
+                    // then, too.
                     if seen.len() >= 2 {
                         assert_eq!(*compiled.get_or_insert(now), now, "a shorter chunk compiles nothing");
                     }
@@ -344,7 +346,8 @@ impl Linearised for CountingAt {
     }
 }
 
-/// The squares of each rank's three points, times a vector of one, summed over ranks: a Jacobian that is known.
+/// The squares of each rank's three points, times a vector of one, summed over ranks: a Jacobian
+/// that is known.
 #[test]
 fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -404,7 +407,8 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
     }
 }
 
-/// Columns of a diagonal, 20 kB each on every rank; chunks of them keep a budget, and use at least half of what is left of it.
+/// Columns of a diagonal, 20 kB each on every rank; chunks of them keep a budget, and use at least
+/// half of what is left of it.
 #[test]
 fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
     const POINTS: u64 = 5000;
@@ -456,7 +460,8 @@ fn chunks_of_a_jacobian_fill_a_budget_and_keep_it() {
     }
 }
 
-/// Noise levels are items: the energy of a likelihood at each, by workers of one rank, gathered and summed. The same bits as one loop.
+/// Noise levels are items: the energy of a likelihood at each, by workers of one rank, gathered and
+/// summed. The same bits as one loop.
 #[test]
 fn likelihoods_are_mapped() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -510,7 +515,8 @@ fn likelihoods_are_mapped() {
     }
 }
 
-/// The metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's Jacobian, in chunks.
+/// The metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's Jacobian, in
+/// chunks.
 #[test]
 fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
     let options = meshloom_sanitizer::options().unwrap();

@@ -1,4 +1,5 @@
-//! Operators on devices: values and derivatives against f64 on the host, adjoints by dot products, the same bits for every number of ranks.
+//! Operators on devices: values and derivatives against f64 on the host, adjoints by dot products,
+//! the same bits for every number of ranks.
 
 use super::every_operator;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,8 @@ const FLOW: &str = "
         return select(turned, vec2<f32>(log(1.0 + state.energy), state.v.z), x > 0.25);
     }";
 
-/// What a pointwise function takes or gives at a place, counted over batches: leaves in the order of their names.
+/// What a pointwise function takes or gives at a place, counted over batches: leaves in the order
+/// of their names.
 fn at_place(space: &Space, values: &BTreeMap<String, Vec<f64>>, place: usize) -> Vec<f64> {
     let mut found = Vec::new();
     for (name, leaf) in space.leaves() {
@@ -53,7 +55,8 @@ fn at_place(space: &Space, values: &BTreeMap<String, Vec<f64>>, place: usize) ->
 
 #[test]
 fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
-    // All windows of a function's arguments and results are bound at once: of 16 KiB they are nine at most, and some devices bind ten.
+    // All windows of a function's arguments and results are bound at once: of 16 KiB they are nine
+    // at most, and some devices bind ten.
     let [whole, small] = options();
     for (options, parts) in [(whole, [1, 1]), (Options { window_bytes: Some(16 << 10), ..small }, [2, 1])] {
         on_grid(parts, &options, |rank| {
@@ -77,7 +80,8 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
             let close = |what: &str, found: Vec<f64>, wanted: Vec<f64>| {
                 let scale = 1.0 + wanted.iter().fold(0.0f64, |most, value| most.max(value.abs()));
                 for (found, wanted) in found.iter().zip(&wanted) {
-                    // Some forty roundings, a few more for exp, which WGSL wants to 3 + 2 |x| of them.
+                    // Some forty roundings, a few more for exp, which WGSL wants to 3 + 2 |x| of
+                    // them.
                     assert!(
                         (found - wanted).abs() <= 64.0 * f64::from(f32::EPSILON) * scale,
                         "{what}: {found}, {wanted}"
@@ -126,7 +130,8 @@ fn ten_pointwise_operators_are_one_dispatch() {
             rank.recorder.wait()?;
             let after = rank.recorder.counts();
             assert_eq!(after.dispatches - before.dispatches, 3, "one for each call");
-            // The derivative and its transpose at once are one, too, and what one after the other gives.
+            // The derivative and its transpose at once are one, too, and what one after the other
+            // gives.
             let (mut at_once, mut apart) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?);
             at.normal(rank, &x, &mut at_once)?;
             rank.recorder.wait()?;
@@ -168,7 +173,8 @@ fn fingerprint(rank: &mut Rank, model: &Model) -> Result<u64, OperatorError> {
     Ok(fingerprint.value())
 }
 
-/// Models that depend on the ranks by their definition, or by the indices and points that the table gives each rank.
+/// Models that depend on the ranks by their definition, or by the indices and points that the table
+/// gives each rank.
 const OF_THE_RANKS: [&str; 5] = ["Gather", "Readout", "Replicate", "SumOverRanks", "RankCollective"];
 
 #[test]
@@ -268,7 +274,8 @@ fn every_operator_works_in_small_windows() {
 /// The types that `src` makes operators of, and those that the documentation lists.
 #[test]
 fn no_operator_is_left_out_of_the_checks() {
-    // Programs of tests run in the package's directory, which need not be the one that they were built in.
+    // Programs of tests run in the package's directory, which need not be the one that they were
+    // built in.
     let root = Path::new("");
     let mut found = BTreeSet::new();
     let mut folders = vec![root.join("src")];
@@ -286,7 +293,8 @@ fn no_operator_is_left_out_of_the_checks() {
             }
         }
     }
-    // All linear operators at once; and the root of a metric, which has no value: `check_metric` applies both of its products.
+    // All linear operators at once; and the root of a metric, which has no value: `check_metric`
+    // applies both of its products.
     for other in ["L", "LocalRoot"] {
         assert!(found.remove(other), "{other}");
     }
@@ -410,7 +418,8 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
     }
 }
 
-/// Lines that take several passes: a prime is a convolution there, whose second half goes backward, and a product of primes has factors.
+/// Lines that take several passes: a prime is a convolution there, whose second half goes backward,
+/// and a product of primes has factors.
 #[test]
 fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
     for n in [4099u64, 9409] {
@@ -429,8 +438,9 @@ fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
             Ok([at.value.get(&mut rank.recorder, "x")?, back.get(&mut rank.recorder, "x")?])
         })
         .remove(0);
-        // Each of some log n stages rounds the sum of all squares, four units in the last place at most for a butterfly and its twiddle; a convolution
-        // has two transforms of four times the length.
+        // Each of some log n stages rounds the sum of all squares, four units in the last place at
+        // most for a butterfly and its twiddle; a convolution has two transforms of four times the
+        // length.
         let size = x.iter().map(|x| x * x).sum::<f64>().sqrt();
         let bound = 2.0 * (4 * n).ilog2() as f64 * 4.0 * f64::from(f32::EPSILON) / 2.0 * size;
         for k in (0..n).step_by(211) {
@@ -572,7 +582,8 @@ fn checks_find_a_wrong_derivative() {
 
 #[test]
 fn warmed_derivatives_allocate_compile_and_move_nothing() {
-    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    // No other test of the process has this window, so nobody else allocates on this device
+    // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 405, ..options()[0].clone() };
     on_grid([1, 1], &options, |rank| {
         let regular = regular(rank, [6, 5, 8]);
@@ -721,7 +732,8 @@ fn constants_are_arguments_that_are_not_varied() {
         let with = |text: &str, domain: &Space, constants: &Vector, result: &str| {
             Ok::<_, OperatorError>(Model::new(PointwiseOperator::wgsl_with(text, "f", domain, constants, result)?))
         };
-        // The constant comes first among the arguments, the argument has another name than the leaf.
+        // The constant comes first among the arguments, the argument has another name than the
+        // leaf.
         let first = with("fn f(w: f32, z: f32) -> f32 { return w * exp(z); }", &space(&["x"])?, &weights, "y")?;
         let second = with("fn f(y: f32, w: f32) -> f32 { return y * y + w; }", first.target(), &others, "y")?;
         let third = with("fn f(x: f32, w: f32) -> f32 { return x / (2.0 + w); }", &space(&["x"])?, &others, "z")?;
@@ -766,11 +778,13 @@ fn pointwise_functions_meet_behind_other_operators() {
     });
 }
 
-/// Sums of products, and of fields alone of magnitudes: as many at once as are asked for, of leaves of all kinds.
+/// Sums of products, and of fields alone of magnitudes: as many at once as are asked for, of leaves
+/// of all kinds.
 #[test]
 fn many_sums_at_once_are_those_of_each() {
     let whole = meshloom_sanitizer::options().unwrap();
-    // In one window each, and in three, of which a product of two arrays takes six of the eight bindings that every device has.
+    // In one window each, and in three, of which a product of two arrays takes six of the eight
+    // bindings that every device has.
     let windows = Options { window_bytes: Some(1 << 14), ..whole.clone() };
     for options in [whole, windows] {
         on_grid([1, 1], &options, |rank| {
@@ -810,7 +824,8 @@ fn many_sums_at_once_are_those_of_each() {
     }
 }
 
-/// Vectors that every rank has, as two devices would have them, which round in their own ways: loops are left by such sums, and all ranks must leave together.
+/// Vectors that every rank has, as two devices would have them, which round in their own ways:
+/// loops are left by such sums, and all ranks must leave together.
 #[test]
 fn sums_of_what_every_rank_has_are_those_of_the_first_rank() {
     let found = on_grid([2, 1], &meshloom_sanitizer::options().unwrap(), |rank| {

@@ -1,4 +1,5 @@
-//! Pointwise functions and their derivatives, against finite differences of expressions that are computed here.
+//! Pointwise functions and their derivatives, against finite differences of expressions that are
+//! computed here.
 
 use meshloom::operators::{Pointwise, PointwiseError};
 
@@ -37,7 +38,8 @@ enum Tree {
 type Function1 = (&'static str, fn(f64) -> f64);
 type Function2 = (&'static str, fn(f64, f64) -> f64);
 
-/// Texts with `$` for the operand, which keep within the domain of each function and its values small.
+/// Texts with `$` for the operand, which keep within the domain of each function and its values
+/// small.
 const ONE: &[Function1] = &[
     ("(-$)", |a| -a),
     ("abs($)", f64::abs),
@@ -158,7 +160,8 @@ impl Tree {
     }
 }
 
-/// The derivative along `direction` by differences of fourth order, if the function is smooth there: two steps must agree.
+/// The derivative along `direction` by differences of fourth order, if the function is smooth
+/// there: two steps must agree.
 fn difference(tree: &Tree, at: &[f64; 3], direction: &[f64; 3]) -> Option<f64> {
     let by = |h: f64| {
         let value = |t: f64| {

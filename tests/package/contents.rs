@@ -1,4 +1,5 @@
-//! The package as a registry shows it: made without a warning, and every link of its documents leads somewhere.
+//! The package as a registry shows it: made without a warning, and every link of its documents
+//! leads somewhere.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

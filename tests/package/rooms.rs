@@ -1,12 +1,13 @@
-//! How the rooms and the files within them depend on each other, read from the sources: no import leads up, and none leads
-//! round in a ring.
+//! How the rooms and the files within them depend on each other, read from the sources: no import
+//! leads up, and none leads round in a ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms of the library from the ground up. A room may import those of the floors below its own.
+/// The rooms of the library from the ground up. A room may import those of the floors below its
+/// own.
 const LIBRARY: &[&[&str]] = &[
     &["hash", "host_memory", "printable", "random"],
     &["grid"],
@@ -40,7 +41,8 @@ const POINTS: &[&[&str]] = &[
     &["fof"],
 ];
 
-/// Folders whose files (and folders) import each other in no ring: a crate's root, and folders below it.
+/// Folders whose files (and folders) import each other in no ring: a crate's root, and folders
+/// below it.
 const WITHOUT_RINGS: &[(&str, &[&str])] = &[
     (
         "src",
@@ -144,7 +146,8 @@ fn module(root: &Path, file: &Path) -> Vec<String> {
     module
 }
 
-/// Adds the paths that the text begins with, several where braces follow, each behind `path`; returns what comes after.
+/// Adds the paths that the text begins with, several where braces follow, each behind `path`;
+/// returns what comes after.
 fn read_paths<'a>(mut text: &'a str, mut path: Vec<&'a str>, found: &mut Vec<Vec<&'a str>>) -> &'a str {
     loop {
         text = text.trim_start();
@@ -167,7 +170,8 @@ fn read_paths<'a>(mut text: &'a str, mut path: Vec<&'a str>, found: &mut Vec<Vec
     }
 }
 
-/// The paths in the code of `module`, from the root of the crate. Those of other crates stand as if below the module.
+/// The paths in the code of `module`, from the root of the crate. Those of other crates stand as if
+/// below the module.
 fn paths(code: &str, module: &[String], begins: &[&str]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for begin in begins {
@@ -192,8 +196,8 @@ fn paths(code: &str, module: &[String], begins: &[&str]) -> Vec<Vec<String>> {
     found.iter().map(absolute).collect()
 }
 
-/// The imports among the files and folders of the folder `room` of a crate. A name that the room's `mod.rs` gives out stands
-/// for the file it is from.
+/// The imports among the files and folders of the folder `room` of a crate. A name that the room's
+/// `mod.rs` gives out stands for the file it is from.
 fn imports(root: &Path, room: &str) -> BTreeSet<Import> {
     let files = sources(&root.join(room));
     let place: Vec<String> = room.split('/').filter(|name| !name.is_empty()).map(String::from).collect();

@@ -13,7 +13,8 @@ use super::reference_pm::{
     self, Setup, State, Vector, displacements, execute, linear_density, power_spectrum, rms, start, white,
 };
 
-/// Equal up to the relative error `tolerance`, which at each use is what the printed digits leave open.
+/// Equal up to the relative error `tolerance`, which at each use is what the printed digits leave
+/// open.
 #[track_caller]
 fn assert_close(found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() <= tolerance * expected.abs(), "found {found}, expected {expected}");
@@ -236,8 +237,9 @@ fn an_interrupted_run_ends_in_the_same_bits() {
 
 #[test]
 fn a_single_plane_wave_stays_on_its_exact_trajectory() {
-    // In one dimension, until sheets cross, a sheet's acceleration is 3/2 Omega_m times its displacement: each sheet has
-    // as much matter on either side as it began with. So Zel'dovich's solution is exact, and so are both schemes.
+    // In one dimension, until sheets cross, a sheet's acceleration is 3/2 Omega_m times its
+    // displacement: each sheet has as much matter on either side as it began with. So Zel'dovich's
+    // solution is exact, and so are both schemes.
     let cosmology = Cosmology::planck18_primordial();
     let growth = Growth::new(cosmology);
     let (first, last) = (growth.at(0.02).unwrap(), growth.at(1.0).unwrap());
@@ -262,8 +264,8 @@ fn a_single_plane_wave_stays_on_its_exact_trajectory() {
 
 #[test]
 fn bullfrog_is_exact_to_second_order_and_fastpm_is_not() {
-    // Three crossing waves on a box of side 2 pi, one step from almost nothing to today. Forces are summed directly
-    // over modes up to 3 an axis, so there is no mesh to err.
+    // Three crossing waves on a box of side 2 pi, one step from almost nothing to today. Forces are
+    // summed directly over modes up to 3 an axis, so there is no mesh to err.
     let growth = Growth::new(Cosmology::simple());
     let (begin, end) = (growth.at(A_MIN).unwrap(), growth.at(1.0).unwrap());
     let n = 8;
@@ -309,7 +311,8 @@ fn bullfrog_is_exact_to_second_order_and_fastpm_is_not() {
     let bullfrog = [0.02, 0.04, 0.08].map(|amplitude| error(amplitude, bullfrog_coefficients(&begin, &end)));
     let fastpm = [0.02, 0.04, 0.08].map(|amplitude| error(amplitude, fastpm_coefficients(&begin, &end)));
     println!("BullFrog {bullfrog:?}, FastPM {fastpm:?}");
-    // What BullFrog leaves is of third order, so it falls with the amplitude; FastPM's error is of second order.
+    // What BullFrog leaves is of third order, so it falls with the amplitude; FastPM's error is of
+    // second order.
     assert!(bullfrog[2] < 0.1 && bullfrog[1] < 0.6 * bullfrog[2] && bullfrog[0] < 0.6 * bullfrog[1]);
     assert!(fastpm.iter().all(|e| (0.3..0.6).contains(e)));
 }
@@ -333,7 +336,8 @@ fn amplitude_table_makes_the_reference_field() {
     }
 }
 
-/// Halofit of CAMB's linear tables against CAMB's own (Takahashi's form): `tests/python/halofit.py` made the numbers.
+/// Halofit of CAMB's linear tables against CAMB's own (Takahashi's form): `tests/python/halofit.py`
+/// made the numbers.
 #[test]
 fn halofit_is_that_of_camb() {
     let goldens: Value = serde_json::from_str(include_str!("../goldens/halofit.json")).unwrap();
@@ -352,10 +356,12 @@ fn halofit_is_that_of_camb() {
             let halofit = Halofit::new(&power, a).unwrap();
             let expected = numbers(&epoch["linear"]).into_iter().zip(numbers(&epoch["nonlinear"]));
             for (k, (linear, nonlinear)) in numbers(&case["k"]).into_iter().zip(expected) {
-                // The table's growth is that of matter alone; in CAMB dark energy (w > -1) and radiation have a little contrast.
+                // The table's growth is that of matter alone; in CAMB dark energy (w > -1) and
+                // radiation have a little contrast.
                 assert_close(power.at(k, a).unwrap(), linear, 3e-3);
-                // With that: Delta^2 grows by up to the 1.5th power of the linear one. And CAMB ends its search for k_sigma at 1e-3 in sigma,
-                // on which the halo term depends by up to the third power.
+                // With that: Delta^2 grows by up to the 1.5th power of the linear one. And CAMB
+                // ends its search for k_sigma at 1e-3 in sigma, on which the halo term depends by
+                // up to the third power.
                 assert_close(halofit.at(k), nonlinear, 1e-2);
                 compared += 1;
             }

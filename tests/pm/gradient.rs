@@ -1,4 +1,5 @@
-//! Gradients of particle-mesh runs: against golden values, differences of an f64 reference, and themselves on other numbers of ranks.
+//! Gradients of particle-mesh runs: against golden values, differences of an f64 reference, and
+//! themselves on other numbers of ranks.
 
 use super::reference_pm::{Setup, displacements, linear_density, power_spectrum, rms, start, white};
 use meshloom::comm::Op;
@@ -113,8 +114,9 @@ fn close(what: &str, got: f64, want: f64, tolerance: f64) {
     );
 }
 
-/// The golden gradient of 8 steps of 16^3 particles: an f64 program's, which automatic differentiation and differences confirm. `f32` kernels of the same
-/// run are 5.8e-6 of the rms away from f64 ones; sums are compared at 1e-5.
+/// The golden gradient of 8 steps of 16^3 particles: an f64 program's, which automatic
+/// differentiation and differences confirm. `f32` kernels of the same run are 5.8e-6 of the rms
+/// away from f64 ones; sums are compared at 1e-5.
 #[test]
 fn a_run_has_the_golden_gradient() {
     let noise = white(4096, 0);
@@ -150,18 +152,20 @@ fn the_gradient_has_the_same_bits_everywhere() {
         let config = Config { grid, ..config.clone() };
         assert!(evaluate(ranks, &config, every, &noise, third_bin) == first, "{ranks} ranks, {grid:?}");
     }
-    // Of the force mesh, 384 KiB, a window holds one component, and of the spectra of the adjoint two thirds of one; smaller ones ask for more
-    // bindings than some devices have.
+    // Of the force mesh, 384 KiB, a window holds one component, and of the spectra of the adjoint
+    // two thirds of one; smaller ones ask for more bindings than some devices have.
     let small = Options { window_bytes: Some(128 << 10), ..meshloom_sanitizer::options().unwrap() };
     for ranks in [1, 2] {
         assert!(evaluate_with(&small, ranks, &config, 2, (&noise, third_bin)) == first, "{ranks} ranks, small windows");
     }
 }
 
-/// A gradient that ran once plans nothing, allocates nothing, compiles nothing, and uploads nothing more.
+/// A gradient that ran once plans nothing, allocates nothing, compiles nothing, and uploads nothing
+/// more.
 #[test]
 fn a_warmed_gradient_only_computes() {
-    // No other test of the process has this window, so nobody else allocates on this device meanwhile.
+    // No other test of the process has this window, so nobody else allocates on this device
+    // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..meshloom_sanitizer::options().unwrap() };
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     launch(Launch::Threads(1), &options, |context| {
@@ -183,17 +187,20 @@ fn a_warmed_gradient_only_computes() {
             unreachable!()
         };
         assert_eq!((later_allocations, later_compiled), (allocations, compiled));
-        // Of what a caller is given on the host: whether particles were lost, the parameters' products, whether the results are finite.
+        // Of what a caller is given on the host: whether particles were lost, the parameters'
+        // products, whether the results are finite.
         assert_eq!((after.uploads - before.uploads, after.downloads - before.downloads), (0, 1));
         Ok::<_, Error>(())
     })
     .unwrap();
 }
 
-/// The memory that is said before anything is computed is as much as is taken and little more, as far as one array of one value for each cell.
+/// The memory that is said before anything is computed is as much as is taken and little more, as
+/// far as one array of one value for each cell.
 #[test]
 fn memory_is_what_was_said() {
-    // A rank of its own device each: no other test of the process has these windows, so nobody else allocates there.
+    // A rank of its own device each: no other test of the process has these windows, so nobody else
+    // allocates there.
     for (window, [particles, mesh], every, lpt) in [
         (1 << 21, [8, 16], 1, LptOrder::Second),
         (1 << 22, [16, 32], 3, LptOrder::First),
@@ -233,7 +240,8 @@ fn ranks_take_no_more_memory_than_each_said() {
         gradient.evaluate(context, Noise::Seed, third_bin)?;
         context.comm.barrier()?;
         let (taken, said) = (context.gpu.most_used() - before, 2 * gradient.memory().total());
-        // Ranks need not have their most at one time. Where arrays cannot be mapped, exchanges may hold staging buffers besides.
+        // Ranks need not have their most at one time. Where arrays cannot be mapped, exchanges may
+        // hold staging buffers besides.
         let staging = 2 * context.exchange.staging_bytes(&context.gpu);
         assert!(
             taken <= said + staging && said <= taken + taken / 2,
@@ -245,7 +253,8 @@ fn ranks_take_no_more_memory_than_each_said() {
     .unwrap();
 }
 
-/// A device that cannot bind the windows of what a derivative reads says so, by the kernel's name, and goes on working.
+/// A device that cannot bind the windows of what a derivative reads says so, by the kernel's name,
+/// and goes on working.
 #[test]
 fn windows_too_small_for_a_gradient_are_an_error() {
     let config = Config { particles: 16, mesh: 32, steps: 1, ..golden() };
@@ -291,7 +300,8 @@ fn downloads(every: usize) -> Vec<u64> {
     .unwrap()
 }
 
-/// States that are computed again ask no rank how far its particles reach: ghost cells have been wide enough for them before.
+/// States that are computed again ask no rank how far its particles reach: ghost cells have been
+/// wide enough for them before.
 #[test]
 fn the_way_back_asks_nobody_for_widths() {
     let kept = downloads(1);
@@ -354,8 +364,9 @@ fn with(cosmology: &Cosmology, which: usize, factor: f64) -> Cosmology {
     Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() }).unwrap()
 }
 
-/// Derivatives along directions of the noise and by each parameter are central differences of the f64 reference. These have an error of their own where
-/// particles cross nodes, since cloud in cell has kinks: with steps of 1e-6 some 1e-6 of the value.
+/// Derivatives along directions of the noise and by each parameter are central differences of the
+/// f64 reference. These have an error of their own where particles cross nodes, since cloud in cell
+/// has kinks: with steps of 1e-6 some 1e-6 of the value.
 #[test]
 fn derivatives_are_differences_of_the_reference() {
     let noise = white(512, 3);
@@ -384,13 +395,15 @@ fn derivatives_are_differences_of_the_reference() {
             };
             let want = (at(step) - at(-step)) / (2.0 * step);
             let one = [config.cosmology.omega_m(), 0.05, 0.7, 0.96, 2e-9][which];
-            // Changes of the loss by a change of a parameter by its own size: of the order of the loss.
+            // Changes of the loss by a change of a parameter by its own size: of the order of the
+            // loss.
             close(&format!("{scheme:?}, parameter {which}"), derivative * one, want, 1e-4 * (want.abs() + value));
         }
     }
 }
 
-/// The gradient predicts how the loss itself changes with windows that have no kinks; the error of the prediction falls with the square of the step.
+/// The gradient predicts how the loss itself changes with windows that have no kinks; the error of
+/// the prediction falls with the square of the step.
 #[test]
 fn losses_with_smooth_windows_follow_their_gradient() {
     for window in [Window::Tsc, Window::Pcs] {
@@ -449,7 +462,8 @@ fn what_has_no_gradient_is_an_error() {
             Ok::<_, SimulationError>(0.0)
         });
         assert!(matches!(wrong.err(), Some(SimulationError::Loss { .. })));
-        // The noise has a finite cotangent, the amplitude does not: A_s is some 1e-9, and products are f32.
+        // The noise has a finite cotangent, the amplitude does not: A_s is some 1e-9, and products
+        // are f32.
         let steep = gradient.evaluate(context, Noise::Seed, |observer, context| {
             let count = observer.cotangents().positions().len() as usize;
             let steep: Vec<f32> = (0..count).map(|i| 1e31 * (i % 7) as f32).collect();

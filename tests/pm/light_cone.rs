@@ -1,4 +1,5 @@
-//! Light cones of runs: against a count on the host, against the states at the ends of steps, on other numbers of ranks, and resumed.
+//! Light cones of runs: against a count on the host, against the states at the ends of steps, on
+//! other numbers of ranks, and resumed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ fn cone() -> Cone {
     Cone { observer: [12.5, 90.0, 40.1], distance: 300.0, opening: None }
 }
 
-/// The cone of a run, in its order, and the displacements at all ends of steps, in Lagrangian order.
+/// The cone of a run, in its order, and the displacements at all ends of steps, in Lagrangian
+/// order.
 struct Seen {
     particles: Vec<ConeParticle>,
     states: Vec<(f64, Vec<[f32; 3]>)>,
@@ -59,7 +61,8 @@ fn length(v: [f64; 3]) -> f64 {
     v.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// All replicas that a cone of `distance` and displacements of some sides can touch, with the sites of each.
+/// All replicas that a cone of `distance` and displacements of some sides can touch, with the sites
+/// of each.
 fn places(config: &Config, cone: &Cone, distance: f64) -> Vec<(u64, [i32; 3], [f64; 3])> {
     let (n, most) = (config.particles as i64, (distance / config.box_size) as i32 + 2);
     let spacing = config.box_size / n as f64;
@@ -140,7 +143,8 @@ fn the_widest_opening_is_the_whole_sky() {
     }
 }
 
-/// An evolved run: what crosses in a step is what was within the light at its beginning and is not at its end, by the states at both.
+/// An evolved run: what crosses in a step is what was within the light at its beginning and is not
+/// at its end, by the states at both.
 #[test]
 fn shells_of_an_evolved_run_are_differences_of_its_states() {
     for scheme in [Scheme::BullFrog, Scheme::FastPm] {

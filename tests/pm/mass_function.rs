@@ -1,4 +1,5 @@
-//! Halo mass functions against values computed elsewhere, and measured ones against what was drawn from a known one.
+//! Halo mass functions against values computed elsewhere, and measured ones against what was drawn
+//! from a known one.
 
 use meshloom::cosmology::{Cosmology, CosmologyError, LinearPower, MassBins, Multiplicity, TransferKind};
 
@@ -11,10 +12,11 @@ fn assert_close(found: f64, expected: f64, tolerance: f64) {
     assert!((found / expected - 1.0).abs() <= tolerance, "found {found}, expected {expected} to {tolerance}");
 }
 
-/// z, M in Msun/h, sigma, d ln sigma/d ln M, then dn/dlnM in (h/Mpc)^3 of Press & Schechter, Sheth & Tormen, Tinker at
-/// 200 and at 800 times the mean. Spectrum, growth and multiplicities of colossus 1.3 (Diemer 2018) for the same
-/// parameters without radiation, at sigma8 = 0.8316117; sigma from its spectrum by a trapezium of 2e6 steps. It takes
-/// delta_c = 1.68647 and has further digits of Tinker's table.
+/// z, M in Msun/h, sigma, d ln sigma/d ln M, then dn/dlnM in (h/Mpc)^3 of Press & Schechter, Sheth
+/// & Tormen, Tinker at 200 and at 800 times the mean. Spectrum, growth and multiplicities of
+/// colossus 1.3 (Diemer 2018) for the same parameters without radiation, at sigma8 = 0.8316117;
+/// sigma from its spectrum by a trapezium of 2e6 steps. It takes delta_c = 1.68647 and has further
+/// digits of Tinker's table.
 #[rustfmt::skip]
 const COLOSSUS: [(f64, f64, f64, f64, [f64; 4]); 9] = [
     (0.0, 1e10, 3.841322015, -0.1064345981, [2.923383827e-1, 2.296033819e-1, 2.450242129e-1, 2.441078538e-1]),
@@ -37,14 +39,14 @@ fn predictions_are_those_of_another_library() {
         assert_close(found.sigma, sigma, 1e-4);
         assert_close(found.slope, slope, 1e-5);
         let nu = 1.686 / sigma;
-        // delta_c differs by 2.8e-4 and sigma by up to 1e-4, so nu by 4e-4, and ln f by nu^2 - 1 times that; the A of
-        // Sheth and Tormen by 6e-5.
+        // delta_c differs by 2.8e-4 and sigma by up to 1e-4, so nu by 4e-4, and ln f by nu^2 - 1
+        // times that; the A of Sheth and Tormen by 6e-5.
         let collapse = 5e-4 + 4e-4 * nu * nu;
         for (model, expected) in [Multiplicity::PressSchechter, Multiplicity::ShethTormen].iter().zip(expected) {
             assert_close(model.dn_dlnm(&found).unwrap(), expected, collapse);
         }
-        // Half a unit in the last digit of A, a, b and c, which is 0.005 but for A's 0.0005; sigma enters as 2
-        // c/sigma^2.
+        // Half a unit in the last digit of A, a, b and c, which is 0.005 but for A's 0.0005; sigma
+        // enters as 2 c/sigma^2.
         let fit = |turn: f64, slope: f64, amplitude: f64| {
             0.0005 / amplitude
                 + 0.005 * (sigma / turn).ln().abs()
@@ -61,7 +63,8 @@ fn predictions_are_those_of_another_library() {
 
 #[test]
 fn multiplicities_are_those_of_another_library() {
-    // f at sigma = 0.5, 1 and 2 of colossus. The peak height is the same where sigma is in proportion to delta_c.
+    // f at sigma = 0.5, 1 and 2 of colossus. The peak height is the same where sigma is in
+    // proportion to delta_c.
     let same = 1.686 / 1.68647;
     let press = [0.009110126273381139, 0.32457316572911143, 0.47150594005750446];
     let sheth = [0.020058924325651862, 0.24155149222328925, 0.31601042722587025];
@@ -110,8 +113,8 @@ fn expectation_of_a_bin_is_the_integral_over_it() {
                 weight * Multiplicity::ShethTormen.dn_dlnm(&power.mass_variance(mass, a).unwrap()).unwrap()
             })
             .sum();
-        // Five points of Gauss and Legendre err by 4e-13 5^10 at that slope, 4e-6 of the bin's first value, 2e-5 of
-        // its mean.
+        // Five points of Gauss and Legendre err by 4e-13 5^10 at that slope, 4e-6 of the bin's
+        // first value, 2e-5 of its mean.
         assert_close(expected, sum / f64::from(3 * steps), 3e-5);
         compared += 1;
     }
@@ -128,7 +131,8 @@ fn random(index: u64) -> f64 {
 
 #[test]
 fn halos_drawn_from_a_power_law_give_it_back() {
-    // N(>M) = N (M/M0)^-1 in the box: dn/dlnM = N/V M0/M. Masses are whole numbers of particles, as of groups.
+    // N(>M) = N (M/M0)^-1 in the box: dn/dlnM = N/V M0/M. Masses are whole numbers of particles, as
+    // of groups.
     let (count, box_size, particle) = (200_000u64, 50.0, 1e10);
     let lightest = 19.5;
     let masses: Vec<f32> = (0..count).map(|i| ((lightest / random(i)).round().min(9.9e7) * particle) as f32).collect();
@@ -138,7 +142,8 @@ fn halos_drawn_from_a_power_law_give_it_back() {
     let mut chi_squared = 0.0;
     let mut full = 0;
     for bin in &found {
-        // What lies between the edges exactly; rounding to particles moves nothing over an edge at a half.
+        // What lies between the edges exactly; rounding to particles moves nothing over an edge at
+        // a half.
         let expected = count as f64 * lightest * particle * (1.0 / bin.mass_low - 1.0 / bin.mass_high);
         assert_close(bin.dn_dlnm * volume * (bin.mass_high / bin.mass_low).ln() + 1.0, bin.count as f64 + 1.0, 1e-12);
         assert_close(bin.error + 1.0, bin.dn_dlnm / (bin.count.max(1) as f64).sqrt() + 1.0, 1e-12);

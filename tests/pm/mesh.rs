@@ -1,4 +1,5 @@
-//! Painting and reading on one device: exact mass, golden values, every window against its twin on the host.
+//! Painting and reading on one device: exact mass, golden values, every window against its twin on
+//! the host.
 
 use super::reference_pm::{uniform, white};
 use meshloom::comm::Communicator;
@@ -52,13 +53,15 @@ fn alone() -> Grid {
     Grid::new([1, 1], 1).unwrap()
 }
 
-/// Coordinates of eight particles as displacements of the sites of a 2^3 lattice over a 4^3 mesh with unit cells.
+/// Coordinates of eight particles as displacements of the sites of a 2^3 lattice over a 4^3 mesh
+/// with unit cells.
 fn golden() -> (Lattice, [Vec<f64>; 3]) {
     let x = [100, 101, 102].map(|seed| (0..8).map(|i| 4.0 * uniform(seed, i)).collect());
     (Lattice::new([2; 3], alone(), 0), x)
 }
 
-/// What all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of their results.
+/// What all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of their
+/// results.
 fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>)> {
     let mut bench = Bench::with(options);
     let (lattice, mesh) = (Lattice::new([8; 3], alone(), 0), MeshPart::new([16; 3], [8.0; 3], alone(), 0, [[0; 2]; 3]));
@@ -101,8 +104,9 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
     found
 }
 
-/// Arrays in one window and in many are read by other texts, which compilers must not round in other ways. (`make test` leaves it out on SwiftShader, whose compiler
-/// takes more than 11 GB for the 64 nodes of PCS in windows.)
+/// Arrays in one window and in many are read by other texts, which compilers must not round in
+/// other ways. (`make test` leaves it out on SwiftShader, whose compiler takes more than 11 GB for
+/// the 64 nodes of PCS in windows.)
 #[test]
 fn derivatives_have_the_same_bits_in_many_windows() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -136,7 +140,8 @@ fn golden_values_of_cloud_in_cell() {
     let cells = bench.paint(&painter, particles, &mesh);
     assert_eq!(cells.iter().sum::<u64>(), 8 << 28, "mass is conserved to the last unit");
     let m: Vec<f64> = cells.iter().map(|&c| c as f64 / UNITS).collect();
-    // Positions are rounded to f32: 4 * 2^-24 a coordinate, and the weights of one particle change by as much.
+    // Positions are rounded to f32: 4 * 2^-24 a coordinate, and the weights of one particle change
+    // by as much.
     for (got, want) in m.iter().zip([0.128347497473, 0.13351581491, 0.784373713923, 0.338993862389]) {
         assert!((got - want).abs() < 1e-6, "{got} {want}");
     }
@@ -187,8 +192,8 @@ fn every_window_equals_its_twin_and_reads_ones_as_one() {
                 }
             }
         }
-        // A shift of 40 cells is known to 2^-19 in f32; a node of one particle changes by at most about that, and up to
-        // 60 particles share a cell.
+        // A shift of 40 cells is known to 2^-19 in f32; a node of one particle changes by at most
+        // about that, and up to 60 particles share a cell.
         for (got, want) in cells.iter().zip(&twin) {
             assert!(
                 (*got as f64 / UNITS - want).abs() < 60.0 * 4.0 / 524288.0 / 8.0,
@@ -342,7 +347,8 @@ fn lost_particles_are_counted_never_dropped_silently() {
     let particles = MeshParticles::Displaced { lattice: &lattice, displacement: [&x, &zero, &zero] };
     let painter = Painter::new(Window::Cic);
     let cells = bench.paint(&painter, particles, &mesh);
-    // The 16 particles of the second plane touch the third, whatever their weight there; of the first plane three are bad.
+    // The 16 particles of the second plane touch the third, whatever their weight there; of the
+    // first plane three are bad.
     assert_eq!(bench.faults(), 16 + 3);
     assert_eq!(cells.iter().sum::<u64>(), 13 << 28);
     let reach = bench.recorder.gpu().array("reach", 7).unwrap();

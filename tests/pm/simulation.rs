@@ -1,4 +1,5 @@
-//! The particle-mesh run against an f64 reference, physics that is known, and itself on other rank counts.
+//! The particle-mesh run against an f64 reference, physics that is known, and itself on other rank
+//! counts.
 
 use super::reference_pm::{Setup, Vector, displacements, linear_density, start, white};
 use meshloom::comm::Communicator;
@@ -46,7 +47,8 @@ fn noise_of(simulation_rows: impl Iterator<Item = u64>, n: u64, noise: &[f32]) -
     simulation_rows.flat_map(|row| noise[row as usize..(row + n) as usize].to_vec()).collect()
 }
 
-/// Checks that `means` are those of columns of `m` cells; sums of 32 and of these round once for each term.
+/// Checks that `means` are those of columns of `m` cells; sums of 32 and of these round once for
+/// each term.
 fn are_means(means: &[f32], cells: &[f32], m: usize) {
     assert_eq!(means.len() * m, cells.len());
     for (&mean, cells) in means.iter().zip(cells.chunks(m)) {
@@ -199,7 +201,8 @@ fn windows_of_every_kind_give_the_same_bits() {
     assert!(run(&checked, 1, &config, None) == alone, "checked");
     let floor = Options { floor: true, ..options };
     assert!(run(&floor, 2, &config, None) == alone, "the floor");
-    // Six arrays of particles and a force in three windows are more than the floor's eight bindings: kicks come one axis after the other.
+    // Six arrays of particles and a force in three windows are more than the floor's eight
+    // bindings: kicks come one axis after the other.
     let small = Options { window_bytes: Some(16384), ..floor };
     assert!(run(&small, 1, &config, None) == alone, "the floor with small windows");
 }
@@ -212,8 +215,8 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
         let config = Config { particles: 8, mesh, box_size: 8.0, steps: 2, window, ..golden() };
         let end = run(&options, 1, &config, Some(&zeros));
         let largest = end.momentum.iter().flatten().fold(0.0f32, |a, b| a.max(b.abs()));
-        // With mesh == particles the density is exactly 1; with twice the cells the lattice's own force is zero at its
-        // sites but for rounding of sums of order 8 * eps a cell.
+        // With mesh == particles the density is exactly 1; with twice the cells the lattice's own
+        // force is zero at its sites but for rounding of sums of order 8 * eps a cell.
         assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
     }
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
@@ -229,9 +232,10 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
 
 #[test]
 fn a_plane_wave_follows_zeldovich() {
-    // Noise of one mode: white noise is scaled by sqrt(P N / V), so any amplitude serves. With exact forces FastPM is
-    // exact (tested on the host in `cosmology`); here cloud-in-cell softens the force of the wave by
-    // sinc^4(pi / 64) = 0.997, and the lattice of 32 planes a wave adds aliases of order (2 pi / 32)^2 / 6 = 0.006.
+    // Noise of one mode: white noise is scaled by sqrt(P N / V), so any amplitude serves. With
+    // exact forces FastPM is exact (tested on the host in `cosmology`); here cloud-in-cell softens
+    // the force of the wave by sinc^4(pi / 64) = 0.997, and the lattice of 32 planes a wave adds
+    // aliases of order (2 pi / 32)^2 / 6 = 0.006.
     let n = 32usize;
     let k = 2.0 * std::f64::consts::PI / n as f64;
     let noise: Vec<f32> = (0..n * n * n).map(|i| (0.02 * (k * (i / n / n) as f64).cos()) as f32).collect();
@@ -274,8 +278,9 @@ fn low_modes_grow_as_linear_theory_says() {
         .unwrap();
     let growth = simulation.linear_power().growth();
     let expected = (growth.at(0.125).unwrap().d1 / growth.at(0.0625).unwrap().d1).powi(2);
-    // The same modes early and late: their sample variance cancels, what second order adds to single modes averages out.
-    // Waves of 30 lattice planes and more: shorter ones feel the lattice (see the plane wave above).
+    // The same modes early and late: their sample variance cancels, what second order adds to
+    // single modes averages out. Waves of 30 lattice planes and more: shorter ones feel the lattice
+    // (see the plane wave above).
     let [early, late] = &spectra[..] else { panic!("two spectra") };
     for (early, late) in early.iter().zip(late).take(2) {
         let ratio = late.power / early.power / expected;
@@ -283,7 +288,8 @@ fn low_modes_grow_as_linear_theory_says() {
     }
 }
 
-/// Displacements that are a small part of a cell at the start, 0.04 of one here, grow as D by the window that has no kink at the nodes, on which the lattice lies.
+/// Displacements that are a small part of a cell at the start, 0.04 of one here, grow as D by the
+/// window that has no kink at the nodes, on which the lattice lies.
 #[test]
 fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
     let n = 32usize;
@@ -321,15 +327,16 @@ fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
     };
     let (tsc, cic) = (grown(Window::Tsc), grown(Window::Cic));
     println!("growth over linear theory: tsc {tsc:.4}, cic {cic:.4}");
-    // `scripts/growth.py` gives 1.012 and 1.108 for the same run; second order and the lattice's own waves make up the first.
+    // `scripts/growth.py` gives 1.012 and 1.108 for the same run; second order and the lattice's
+    // own waves make up the first.
     assert!((tsc - 1.0).abs() < 0.02, "{tsc}");
     assert!(cic > 1.07, "this run no longer shows what cloud in cell does: {cic}");
 }
 
 #[test]
 fn a_warmed_step_submits_twice_and_allocates_nothing() {
-    // Tests of one process share devices by their options, and a device counts everybody's allocations: this window, larger
-    // than any array here, gives a device of its own.
+    // Tests of one process share devices by their options, and a device counts everybody's
+    // allocations: this window, larger than any array here, gives a device of its own.
     let options = Options { window_bytes: Some(1 << 26), ..meshloom_sanitizer::options().unwrap() };
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
     let mut simulation =
@@ -353,8 +360,9 @@ fn a_warmed_step_submits_twice_and_allocates_nothing() {
     }
 }
 
-/// What is in use on the device at most, beside what was said of it before. One rank takes that and a hundredth for tables and the like; of several
-/// ranks the displacements decide how far ghost cells reach, for which 10 Mpc/h is said, and not all have their most at the same time.
+/// What is in use on the device at most, beside what was said of it before. One rank takes that and
+/// a hundredth for tables and the like; of several ranks the displacements decide how far ghost
+/// cells reach, for which 10 Mpc/h is said, and not all have their most at the same time.
 #[test]
 fn a_run_takes_the_memory_that_was_said() {
     let base = Config { particles: 63, mesh: 126, box_size: 252.0, a_start: 0.5, steps: 2, ..Config::default() };
@@ -400,7 +408,8 @@ fn small() -> Config {
     Config { particles: 8, mesh: 16, box_size: 16.0, steps: 3, ..golden() }
 }
 
-/// A state that is uploaded in the middle of a run brings no kicks and no force of the one before it.
+/// A state that is uploaded in the middle of a run brings no kicks and no force of the one before
+/// it.
 #[test]
 fn a_state_replaces_the_one_before_it() {
     for scheme in [Scheme::BullFrog, Scheme::FastPm] {
@@ -428,7 +437,8 @@ fn a_state_replaces_the_one_before_it() {
     }
 }
 
-/// What is done with the device's memory while particles are on the host changes nothing, also between two kicks by one force.
+/// What is done with the device's memory while particles are on the host changes nothing, also
+/// between two kicks by one force.
 #[test]
 fn particles_come_back_as_they_were() {
     let config = Config { snapshots: vec![0.5], ..small() };
@@ -453,8 +463,8 @@ fn particles_come_back_as_they_were() {
     .unwrap();
 }
 
-/// Positions and velocities are those of f64 rounded once, and wrapped, whichever ranks have the particles; in Lagrangian order also where ranks have
-/// parts of planes.
+/// Positions and velocities are those of f64 rounded once, and wrapped, whichever ranks have the
+/// particles; in Lagrangian order also where ranks have parts of planes.
 #[test]
 fn rows_of_particles_are_rounded_once_and_come_into_order() {
     let (n, side, a) = (6u64, 70.1, 0.7);
@@ -520,7 +530,8 @@ fn ranks_that_order_other_rows_are_told() {
     assert!(told.contains("particles in order, Position") && told.contains("particles in order, Velocity"), "{told}");
 }
 
-/// A particle without a place is not put anywhere: noise on the device is not looked at, and NaN or infinity in it makes all displacements NaN.
+/// A particle without a place is not put anywhere: noise on the device is not looked at, and NaN or
+/// infinity in it makes all displacements NaN.
 #[test]
 fn particles_without_a_position_are_an_error() {
     for (value, grid) in [(f32::NAN, [1, 1]), (f32::INFINITY, [1, 1]), (f32::NAN, [1, 2])] {
@@ -650,7 +661,8 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
     let (still, none) = run(8, 0.0);
     let (moved, sent) = run(8, 6.5);
     assert!(moved == alone && still != alone);
-    // From plane 0 it reaches plane 7, and with the margin rank 2: rank 0 sends to ranks 1 and 2, and nobody else to anybody.
+    // From plane 0 it reaches plane 7, and with the margin rank 2: rank 0 sends to ranks 1 and 2,
+    // and nobody else to anybody.
     assert_eq!(none, [0; 8]);
     assert!(sent[0] > 0 && sent[1..] == [0; 7], "{sent:?}");
 }
@@ -659,7 +671,8 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
 fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
-    // Parts of small and of the largest lattices, whose sites take more than a word; nothing; one site.
+    // Parts of small and of the largest lattices, whose sites take more than a word; nothing; one
+    // site.
     for (seed, shape, own) in [
         (1, [64; 3], [0..64, 0..64, 0..64]),
         (u64::MAX, [16384; 3], [16381..16384, 16300..16384, 15000..16384]),
@@ -686,7 +699,8 @@ fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
     }
 }
 
-/// The modes of a lattice by their definition: `mode_noise` of the wave vector or of its twin, in whose last component that is not 0 the sign is positive.
+/// The modes of a lattice by their definition: `mode_noise` of the wave vector or of its twin, in
+/// whose last component that is not 0 the sign is positive.
 fn modes_by_definition(seed: u64, side: u64, part: &[std::ops::Range<u64>; 3]) -> Vec<[f32; 2]> {
     let n = side as i64;
     let size = (side as f64).powi(3).sqrt();
@@ -739,7 +753,8 @@ fn noise_by_modes_is_that_of_the_host_and_refines_the_same_field() {
 
 #[test]
 fn twice_the_particles_are_the_same_universe() {
-    // Linear theory alone, on meshes with a cell for each site: displacements are those of the common modes.
+    // Linear theory alone, on meshes with a cell for each site: displacements are those of the
+    // common modes.
     let config = |particles: u64| Config {
         particles,
         mesh: 32,
@@ -756,8 +771,9 @@ fn twice_the_particles_are_the_same_universe() {
         run(&options, ranks, &Config { noise_by, ..config(particles) }, None)
     };
     let (coarse, fine) = (run(1, 16, NoiseBy::Mode), run(3, 32, NoiseBy::Mode));
-    // The displacements of the fine run at the sites of the coarse one have its modes and smaller ones: the difference is no larger than
-    // the finer modes' part. Compared mode by mode: up to 5 of the 8 that the coarse lattice has, with those at the edge aliased on neither side.
+    // The displacements of the fine run at the sites of the coarse one have its modes and smaller
+    // ones: the difference is no larger than the finer modes' part. Compared mode by mode: up to 5
+    // of the 8 that the coarse lattice has, with those at the edge aliased on neither side.
     let transform = |end: &End, n: usize| -> Vec<Complex<f64>> {
         (0..7usize.pow(3))
             .flat_map(|m| {
@@ -776,7 +792,8 @@ fn twice_the_particles_are_the_same_universe() {
     let (low, high) = (transform(&coarse, 16), transform(&fine, 32));
     let largest = low.iter().map(|mode| mode.norm()).fold(0.0, f64::max);
     let apart = low.iter().zip(&high).map(|(low, high)| (low - high).norm()).fold(0.0, f64::max);
-    // The drift of a hundredth of the time to a = 0.02 has forces of the particles, which see the mesh; all else is rounding.
+    // The drift of a hundredth of the time to a = 0.02 has forces of the particles, which see the
+    // mesh; all else is rounding.
     assert!(apart < 1e-3 * largest, "{apart} of {largest}");
     // The old rule makes another universe of each number of sites.
     let other = transform(&run(1, 32, NoiseBy::Site), 32);

@@ -1,4 +1,5 @@
-//! A run as an operator: both derivatives against each other, against the run itself, and on other numbers of ranks.
+//! A run as an operator: both derivatives against each other, against the run itself, and on other
+//! numbers of ranks.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +111,8 @@ fn both_derivatives_are_the_transposes_of_each_other() {
     }
 }
 
-/// The memory that is said before anything is computed is what an operator with one linearisation takes, and little more, in both products.
+/// The memory that is said before anything is computed is what an operator with one linearisation
+/// takes, and little more, in both products.
 #[test]
 fn an_operator_takes_the_memory_that_it_said() {
     // No other test of the process has these windows, so nobody else allocates on the device.
@@ -131,7 +133,8 @@ fn an_operator_takes_the_memory_that_it_said() {
                 at.jvp(rank, &dx, &mut forward)?;
                 at.vjp(rank, &dy, &mut reverse)?;
             }
-            // What is the caller's: the noise of two fields beside that of the point, and three densities.
+            // What is the caller's: the noise of two fields beside that of the point, and three
+            // densities.
             let fields = 4 * (2 * 16u64.pow(3) + 3 * mesh.pow(3));
             let (taken, total) = (rank.gpu.most_used() - before - fields, said.total());
             assert!(taken <= total && total <= taken + taken / 7, "{taken} bytes were taken, {total} said: {said:?}");
@@ -262,7 +265,8 @@ fn the_operator_is_the_run_and_its_gradient() {
         assert_eq!(rows(download(rank, at.value.array("displacement")?)), displacement);
         assert_eq!(rows(download(rank, at.value.array("momentum")?)), momentum);
 
-        // With another cosmology, to rounding: the force is the configuration's, with stronger kicks.
+        // With another cosmology, to rounding: the force is the configuration's, with stronger
+        // kicks.
         let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9];
         let there = point(rank, &model, (1, 1.0), elsewhere)?;
         let value = model.value(rank, &there)?;
@@ -272,7 +276,8 @@ fn the_operator_is_the_run_and_its_gradient() {
         let (density, _) = values(rank, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
         let found = download(rank, value.array("density")?);
         let apart = found.iter().zip(&density).map(|(a, b)| (a - b).abs());
-        // A rounding of positions of 64 Mpc/h times the slope of the density in cells of 4 Mpc/h, over the steps.
+        // A rounding of positions of 64 Mpc/h times the slope of the density in cells of 4 Mpc/h,
+        // over the steps.
         assert!(apart.fold(0.0, f32::max) < 1e-4);
 
         let mut by = Vector::zeros(&mut rank.recorder, model.target())?;

@@ -1,4 +1,5 @@
-//! The catalogue of groups against plain sums in f64, known shapes, and itself on other numbers of ranks.
+//! The catalogue of groups against plain sums in f64, known shapes, and itself on other numbers of
+//! ranks.
 
 use meshloom::comm::{CommError, RunError, run_threads};
 use meshloom::grid::split;
@@ -40,7 +41,8 @@ struct Points {
 }
 
 impl Points {
-    /// Groups of these sizes: each is a blob of some extent somewhere, with numbers from all over the input.
+    /// Groups of these sizes: each is a blob of some extent somewhere, with numbers from all over
+    /// the input.
     fn random(seed: u64, domain: Domain, sizes: &[usize], extent: f64) -> Points {
         let mut random = Random(seed);
         let (count, dims) = (sizes.iter().sum::<usize>(), domain.dims());
@@ -199,8 +201,9 @@ fn close(what: &str, have: f64, want: f64, tolerance: f64) {
     assert!((have - want).abs() <= tolerance, "{what} is {have}, should be {want} to {tolerance:e}");
 }
 
-/// Compares every row with sums of f64 over a list of the group's members, in the order of the list. `extent` is the
-/// extent of the groups: nearest images are taken for groups of less than half the box.
+/// Compares every row with sums of f64 over a list of the group's members, in the order of the
+/// list. `extent` is the extent of the groups: nearest images are taken for groups of less than
+/// half the box.
 fn compare_with_sums(points: &Points, selection: &Selection, all: &Catalogue, extent: f64) {
     let dims = points.domain.dims();
     let mut groups: std::collections::BTreeMap<u64, Vec<usize>> = Default::default();
@@ -270,7 +273,8 @@ fn compare_with_sums(points: &Points, selection: &Selection, all: &Catalogue, ex
                 let have: f64 =
                     (0..dims).map(|i| axes[i].powi(2) * directions[i * dims + a] * directions[i * dims + b]).sum();
                 let want = mean(&|at| (unfold(at, a) - center[a]) * (unfold(at, b) - center[b]));
-                // A few roundings of the eigenvalues, all of which are below the square of the extent.
+                // A few roundings of the eigenvalues, all of which are below the square of the
+                // extent.
                 close("covariance", have, want, error + 100.0 * f64::EPSILON * extent * extent);
             }
         }
@@ -518,7 +522,8 @@ fn a_plane_in_space_is_a_plane() {
 
 #[test]
 fn a_large_group_in_a_larger_box_keeps_its_centre() {
-    // A million points within 1 of a place in a box of 10^5; f32 has steps of 0.0078 there, a fact of the input.
+    // A million points within 1 of a place in a box of 10^5; f32 has steps of 0.0078 there, a fact
+    // of the input.
     let (count, domain) = (1_000_000, Domain::new(&[1e5; 3]).unwrap());
     let mut random = Random(77);
     let place = |random: &mut Random| [99_999.9, 5.0, 70_000.3].map(|x: f64| x + 2.0 * random.unit());
@@ -528,7 +533,8 @@ fn a_large_group_in_a_larger_box_keeps_its_centre() {
     }
     let points = Points::one_group(domain, &position);
     let found = on_one_rank(&points, &ALL);
-    // The truth: offsets from the place as integers of 2^-40, in which all of these coordinates are whole.
+    // The truth: offsets from the place as integers of 2^-40, in which all of these coordinates are
+    // whole.
     let mean = |axis: usize| {
         let sum: i128 = position
             .chunks(3)
@@ -560,7 +566,8 @@ fn a_reference_far_outside_costs_no_digits() {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / 1000.0;
     let variance = |values: &[f64]| mean(&values.iter().map(|x| (x - mean(values)).powi(2)).collect::<Vec<_>>());
     let want = (variance(&column(0)) + variance(&column(1))).sqrt();
-    // Offsets of 10^6 are rounded to 2^-34; squares of them, moved to the mean, would be wrong by 10^-4.
+    // Offsets of 10^6 are rounded to 2^-34; squares of them, moved to the mean, would be wrong by
+    // 10^-4.
     close("inertia_radius", found.inertia_radius[0], want, 1e-10);
 }
 
@@ -707,7 +714,8 @@ fn numbers_that_only_several_ranks_show_to_be_wrong_are_an_error() {
         (points.number, points.label) = (number.to_vec(), vec![label; number.len()]);
         points
     };
-    // Nobody has the number; two have; another number is twice there; one rank alone has a group without its label.
+    // Nobody has the number; two have; another number is twice there; one rank alone has a group
+    // without its label.
     for (dealt, want) in [
         ([rank(&[8], 7), rank(&[9], 7)], FofError::Label { label: 7 }),
         ([rank(&[7, 8], 7), rank(&[7], 7)], FofError::Label { label: 7 }),

@@ -175,7 +175,8 @@ fn links_are_inclusive() {
     }
 }
 
-/// Fact F14: a chain is one component as long as no link is missing, however long, whatever its order in the input.
+/// Fact F14: a chain is one component as long as no link is missing, however long, whatever its
+/// order in the input.
 #[test]
 fn chains_hold_or_fall_apart() {
     let mut bench = Bench::own();
@@ -185,7 +186,8 @@ fn chains_hold_or_fall_apart() {
     let chain = |spacing: f32| -> Vec<f32> { (0..n).flat_map(|i| [place(i) * spacing, 0.5, 0.5]).collect() };
     assert_eq!(groups(&bench.labels(&open(3), &chain(0.99), 1.0)), 1);
     assert_eq!(groups(&bench.labels(&open(3), &chain(1.01), 1.0)), n as usize);
-    // A ring through the faces of a box: cut once, it still holds together by the way round; cut twice, it does not.
+    // A ring through the faces of a box: cut once, it still holds together by the way round; cut
+    // twice, it does not.
     let ring = Domain::new(&[f64::from(n), 0.0, 0.0]).unwrap();
     let points: Vec<f32> = (0..n).filter(|&i| place(i) != 17.0).flat_map(|i| [place(i), 0.0, 0.0]).collect();
     assert_eq!(groups(&bench.labels(&ring, &points, 1.5)), 1);
@@ -228,7 +230,8 @@ fn no_length_and_any_length() {
     }
 }
 
-/// Points that coincide cost no more than others: all of them, and in two clumps that a link joins or does not.
+/// Points that coincide cost no more than others: all of them, and in two clumps that a link joins
+/// or does not.
 #[test]
 fn a_hundred_thousand_points_in_one_place() {
     let mut bench = Bench::own();

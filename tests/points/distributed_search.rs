@@ -1,4 +1,5 @@
-//! Neighbours among the points of several ranks: the same to the last bit as on one; ghosts and their adjoint.
+//! Neighbours among the points of several ranks: the same to the last bit as on one; ghosts and
+//! their adjoint.
 
 use super::clouds::{self, Kind, distance, points, uniform};
 use super::searches;
@@ -105,7 +106,8 @@ fn any_number_of_ranks_finds_the_same() {
         let places = clouds::points(Kind::Uniform, 70, domain.dims(), 22);
         let one = told(1, Share::Even, domain, &points, &places, radius);
         assert_eq!((one.nearest.index.len(), one.counts.len()), (8 * n, 70));
-        // One rank is held against brute force in tests/points/neighbors.rs; this is for the numbers being those of the input.
+        // One rank is held against brute force in tests/points/neighbors.rs; this is for the
+        // numbers being those of the input.
         let own = one.nearest.index.chunks(8).enumerate().filter(|(row, near)| near[0] == *row as u64).count();
         assert!(own == n || kind == Kind::Same, "{kind:?}");
         for (ranks, share) in
@@ -193,8 +195,9 @@ fn weighted_pairs_are_those_of_all_pairs_on_any_number_of_ranks() {
                             }
                         }
                     }
-                    // A weight is rounded by half a unit of 2^-31 of a power of two that is at most twice the largest weight, and a
-                    // pair at an edge may lie on the other side in f64.
+                    // A weight is rounded by half a unit of 2^-31 of a power of two that is at most
+                    // twice the largest weight, and a pair at an edge may lie on the other side in
+                    // f64.
                     let stray = found.counts[bin].abs_diff(count) as f64;
                     assert!(stray <= 2.0, "{kind:?}: {} pairs, not {count}", found.counts[bin]);
                     let error = (found.sums[bin] - sum).abs();
@@ -274,8 +277,9 @@ fn bad_weights_are_the_same_error_on_all_ranks() {
 
 #[test]
 fn ghosts_are_few_and_traffic_is_counted() {
-    // 8 ranks of 1,500 points: blocks of about 11.4^3. A query's reach is 1.24 mean separations for k = 8, and ghosts follow the points:
-    // a shell of 6 * 11.4^2 * 1.24 = 967 ghosts; at most twice that.
+    // 8 ranks of 1,500 points: blocks of about 11.4^3. A query's reach is 1.24 mean separations for
+    // k = 8, and ghosts follow the points: a shell of 6 * 11.4^2 * 1.24 = 967 ghosts; at most twice
+    // that.
     let n = 12_000;
     let points = points(Kind::Uniform, n, 3, 23);
     let ghosts = run_threads(8, |comm| {
@@ -288,8 +292,8 @@ fn ghosts_are_few_and_traffic_is_counted() {
         let before = context.exchange.cost();
         searches::nearest(&mut context, &search, None, &Predicate::nearest(8))?;
         let (ghosts, moved, cost) = (search.ghosts(), context.exchange.cost(), search.cost());
-        // Twelve bytes for the place and four for the number of each ghost, and four for its row on the way; eight for each entry of
-        // the rows whose queries were searched for elsewhere.
+        // Twelve bytes for the place and four for the number of each ghost, and four for its row on
+        // the way; eight for each entry of the rows whose queries were searched for elsewhere.
         let results = moved.received_bytes - before.received_bytes - 16 * ghosts;
         assert!(results % 64 == 0 && results > 0 && results <= 64 * (rows.end - rows.start) as u64, "{results}");
         assert!(cost.sent_bytes > 0 && cost.received_bytes >= 4 * ghosts);
@@ -342,7 +346,8 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             context.recorder.clear(&back);
             ghosts.accumulate(&mut context, &dy, &back, 2)?;
             if ranks == 2 {
-                // Values that lack the points that others see. Both ranks have some, so neither waits for the other.
+                // Values that lack the points that others see. Both ranks have some, so neither
+                // waits for the other.
                 let none = gpu.array::<f32>("none", 0)?;
                 assert!(ghosts.refresh(&mut context, &none, 2).is_err());
                 assert!(ghosts.accumulate(&mut context, &dy, &none, 2).is_err());

@@ -1,5 +1,5 @@
-//! Friends-of-friends groups over several ranks: labels, rows and members the same to the last bit as on one, and those of a plain
-//! union-find.
+//! Friends-of-friends groups over several ranks: labels, rows and members the same to the last bit
+//! as on one, and those of a plain union-find.
 
 use super::clouds::{Kind, distance, points, uniform};
 use meshloom::comm::{CommError, RunError, run_threads};
@@ -163,8 +163,9 @@ fn chains_through_all_ranks() {
     assert_eq!(found(4, 0, &ring, &points, Linking::Length(1.5), &selection).groups.total, 1);
 }
 
-/// Eight ranks cut the cusp of a halo, where two fifths of the points have friends on other ranks. What they send each other grows with
-/// the surface of the cut in units of the length, not with how many points are there.
+/// Eight ranks cut the cusp of a halo, where two fifths of the points have friends on other ranks.
+/// What they send each other grows with the surface of the cut in units of the length, not with how
+/// many points are there.
 #[test]
 fn a_halo_that_is_cut_has_few_ghosts() {
     let n = 60_000;
@@ -183,12 +184,14 @@ fn a_halo_that_is_cut_has_few_ghosts() {
         (labels.concat(), ghosts.iter().sum::<u64>())
     });
     assert!(one.0 == many.0);
-    // Uniform points had 2,548 of 200,000 when all in reach of a leaf's box were sent; that is by surface, too.
+    // Uniform points had 2,548 of 200,000 when all in reach of a leaf's box were sent; that is by
+    // surface, too.
     let uniform = 2548.0 * (n as f64 / 2e5).powf(2.0 / 3.0);
     assert!((many.1 as f64) < 4.0 * uniform, "{} ghosts", many.1);
 }
 
-/// Points that are about as far from each other as the linking length: rounding decides, and does so alike on any number of ranks.
+/// Points that are about as far from each other as the linking length: rounding decides, and does
+/// so alike on any number of ranks.
 #[test]
 fn rounding_decides_alike_on_any_number_of_ranks() {
     let selection = Selection { min_members: 2, order: Order::Label, observer: None };
@@ -242,7 +245,8 @@ fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64
     .map_or_else(|error| error, |_| panic!("nothing is wrong"))
 }
 
-/// Groups take the device memory that was said before there were points; half of those here are members.
+/// Groups take the device memory that was said before there were points; half of those here are
+/// members.
 #[test]
 fn groups_take_the_memory_that_was_said() {
     let (count, side) = (1u64 << 17, 8.0f32);
@@ -279,7 +283,8 @@ fn groups_take_the_memory_that_was_said() {
     .unwrap();
 }
 
-/// Ranks without points, which have no values of any width, refuse them with the others, for whom they would wait.
+/// Ranks without points, which have no values of any width, refuse them with the others, for whom
+/// they would wait.
 #[test]
 fn attributes_of_another_width_are_refused_on_all_ranks() {
     let found = run_threads(2, |comm| {
@@ -324,7 +329,8 @@ fn wrong_questions_are_refused() {
 
 #[test]
 fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
-    // Four points, each a group of its own: the scale factor of the third and the mass of the last are wrong, then a velocity too.
+    // Four points, each a group of its own: the scale factor of the third and the mass of the last
+    // are wrong, then a velocity too.
     let points = [0.1, 0.1, 0.1, 0.9, 0.9, 0.1, 0.9, 0.9];
     for (ranks, velocity, want) in
         [(1, 0.0, ("scale_factor", 2)), (2, -0.0, ("scale_factor", 2)), (2, f32::INFINITY, ("velocity", 1))]

@@ -1,4 +1,5 @@
-//! Neighbours on one device against brute force: the nearest, all within a radius, pairs, callbacks, in every form.
+//! Neighbours on one device against brute force: the nearest, all within a radius, pairs,
+//! callbacks, in every form.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -78,9 +79,10 @@ impl Bench {
     }
 }
 
-/// All of `have` is what brute force finds in `f64`. Distances are sums of three squares of `f32` differences, with or without fused
-/// operations: 2 units in the last place of the square, 1 of the root, and a driver's root may be off by 3 more; where
-/// neighbours are that near to each other, their order may differ.
+/// All of `have` is what brute force finds in `f64`. Distances are sums of three squares of `f32`
+/// differences, with or without fused operations: 2 units in the last place of the square, 1 of the
+/// root, and a driver's root may be off by 3 more; where neighbours are that near to each other,
+/// their order may differ.
 #[track_caller]
 fn same(have: &Found, want: &Found, what: &str) {
     assert_eq!(have.len(), want.len(), "{what}: rows");
@@ -335,8 +337,8 @@ fn histograms_of_workgroups_add_up() {
     let fine: Vec<f64> = (0..=3000).map(|i| f64::from(i) / 6000.0).collect();
     let coarse: Vec<f64> = fine.iter().copied().step_by(300).collect();
     let [fine, coarse] = [fine, coarse].map(|edges| Bins::new(&edges).unwrap());
-    // Points in one place, of which an invocation of a single workgroup tests 18,000: with the steps between them that is within what a driver
-    // that ends loops allows.
+    // Points in one place, of which an invocation of a single workgroup tests 18,000: with the
+    // steps between them that is within what a driver that ends loops allows.
     let many = (1.05 * (form.queries() as f64 * 16_384.0).sqrt()) as usize;
     for (kind, number) in [(Kind::Same, many), (Kind::Two, 400)] {
         let (tree, points) = own(&domain, &points(kind, number, 3, 19), &mut bench);
@@ -350,8 +352,9 @@ fn histograms_of_workgroups_add_up() {
     }
 }
 
-/// Queries that each have 22,000 points within reach: an invocation counts some 88,000 pairs in one portion, so that what it counts in words of its own
-/// or of its workgroup goes to the result on the way, at 65,536.
+/// Queries that each have 22,000 points within reach: an invocation counts some 88,000 pairs in one
+/// portion, so that what it counts in words of its own or of its workgroup goes to the result on
+/// the way, at 65,536.
 #[test]
 fn words_that_are_full_go_to_the_result() {
     let mut bench = Bench::own();
@@ -469,7 +472,8 @@ fn callbacks_see_every_neighbour() {
     assert!(all.iter().any(|row| row.len() > 3) && all.iter().any(|row| row.len() < 3));
 }
 
-/// More queries than a dispatch takes, in so many workgroups that they come in rows: the last row has more of them than the queries need.
+/// More queries than a dispatch takes, in so many workgroups that they come in rows: the last row
+/// has more of them than the queries need.
 #[test]
 fn every_query_is_searched_for_once() {
     const QUERIES: usize = (1 << 20) + 100;
@@ -525,15 +529,16 @@ fn every_form_finds_the_same() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(find(&Options { floor: true, ..options.clone() }, None) == want, "the floor");
     assert!(find(&Options { checked: true, ..options.clone() }, None) == want, "checked");
-    // 600 points in windows of 4 KiB are two windows of positions and six of lists of 4; lists of 8, or of a radius, would be too many
-    // for a kernel.
+    // 600 points in windows of 4 KiB are two windows of positions and six of lists of 4; lists of
+    // 8, or of a radius, would be too many for a kernel.
     let mut bench = Bench::new(&Options { window_bytes: Some(4096), ..options }, None);
     let (_, tree) = bench.tree(&domain, &points);
     let near = bench.nearest(&tree, Queries::Own, &Predicate::nearest(4));
     assert!(near.iter().zip(&want.0).all(|(have, want)| have[..] == want[..4]), "windows");
 }
 
-/// From 16 lanes on a group keeps its stack in their registers; lavapipe has as many where it is told so.
+/// From 16 lanes on a group keeps its stack in their registers; lavapipe has as many where it is
+/// told so.
 #[test]
 fn groups_of_sixteen_lanes_find_the_same() {
     // In the program of all tests of devices this file is a module.

@@ -1,4 +1,5 @@
-//! Spherical overdensities against brute force in f64, a profile with a known answer, and themselves on other numbers of ranks.
+//! Spherical overdensities against brute force in f64, a profile with a known answer, and
+//! themselves on other numbers of ranks.
 
 use super::searches;
 use meshloom::gpu::Options;
@@ -33,7 +34,8 @@ fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: 
     parts.unwrap().concat()
 }
 
-/// The definition in f64: the first sphere from inside out. Also how close the decision was, relative to a radius.
+/// The definition in f64: the first sphere from inside out. Also how close the decision was,
+/// relative to a radius.
 fn brute(sides: [f64; 3], points: &[f32], center: &[f32], density: f64, least: usize) -> (u64, f64) {
     let distance = |point: &[f32]| {
         let gap = |axis: usize| {
@@ -66,7 +68,8 @@ fn brute(sides: [f64; 3], points: &[f32], center: &[f32], density: f64, least: u
 fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
     let mut numbers = Numbers(5);
     for (sides, least) in [([10.0; 3], 10u32), ([10.0, 0.0, 10.0], 1)] {
-        // A background, and clumps of several sizes, one across the corner of the box and one of equal points.
+        // A background, and clumps of several sizes, one across the corner of the box and one of
+        // equal points.
         let mut points: Vec<f32> = (0..3 * 1500).map(|_| (10.0 * numbers.next()) as f32).collect();
         let clumps = [([0.05, 0.1, 9.95], 0.6, 900), ([5.0, 5.0, 5.0], 0.4, 300), ([8.0, 2.0, 4.0], 0.2, 40)];
         for (center, size, count) in clumps {
@@ -126,8 +129,9 @@ fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
     .unwrap();
 }
 
-/// Points of a singular isothermal sphere, M(r) proportional to r, at their expected radii: the mean density falls with 1/r^2, so that
-/// N = sqrt(n_1 / n) with n_1 the mean density that a sphere of the first point has.
+/// Points of a singular isothermal sphere, M(r) proportional to r, at their expected radii: the
+/// mean density falls with 1/r^2, so that N = sqrt(n_1 / n) with n_1 the mean density that a sphere
+/// of the first point has.
 #[test]
 fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     let mut numbers = Numbers(17);
@@ -146,7 +150,8 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     let query = Predicate::overdensity(&densities, 10);
     let counts = found(3, [10.0; 3], &points, &center.map(|x| x as f32), &query);
     for (count, radius) in counts.into_iter().zip(radii) {
-        // Within half a step of the shell that the radius lies in; N and N + 1 lie on its two sides.
+        // Within half a step of the shell that the radius lies in; N and N + 1 lie on its two
+        // sides.
         assert!((count as f64 - radius / step).abs() <= 1.5, "{count} {radius}");
     }
     let wrong = Predicate::overdensity(&[f64::NAN], 10);
@@ -158,7 +163,8 @@ fn an_isothermal_sphere_has_the_radius_of_its_profile() {
     assert!(context.unwrap_err().to_string().contains("density of NaN"));
 }
 
-/// Lengths in another unit are the same spheres: in a power of two to the digit, however large or small volumes become.
+/// Lengths in another unit are the same spheres: in a power of two to the digit, however large or
+/// small volumes become.
 #[test]
 fn spheres_do_not_depend_on_the_unit_of_length() {
     let mut numbers = Numbers(11);

@@ -82,7 +82,8 @@ fn points_are_wrapped_as_on_the_host() {
     assert_eq!(all(&mut recorder, again.positions()), got);
 }
 
-/// Coordinates are wrapped by the side as it was given, not as it is rounded, also where they are f32 on a device and far away.
+/// Coordinates are wrapped by the side as it was given, not as it is rounded, also where they are
+/// f32 on a device and far away.
 #[test]
 fn a_device_wraps_by_the_side_as_it_was_given() {
     let mut recorder = recorder();
@@ -100,8 +101,8 @@ fn a_device_wraps_by_the_side_as_it_was_given() {
         let got = all(&mut recorder, cloud.positions());
         for (&x, &got) in points.iter().zip(&got) {
             let want = domain.wrap(0, x.into());
-            // Both are rounded once, or where f64 adds the side twice: a unit of the last place of the coordinate, at least of numbers
-            // that f64 resolves.
+            // Both are rounded once, or where f64 adds the side twice: a unit of the last place of
+            // the coordinate, at least of numbers that f64 resolves.
             let apart = domain.minimum_image(0, got - want).abs();
             let unit = (want.next_up() - want).max((side * 2f64.powi(-52)) as f32);
             assert!(apart <= unit && (0.0..rounded).contains(&got), "{x} in {side}: {got}, not {want}");
@@ -282,7 +283,8 @@ fn faces_of_the_box_have_the_first_and_the_last_cells() {
 #[test]
 fn leaves_are_small_wherever_the_points_lie() {
     let mut recorder = recorder();
-    // A leaf of 32 among 8192 points in a cube holds the 256th part of it, some sixth of the side along each axis.
+    // A leaf of 32 among 8192 points in a cube holds the 256th part of it, some sixth of the side
+    // along each axis.
     let cube: Vec<f32> = uniform(6, 3 * 8192).iter().map(|&u| u as f32 + 0.5).collect();
     let box_of = |side: f64| Domain::new(&[side; 3]).unwrap();
     let open = Domain::open(3).unwrap();

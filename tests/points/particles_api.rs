@@ -1,4 +1,5 @@
-//! Particles over ranks: attributes, one query for all searches, visits that see both points; the same bits on any number of ranks.
+//! Particles over ranks: attributes, one query for all searches, visits that see both points; the
+//! same bits on any number of ranks.
 
 use super::clouds::{self, Kind, points};
 use super::molecular_dynamics;
@@ -80,7 +81,8 @@ fn masses(count: usize) -> Vec<f32> {
     (0..count).map(|i| 0.5 + (i * 7919 % 1000) as f32 / 1000.0).collect()
 }
 
-/// A few units of the last place for each operation of a term, and one for each sum of up to `terms`.
+/// A few units of the last place for each operation of a term, and one for each sum of up to
+/// `terms`.
 fn close(have: &[f32], want: &[[f64; 4]], terms: f64) {
     assert_eq!(have.len(), 3 * want.len());
     for (row, (have, want)) in have.chunks(3).zip(want).enumerate() {
@@ -161,7 +163,8 @@ fn visits_of_the_nearest_see_both_points() {
                 Ok(rank.recorder.download(&pull, 0, pull.len())?)
             })
         };
-        // The k nearest by f64 distances: ties do not matter where all of them are in, and these clouds have none.
+        // The k nearest by f64 distances: ties do not matter where all of them are in, and these
+        // clouds have none.
         let at = |i: usize| &points[i * dims..(i + 1) * dims];
         let reach: Vec<f64> = (0..count)
             .map(|i| {
@@ -284,7 +287,8 @@ fn searches_of_distributed_particles_sort_nothing_and_find_the_same() {
     }
 }
 
-/// One step of molecular dynamics: particles move, are distributed and attract those within a radius.
+/// One step of molecular dynamics: particles move, are distributed and attract those within a
+/// radius.
 fn step(rank: &mut Rank, p: &mut Particles) -> Result<(), Error> {
     rank.each(p, "v += params.strength * pull; x += params.strength * v;", &Pull { strength: 0.01, soft: 0.0 })?;
     rank.distribute(p)?;
@@ -476,7 +480,8 @@ fn molecular_dynamics_keep_energy_and_have_the_same_bits() {
                 molecular_dynamics::step(rank, &mut atoms, 0.002)?;
             }
             let after = molecular_dynamics::energy(rank, &atoms)?;
-            // Velocity Verlet errs by the square of the step: 0.002 against a period of about 0.4 at energies of a few units.
+            // Velocity Verlet errs by the square of the step: 0.002 against a period of about 0.4
+            // at energies of a few units.
             assert!((after - before).abs() < 2e-3, "{before} {after}");
             let atoms = atoms.by(rank, "id")?;
             let mut found = bits(&atoms.download::<f32>(rank, "x")?);
@@ -552,7 +557,8 @@ fn particles_are_painted_without_passing_the_host() {
     for window in Window::ALL {
         let host = painted(1, &domain, &points, window, false);
         let one = painted(1, &domain, &points, window, true);
-        // Offsets are rounded once; a mass of 1 has 2000 / 1080 particles, each with a weight below 1 and a slope below 1 along three axes.
+        // Offsets are rounded once; a mass of 1 has 2000 / 1080 particles, each with a weight below
+        // 1 and a slope below 1 along three axes.
         let most = one.iter().zip(&host).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(most < 64.0 * f32::EPSILON, "{window}: {most:e}");
         for ranks in [2, 3] {
@@ -584,7 +590,8 @@ fn particles_are_painted_without_passing_the_host() {
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
 }
 
-/// The weight of a node at distance `d` in cells, by the definitions of the windows (Hockney & Eastwood 1981, section 5-3).
+/// The weight of a node at distance `d` in cells, by the definitions of the windows (Hockney &
+/// Eastwood 1981, section 5-3).
 fn weight(window: Window, d: f64) -> f64 {
     let d = d.abs();
     match window {
@@ -663,7 +670,8 @@ fn attributes_are_painted_and_fields_read_at_particles() {
         let one = runs(1, 0);
         for (cell, wanted) in painted.iter().enumerate() {
             for c in 0..3 {
-                // Offsets and the products of three weights are rounded: at most 6 half ulps of 1 for each particle.
+                // Offsets and the products of three weights are rounded: at most 6 half ulps of 1
+                // for each particle.
                 let most = f64::from(touching[cell]) * 3.0 * f64::from(f32::EPSILON) + 1e-9;
                 let error = (f64::from(one.0[c * cells + cell]) - wanted[c]).abs();
                 assert!(error <= most, "{window} cell {cell}: {error:e} > {most:e}");
@@ -671,7 +679,8 @@ fn attributes_are_painted_and_fields_read_at_particles() {
         }
         for (row, wanted) in read.iter().enumerate() {
             for c in 0..2 {
-                // Weights add up to 1, with an error of 3 axes; a sum of at most 64 terms is rounded at each.
+                // Weights add up to 1, with an error of 3 axes; a sum of at most 64 terms is
+                // rounded at each.
                 let error = (f64::from(one.1[2 * row + c]) - wanted[c]).abs();
                 assert!(error <= 64.0 * f64::from(f32::EPSILON), "{window} row {row}: {error:e}");
             }

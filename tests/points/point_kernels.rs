@@ -451,7 +451,8 @@ fn lists_change_their_order_with_their_entries() {
     assert!(bench.down(&reach).into_iter().eq(want));
 }
 
-/// Roots that are up to four units of the last place away, as drivers may have them, become those that IEEE 754 rounds. In the sanitizer, whose `fma` is fused, as GPUs have it.
+/// Roots that are up to four units of the last place away, as drivers may have them, become those
+/// that IEEE 754 rounds. In the sanitizer, whose `fma` is fused, as GPUs have it.
 #[test]
 fn roots_are_rounded_from_whatever_a_device_makes() {
     let text = include_str!("../../shaders/points/neighbors/rounded_sqrt.wgsl");
@@ -471,7 +472,8 @@ fn roots_are_rounded_from_whatever_a_device_makes() {
          #each params.count"
     );
     let kernel = Kernel::new(KernelSource::new("test::roots", text).params::<Count>());
-    // Numbers beside powers of two, whose roots are nearly halfway between two numbers; any; large and small ones.
+    // Numbers beside powers of two, whose roots are nearly halfway between two numbers; any; large
+    // and small ones.
     let beside =
         [1.0f32, 2.0, 4.0].into_iter().flat_map(|one| (0..20).map(move |n| f32::from_bits(one.to_bits() + n - 10)));
     let any = (0..80u32).map(|n| f32::from_bits(0x3f80_0000 + n.wrapping_mul(2_654_435_769) % (1 << 24)));

@@ -1,5 +1,5 @@
-//! Searches among coordinates of any size, large and small ones next to each other, on one rank and on three, against brute force in
-//! `f64`.
+//! Searches among coordinates of any size, large and small ones next to each other, on one rank and
+//! on three, against brute force in `f64`.
 
 use super::clouds::{self, square, uniform};
 use super::searches;
@@ -99,7 +99,8 @@ fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     all
 }
 
-/// The lists hold the nearest, each once and with its own distance; those in the same place are in the order of their numbers.
+/// The lists hold the nearest, each once and with its own distance; those in the same place are in
+/// the order of their numbers.
 fn check_nearest(case: &Case, queries: &[f32], rows: &[(u64, f32)], within: f64, without_self: bool) {
     let dims = case.domain.dims();
     let asked = queries.len() / dims;
@@ -126,7 +127,8 @@ fn check_nearest(case: &Case, queries: &[f32], rows: &[(u64, f32)], within: f64,
             assert!(close(d, want[i]), "entry {i}: {what}");
             assert!(index == u64::MAX || close(d, truth(index as usize)), "entry {i} is another point: {what}");
             assert!(index == u64::MAX || row[..i].iter().all(|before| before.0 != index), "twice: {what}");
-            // A device may take distances below the normal numbers for 0, so it is not d that tells.
+            // A device may take distances below the normal numbers for 0, so it is not d that
+            // tells.
             let is_here = |index: u64| index != u64::MAX && truth(index as usize) == 0.0;
             let numbered = i == 0 || !is_here(row[i - 1].0) || !is_here(index) || row[i - 1].0 < index;
             assert!(numbered, "order: {what}");
@@ -187,7 +189,8 @@ fn check(case: &Case, told: &Told) {
     }
 }
 
-/// A cloud of 42 points: most of them spread over `scale`, others in one place, in a small clump, near 0, and far away.
+/// A cloud of 42 points: most of them spread over `scale`, others in one place, in a small clump,
+/// near 0, and far away.
 fn case(seed: u64, sides: &[f64], scale: f64, small: f64, far: f64) -> Case {
     let domain = Domain::new(sides).unwrap();
     let dims = domain.dims();
@@ -266,7 +269,8 @@ fn fill_values_do_not_blur_the_rest() {
     }
 }
 
-/// A fill value, ordinary points and some that are nearer to each other than squares in any one unit tell.
+/// A fill value, ordinary points and some that are nearer to each other than squares in any one
+/// unit tell.
 #[test]
 fn lists_of_several_units_are_the_same_by_every_way() {
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();

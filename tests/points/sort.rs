@@ -1,5 +1,5 @@
-//! Sorts of points over ranks: the permutation of one stable sort on the host, with exact balance, whatever the input
-//! and however it is dealt out.
+//! Sorts of points over ranks: the permutation of one stable sort on the host, with exact balance,
+//! whatever the input and however it is dealt out.
 
 use meshloom::comm::{CommError, run_threads};
 use meshloom::exchange::ExchangeError;
@@ -274,7 +274,8 @@ fn routes_refuse_what_does_not_fit() {
     );
 }
 
-/// The error of two ranks that make two plans of the same shape and move rows by them, each rank as it says.
+/// The error of two ranks that make two plans of the same shape and move rows by them, each rank as
+/// it says.
 fn told_of(
     moves: impl Fn(usize, &mut Rank, &[Route; 2], &Array<f32>) -> Result<Array<f32>, ExchangeError> + Sync,
 ) -> String {

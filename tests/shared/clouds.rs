@@ -56,7 +56,8 @@ pub fn points(kind: Kind, n: usize, dims: usize, seed: u64) -> Vec<f32> {
     out
 }
 
-/// The square of the distance of two points, or of their nearest images: in `f64`, and by a rule of its own.
+/// The square of the distance of two points, or of their nearest images: in `f64`, and by a rule of
+/// its own.
 pub fn square(domain: &Domain, a: &[f32], b: &[f32]) -> f64 {
     let along = |axis: usize| {
         let d = f64::from(a[axis]) - f64::from(b[axis]);
@@ -73,7 +74,8 @@ pub fn distance(domain: &Domain, a: &[f32], b: &[f32]) -> f32 {
 
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// The `k` nearest sources of each query, in the order of (square, index); missing ones are (u32::MAX, infinity).
+/// The `k` nearest sources of each query, in the order of (square, index); missing ones are
+/// (u32::MAX, infinity).
 pub fn brute_nearest(
     domain: &Domain,
     sources: &[f32],
@@ -100,7 +102,8 @@ pub fn brute_nearest(
     queries.chunks(dims).enumerate().map(row).collect()
 }
 
-/// The sources within `radius` of each query in ascending order; `kept` says which pairs of numbers (query, source) count.
+/// The sources within `radius` of each query in ascending order; `kept` says which pairs of numbers
+/// (query, source) count.
 pub fn brute_within(
     domain: &Domain,
     sources: &[f32],

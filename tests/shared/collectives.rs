@@ -1,5 +1,5 @@
-//! Every collective against a plain sequential model: each rank knows what all ranks contribute, so it can work out what
-//! must come. The same bodies run among threads and among MPI processes.
+//! Every collective against a plain sequential model: each rank knows what all ranks contribute, so
+//! it can work out what must come. The same bodies run among threads and among MPI processes.
 
 use meshloom::comm::{CommError, Communicator, Op, Reducible};
 
@@ -251,7 +251,8 @@ fn long_blocks(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Of very long data ranks reduce a part after another: two and a half here, the last of which they cannot share evenly.
+/// Of very long data ranks reduce a part after another: two and a half here, the last of which they
+/// cannot share evenly.
 fn reduction_in_several_parts(comm: &Communicator) -> Result<(), CommError> {
     if comm.max_message() < 1 << 20 {
         return Ok(());
@@ -330,7 +331,8 @@ fn long_and_short_blocks(comm: &Communicator) -> Result<(), CommError> {
 
 fn split(comm: &Communicator) -> Result<(), CommError> {
     let (rank, size) = (comm.rank(), comm.size());
-    // The last rank stays out; the others go by parity, in reverse order; the colours are far apart.
+    // The last rank stays out; the others go by parity, in reverse order; the colours are far
+    // apart.
     let color = (rank + 1 < size).then_some(if rank.is_multiple_of(2) { 3 } else { u32::MAX });
     let members: Vec<u64> =
         (0..size.saturating_sub(1)).rev().filter(|other| other % 2 == rank % 2).map(|other| other as u64).collect();

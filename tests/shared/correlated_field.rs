@@ -1,5 +1,6 @@
-//! A correlated field on 6 x 10 cells of 0.1 x 0.2 (fluctuations with a power law, non-parametric spectrum), computed in f64 by NIFTy.re 9.2 and by
-//! independent code in numpy, which agree to 1e-13: `field = 0.7 + H(amplitude[bin] xi)` with the Hartley transform H.
+//! A correlated field on 6 x 10 cells of 0.1 x 0.2 (fluctuations with a power law, non-parametric
+//! spectrum), computed in f64 by NIFTy.re 9.2 and by independent code in numpy, which agree to
+//! 1e-13: `field = 0.7 + H(amplitude[bin] xi)` with the Hartley transform H.
 
 /// Unique wavenumbers, in cycles per length.
 pub const CYCLES: [f64; 24] = [

@@ -1,5 +1,6 @@
-//! Every collective of device arrays against a plain model: each rank knows what all ranks contribute, so it can work out what must come. The
-//! same bodies run among threads and among MPI processes.
+//! Every collective of device arrays against a plain model: each rank knows what all ranks
+//! contribute, so it can work out what must come. The same bodies run among threads and among MPI
+//! processes.
 
 use std::fmt::Debug;
 
@@ -66,7 +67,8 @@ fn uneven(rank: usize, salt: u64, most: u64) -> u64 {
     (rank as u64 * 3 + salt) % 4 * most / 3
 }
 
-/// Fields of `counts[part]` elements, in arrays: field by field, in each the parts, of which `part(rank, field)` gives the values.
+/// Fields of `counts[part]` elements, in arrays: field by field, in each the parts, of which
+/// `part(rank, field)` gives the values.
 fn joined<T: Sample>(fields: u64, parts: usize, part: impl Fn(usize, u64) -> Vec<T>) -> Vec<T> {
     (0..fields).flat_map(|field| (0..parts).flat_map(|rank| part(rank, field)).collect::<Vec<_>>()).collect()
 }
@@ -76,7 +78,8 @@ fn cut<T: Sample>(from: usize, to: usize, field: u64, count: u64) -> Vec<T> {
     samples(from, count, field * 64 + to as u64)
 }
 
-/// What moves, of elements of one type: uneven and empty parts, one and several fields, short and long.
+/// What moves, of elements of one type: uneven and empty parts, one and several fields, short and
+/// long.
 fn moves<T: DeviceElement + Sample>(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     for (fields, most) in [(1, 0), (1, 5), (3, 4), (1, 4200), (3, 1500)] {
@@ -251,7 +254,8 @@ fn odd_floats(context: &mut Rank, collectives: &mut Collectives) -> Result {
     Ok(())
 }
 
-/// Several collectives in flight at once, of one and of two exchanges, moved in another order on each rank.
+/// Several collectives in flight at once, of one and of two exchanges, moved in another order on
+/// each rank.
 fn in_flight(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     let given = |salt: u64| samples::<u32>(me, 6000, salt);

@@ -1,4 +1,5 @@
-//! A likelihood of fields whose fits are compared over ranks: Gaussian data of a field that depends on a scale and on smoothed excitations.
+//! A likelihood of fields whose fits are compared over ranks: Gaussian data of a field that depends
+//! on a scale and on smoothed excitations.
 
 use std::path::Path;
 
@@ -133,7 +134,8 @@ pub fn few(iteration: u32) -> IterationOptions {
     }
 }
 
-/// What a fit gives, as bits: its energies, the cells of this rank with the mean and standard deviation of the model there, and the scale.
+/// What a fit gives, as bits: its energies, the cells of this rank with the mean and standard
+/// deviation of the model there, and the scale.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     pub energies: Vec<u64>,

@@ -1,4 +1,5 @@
-//! What tests of transforms share: fields, transforms in f64, and runs over process grids of threads.
+//! What tests of transforms share: fields, transforms in f64, and runs over process grids of
+//! threads.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::fmt::Debug;
@@ -154,7 +155,8 @@ pub fn along(data: &mut [C], shape: [u64; 3], axis: usize, sign: f64) {
     }
 }
 
-/// Puts the points `i` of an axis to `place(i)` of one of `n` points, or reads them from there; none are left out or zero.
+/// Puts the points `i` of an axis to `place(i)` of one of `n` points, or reads them from there;
+/// none are left out or zero.
 fn moved(data: &[C], shape: &mut [u64; 3], axis: usize, n: u64, from: impl Fn(u64) -> Option<u64>) -> Vec<C> {
     let (len, stride) = (shape[axis], shape[axis + 1..].iter().product::<u64>());
     let mut result = Vec::new();
@@ -170,7 +172,8 @@ fn moved(data: &[C], shape: &mut [u64; 3], axis: usize, n: u64, from: impl Fn(u6
     result
 }
 
-/// Where the mode at `i` of a line of `kept` stands among those of a line of `n`; the unpaired one nowhere.
+/// Where the mode at `i` of a line of `kept` stands among those of a line of `n`; the unpaired one
+/// nowhere.
 fn mode_place(i: u64, kept: u64, n: u64) -> Option<u64> {
     match () {
         () if kept == n => Some(i),

@@ -1,5 +1,5 @@
-//! Likelihoods of f64 on the host: data that depend on a function of latent values in closed form. Derivatives are by complex steps, exact to
-//! rounding.
+//! Likelihoods of f64 on the host: data that depend on a function of latent values in closed form.
+//! Derivatives are by complex steps, exact to rounding.
 
 use meshloom::inference::{
     Identity, InferenceError, LogLikelihood, LogLikelihoodAt, Reduction, Share, Staged, Stream, VectorSpace,
@@ -247,7 +247,8 @@ impl LogLikelihood<Host> for Problem {
     }
 }
 
-/// A problem at a place: slopes of the energy in the coordinates of the metric, and the columns of the right square root.
+/// A problem at a place: slopes of the energy in the coordinates of the metric, and the columns of
+/// the right square root.
 struct At<'a> {
     problem: &'a Problem,
     energy: f64,
@@ -295,8 +296,8 @@ pub fn linear(rows: Vec<Vec<f64>>) -> impl Fn(&[Complex64]) -> Vec<Complex64> {
     move |x| rows.iter().map(|row| row.iter().zip(x).map(|(a, x)| x * *a).sum()).collect()
 }
 
-/// A correlated field on a line of `n` cells, as the page says: latent values asperity, flexibility, fluctuations, slope, spectrum,
-/// excitations, zero mode.
+/// A correlated field on a line of `n` cells, as the page says: latent values asperity,
+/// flexibility, fluctuations, slope, spectrum, excitations, zero mode.
 pub struct Line {
     pub n: usize,
     pub offset: f64,

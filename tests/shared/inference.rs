@@ -1,6 +1,8 @@
-//! What tests of inference share: goldens, fields that are filled by flat latent vectors, ranks with workers.
+//! What tests of inference share: goldens, fields that are filled by flat latent vectors, ranks
+//! with workers.
 //!
-//! The goldens in `tests/goldens` were computed in f64 by NIFTy.re 9.2; what its `_meta` says was also computed by independent code in numpy.
+//! The goldens in `tests/goldens` were computed in f64 by NIFTy.re 9.2; what its `_meta` says was
+//! also computed by independent code in numpy.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +15,8 @@ use meshloom::inference::InferenceError;
 use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector};
 use serde_json::Value;
 
-/// A file of goldens. Programs of tests run in the package's directory, which need not be the one that they were built in.
+/// A file of goldens. Programs of tests run in the package's directory, which need not be the one
+/// that they were built in.
 pub fn golden(name: &str) -> Value {
     let path = Path::new("tests/goldens").join(name);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -85,7 +88,8 @@ fn whole(leaf: &Leaf) -> usize {
     if leaf.is_distributed() && leaf.regular().is_none() { leaf.len() as usize } else { leaf.total() as usize }
 }
 
-/// A field from its numbers of all ranks: leaves in the order of their names. Points are those of this rank alone.
+/// A field from its numbers of all ranks: leaves in the order of their names. Points are those of
+/// this rank alone.
 pub fn field(rank: &mut Rank, space: &Space, flat: &[f64]) -> Result<Vector, InferenceError> {
     let mut field = Vector::new(&rank.gpu, space)?;
     let mut start = 0;

@@ -1,4 +1,5 @@
-//! The launcher of MPI processes: `mpirun`, or what `MPIRUN` names, with the flags of `MPIRUN_FLAGS`.
+//! The launcher of MPI processes: `mpirun`, or what `MPIRUN` names, with the flags of
+//! `MPIRUN_FLAGS`.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::env;
@@ -20,7 +21,8 @@ pub fn is_there() -> bool {
 
 /// The launcher with its flags, before the number of ranks and what they run.
 pub fn launcher() -> Command {
-    // More ranks than processors, and in containers often by root: Open MPI wants to be told, others have no such flags.
+    // More ranks than processors, and in containers often by root: Open MPI wants to be told,
+    // others have no such flags.
     let is_open_mpi = || version().is_some_and(|version| version.contains("Open MPI"));
     let flags = env::var("MPIRUN_FLAGS").unwrap_or_else(|_| {
         if is_open_mpi() { "--allow-run-as-root --oversubscribe".to_owned() } else { String::new() }

@@ -1,5 +1,5 @@
-//! Broken copies of good files, read by processes of their own: what aborts, hangs or takes memory without bound ends the
-//! process and not the test, which then names the copy.
+//! Broken copies of good files, read by processes of their own: what aborts, hangs or takes memory
+//! without bound ends the process and not the test, which then names the copy.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ const TASK: &str = "MESHLOOM_TEST_MUTANTS";
 const COUNT: &str = "MESHLOOM_TEST_MUTANT_COUNT";
 /// No copy takes as long on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Address space of a process in KiB, program and libraries included: the files have some kilobytes.
+/// Address space of a process in KiB, program and libraries included: the files have some
+/// kilobytes.
 const SPACE: u32 = 768 << 10;
 
 /// A sequence of numbers that depends on its seed alone (Steele, Lea & Flood 2014, splitmix64).
@@ -68,9 +69,10 @@ pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Has `read` look at copies number 0 to `count - 1` in directories of their own, in processes that `test`, the name of the
-/// calling test, starts. Each must return; what it may return is for `read` to assert. `known` are signals that faults of a
-/// library, of which its users are told, may end few of them with.
+/// Has `read` look at copies number 0 to `count - 1` in directories of their own, in processes that
+/// `test`, the name of the calling test, starts. Each must return; what it may return is for `read`
+/// to assert. `known` are signals that faults of a library, of which its users are told, may end
+/// few of them with.
 pub fn survive(test: &str, count: u64, known: &[i32], read: impl Fn(u64, &Path)) {
     if let Ok(task) = env::var(TASK) {
         let mut words = task.splitn(3, ' ');

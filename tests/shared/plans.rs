@@ -1,4 +1,5 @@
-//! Exchanges that know what must arrive: parts of any length between all ranks, filled with values that name their place.
+//! Exchanges that know what must arrive: parts of any length between all ranks, filled with values
+//! that name their place.
 
 use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
@@ -26,7 +27,8 @@ impl Plan {
         if n.is_multiple_of(3) { 0 } else { 1 + n % self.most }
     }
 
-    /// Parts in an order of their own, with gaps between them: the parts and the length of the array.
+    /// Parts in an order of their own, with gaps between them: the parts and the length of the
+    /// array.
     fn parts(&self, len: impl Fn(usize) -> u64, salt: u64) -> (Vec<Transfer>, u64) {
         let mut peers: Vec<usize> = (0..self.ranks).collect();
         peers.sort_by_key(|&peer| mix(salt + peer as u64));
@@ -106,8 +108,9 @@ impl Side {
 /// Arrays that the host maps where it can.
 pub const MAPPED: [MemoryKind; 2] = [MemoryKind::Outgoing, MemoryKind::Incoming];
 
-/// What becomes of it on two ranks that go on after errors: rank 0 sends more than goes with what its exchange is, rank 1 waits for another exchange, of a few words. Rank
-/// 1 stays until rank 0 has given up, too.
+/// What becomes of it on two ranks that go on after errors: rank 0 sends more than goes with what
+/// its exchange is, rank 1 waits for another exchange, of a few words. Rank 1 stays until rank 0
+/// has given up, too.
 pub fn mismatched(comm: &Communicator, recorder: &mut Recorder) -> Result<Result<(), ExchangeError>, ExchangeError> {
     let gpu = recorder.gpu().clone();
     let [from, to] = [gpu.array::<u32>("from", 50_000)?, gpu.array::<u32>("to", 50_000)?];

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// What `prepare.wgsl` finds among coordinates that are wrapped already: index of the first that is not finite, least and greatest along
-/// each axis, smallest magnitude that is a normal number.
+/// What `prepare.wgsl` finds among coordinates that are wrapped already: index of the first that is
+/// not finite, least and greatest along each axis, smallest magnitude that is a normal number.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     pub not_finite: Option<usize>,
@@ -35,7 +35,8 @@ pub fn tree_box(positions: &[f32], dims: usize, order: &[u32], range: Range<usiz
     (bounds, *members.iter().min().unwrap(), diagonal)
 }
 
-/// `values` with the contributions of ghosts added: `contributions` are (row, values) in the order of the ranks.
+/// `values` with the contributions of ghosts added: `contributions` are (row, values) in the order
+/// of the ranks.
 pub fn accumulated(values: &[f32], width: usize, contributions: &[(u32, Vec<f32>)]) -> Vec<f32> {
     let mut sums = std::collections::BTreeMap::<u32, Vec<f32>>::new();
     for (row, ghost) in contributions {

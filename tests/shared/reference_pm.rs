@@ -1,8 +1,9 @@
-//! A particle-mesh code in plain `f64` to hold others against: naive, small, and written for reading.
+//! A particle-mesh code in plain `f64` to hold others against: naive, small, and written for
+//! reading.
 //!
-//! Include it with `#[path = "shared/reference_pm.rs"] mod reference_pm;`. Arrays are in C order; particle (i, j, k) of
-//! an n^3 grid is row `(i*n + j)*n + k`. Units are those of `meshloom::cosmology`. Transforms are unnormalised forward
-//! and carry 1/N backward.
+//! Include it with `#[path = "shared/reference_pm.rs"] mod reference_pm;`. Arrays are in C order;
+//! particle (i, j, k) of an n^3 grid is row `(i*n + j)*n + k`. Units are those of
+//! `meshloom::cosmology`. Transforms are unnormalised forward and carry 1/N backward.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::f64::consts::PI;
@@ -61,8 +62,8 @@ pub fn wave_numbers(index: usize, n: usize) -> [i64; 3] {
     [index / (n * n), index / n % n, index % n].map(|m| if 2 * m > n { m as i64 - n as i64 } else { m as i64 })
 }
 
-/// Multiplies each mode but the mean by `kernel(k, odd)`, and the mean by 0. `odd` is k without its Nyquist components,
-/// for kernels that are odd in them.
+/// Multiplies each mode but the mean by `kernel(k, odd)`, and the mean by 0. `odd` is k without its
+/// Nyquist components, for kernels that are odd in them.
 fn filtered(
     modes: &[Complex<f64>],
     n: usize,
@@ -253,7 +254,8 @@ pub struct Bin {
     pub modes: usize,
 }
 
-/// P(k) of a density on an m^3 mesh (its mean does not matter); bin b = 1, 2, .. holds b - 1/2 <= k/k_f < b + 1/2.
+/// P(k) of a density on an m^3 mesh (its mean does not matter); bin b = 1, 2, .. holds b - 1/2 <=
+/// k/k_f < b + 1/2.
 pub fn power_spectrum(density: &[f64], m: usize, box_size: f64, bins: usize) -> Vec<Bin> {
     let mut sums = vec![Bin { k: 0.0, power: 0.0, modes: 0 }; bins + 1];
     let scale = box_size.powi(3) / (density.len() as f64).powi(2);

@@ -8,7 +8,8 @@ use super::shadow::{Kind, Who};
 use super::value::{ORDER, Taint, Value, either};
 
 impl Interpreter<'_> {
-    /// Notes an access to the scalar at `at`, and says what is wrong with it. None if it lies nowhere; the mark of what is read otherwise.
+    /// Notes an access to the scalar at `at`, and says what is wrong with it. None if it lies
+    /// nowhere; the mark of what is read otherwise.
     fn touch(&mut self, root: Root, at: u64, leaf: Leaf, kind: Kind, reads: bool, lane: u32) -> Option<Taint> {
         let group = self.group;
         let [of_buffers, of_workgroup, barriers] = self.barriers;
@@ -59,7 +60,8 @@ impl Interpreter<'_> {
         Some(taint)
     }
 
-    /// Two accesses to a place without order between them. Those of which one reads do no harm unless something depends on what it reads.
+    /// Two accesses to a place without order between them. Those of which one reads do no harm
+    /// unless something depends on what it reads.
     fn race(&mut self, root: Root, at: u64, [(who, kind), (other, other_kind)]: [(Who, Kind); 2]) {
         let writer = match (kind, other_kind) {
             (Kind::Read, _) => Some((other, other_kind)),
@@ -112,7 +114,8 @@ impl Interpreter<'_> {
         Ok(value)
     }
 
-    /// Counts an access, subgroup by subgroup, if accesses are counted. Parameters come out of a cache of their own.
+    /// Counts an access, subgroup by subgroup, if accesses are counted. Parameters come out of a
+    /// cache of their own.
     fn count(&mut self, pointer: &Pointer, leaves: &[Leaf], mask: &[u32]) {
         let Some(traffic) = &mut self.report.traffic else { return };
         let bytes: u64 = leaves.iter().map(|leaf| u64::from(leaf.scalar.width)).sum();
@@ -182,8 +185,9 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was there. Which of them come first is open: what was there
-    /// depends on it, and so does what is there in the end if it is `ordered`.
+    /// Reads a scalar, and writes what `change` makes of it in each invocation; gives what was
+    /// there. Which of them come first is open: what was there depends on it, and so does what is
+    /// there in the end if it is `ordered`.
     pub(super) fn exchange(
         &mut self,
         pointer: &Pointer,

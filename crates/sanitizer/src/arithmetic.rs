@@ -306,7 +306,8 @@ macro_rules! float_function {
     }};
 }
 
-/// A function of scalars of one type, component by component; none for others and for what the type has not.
+/// A function of scalars of one type, component by component; none for others and for what the type
+/// has not.
 pub fn function(fun: MathFunction, scalar: Scalar, x: &[u64]) -> Option<u64> {
     Some(match (scalar.kind, scalar.width) {
         (ScalarKind::Uint, 4) => integer_function!(u32, u32, fun, x),

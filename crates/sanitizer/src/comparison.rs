@@ -9,8 +9,9 @@ use super::memory::{self, Memory, Root, WORD, Write};
 use super::program::Leaf;
 use super::value::ORDER;
 
-/// How far numbers of 4 bytes may lie apart, as a part of the largest that the dispatch read or wrote. WGSL wants sines and cosines to 2^-11; all
-/// else is finer. Sums may be rounded in any order, products and sums at once: so nothing is said of a small difference of large numbers.
+/// How far numbers of 4 bytes may lie apart, as a part of the largest that the dispatch read or
+/// wrote. WGSL wants sines and cosines to 2^-11; all else is finer. Sums may be rounded in any
+/// order, products and sums at once: so nothing is said of a small difference of large numbers.
 const APART: f64 = 1.0 / 1024.0;
 /// Numbers of 8 bytes, which have no such functions.
 const APART_F64: f64 = 1.0 / (1u64 << 40) as f64;
@@ -55,10 +56,12 @@ impl Interpreter<'_> {
         }
     }
 
-    /// How the contents of a buffer on a device differ from those that the dispatch has left in it here.
+    /// How the contents of a buffer on a device differ from those that the dispatch has left in it
+    /// here.
     ///
-    /// Whole numbers have to be equal; others may be rounded, as WGSL allows. What depends on the order in which invocations come to an atomic
-    /// operation is left out, and all of a dispatch that goes one way or the other by it.
+    /// Whole numbers have to be equal; others may be rounded, as WGSL allows. What depends on the
+    /// order in which invocations come to an atomic operation is left out, and all of a dispatch
+    /// that goes one way or the other by it.
     pub fn compare(&self, binding: usize, device: &[u8]) -> Option<Difference> {
         if self.ordered {
             return None;

@@ -77,7 +77,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Returns the value of an expression that takes scalars of others as they are; none for other expressions.
+    /// Returns the value of an expression that takes scalars of others as they are; none for other
+    /// expressions.
     fn put_together(&self, frame: &Frame<'a>, expression: &Expression, mask: &[u32]) -> Result<Option<Value>, Stop> {
         let lanes = self.lanes;
         Ok(Some(match *expression {

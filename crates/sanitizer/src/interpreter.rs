@@ -1,5 +1,5 @@
-//! Runs a dispatch invocation by invocation, as the text says: all invocations of a workgroup take a statement together, those of them that
-//! come to it.
+//! Runs a dispatch invocation by invocation, as the text says: all invocations of a workgroup take
+//! a statement together, those of them that come to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::shadow::{Kind, Who};
 use super::traffic::Traffic;
 use super::value::{ORDER, Value};
 
-/// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes too many steps.
+/// Why the interpreter gives up on a dispatch: what it does not know, or nothing where that takes
+/// too many steps.
 pub(super) struct Stop(pub String);
 
 /// What an expression is.
@@ -76,12 +77,15 @@ pub struct Interpreter<'a> {
     pub buffers: Vec<Memory>,
     /// Memory of the workgroup, by global variable.
     pub(super) workgroup: Vec<Option<Memory>>,
-    /// Memories of invocations: those of global variables, then those of the functions that are being run.
+    /// Memories of invocations: those of global variables, then those of the functions that are
+    /// being run.
     pub(super) private: Vec<Private>,
-    /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its memory, and all.
+    /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its
+    /// memory, and all.
     pub(super) group: u32,
     pub(super) barriers: [u32; 3],
-    /// Places, of a workgroup if they are in its memory, that are read while others write them: who writes.
+    /// Places, of a workgroup if they are in its memory, that are read while others write them: who
+    /// writes.
     pub(super) raced: HashMap<(Root, u32, u64), Vec<(Who, Kind)>>,
     /// Whether those are known, so that what is read there is marked.
     pub(super) again: bool,
@@ -89,7 +93,8 @@ pub struct Interpreter<'a> {
     pub(super) origins: Vec<Finding>,
     /// Whether which way an invocation goes depends on the order in which others come.
     pub(super) ordered: bool,
-    /// The largest of the numbers with a fraction that were read and written, those of 4 bytes and of 8.
+    /// The largest of the numbers with a fraction that were read and written, those of 4 bytes and
+    /// of 8.
     pub(super) largest: [f64; 2],
     /// Whether accesses are counted.
     pub counts: bool,
@@ -103,7 +108,8 @@ pub struct Interpreter<'a> {
 }
 
 impl<'a> Interpreter<'a> {
-    /// `groups` workgroups in columns and rows, of subgroups of `subgroup` invocations, over `buffers` by binding.
+    /// `groups` workgroups in columns and rows, of subgroups of `subgroup` invocations, over
+    /// `buffers` by binding.
     pub fn new(program: &'a Program, subgroup: u32, groups: [u32; 2], buffers: Vec<Memory>) -> Self {
         let lanes = program.invocations().iter().product::<u32>() as usize;
         Interpreter {
@@ -131,8 +137,9 @@ impl<'a> Interpreter<'a> {
 
     /// Runs the whole dispatch, for as many steps of invocations at most.
     ///
-    /// A read that races is seen where the other one writes, which may be later: by then the value has gone its way. So where there is one the
-    /// dispatch runs once more, and what is read at such a place is marked.
+    /// A read that races is seen where the other one writes, which may be later: by then the value
+    /// has gone its way. So where there is one the dispatch runs once more, and what is read at
+    /// such a place is marked.
     pub fn run(&mut self, steps: u64) -> Report {
         let contents: Vec<Vec<u8>> = self.buffers.iter().map(|buffer| buffer.bytes.clone()).collect();
         self.run_once(steps);

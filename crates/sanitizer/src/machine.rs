@@ -1,13 +1,17 @@
-//! What a kernel costs on a machine, as far as its shape says: sectors of memory, conflicts of workgroup memory, occupancy. Pure.
+//! What a kernel costs on a machine, as far as its shape says: sectors of memory, conflicts of
+//! workgroup memory, occupancy. Pure.
 //!
-//! A device's *limits* say what runs; a [`Machine`] says what runs well. Plans are made for limits and priced here, so that a test can hold a
-//! shape to a number without a device.
+//! A device's *limits* say what runs; a [`Machine`] says what runs well. Plans are made for limits
+//! and priced here, so that a test can hold a shape to a number without a device.
 //!
-//! - **Sectors.** Memory moves in sectors: a run of `bytes` costs what [`Machine::moved`] says, wanted or not.
-//! - **Conflicts.** Workgroup memory has banks of 4 bytes; one access of a subgroup takes as many cycles as the busiest bank has
-//!   different words ([`Machine::conflicts`]). Elements of 8 and 16 bytes are read in 2 and 4 rounds of fewer invocations.
-//! - **Occupancy.** A core keeps as many subgroups in flight as its registers, its workgroup memory and its slots allow
-//!   ([`Machine::occupancy`]); a kernel that waits for memory wants [`Machine::enough`].
+//! - **Sectors.** Memory moves in sectors: a run of `bytes` costs what [`Machine::moved`] says,
+//!   wanted or not.
+//! - **Conflicts.** Workgroup memory has banks of 4 bytes; one access of a subgroup takes as many
+//!   cycles as the busiest bank has different words ([`Machine::conflicts`]). Elements of 8 and 16
+//!   bytes are read in 2 and 4 rounds of fewer invocations.
+//! - **Occupancy.** A core keeps as many subgroups in flight as its registers, its workgroup memory
+//!   and its slots allow ([`Machine::occupancy`]); a kernel that waits for memory wants
+//!   [`Machine::enough`].
 //!
 //! Figures are those of public descriptions of the hardware; none was measured here.
 
@@ -134,8 +138,9 @@ impl Machine {
         self.registers as u64 * self.schedulers as u64 * self.subgroup as u64
     }
 
-    /// Cycles that one access of a subgroup to workgroup memory takes, over those that its bytes need: 1 is without conflicts.
-    /// `places` are the elements, of `bytes` bytes (4, 8 or 16), that the invocations of a subgroup access.
+    /// Cycles that one access of a subgroup to workgroup memory takes, over those that its bytes
+    /// need: 1 is without conflicts. `places` are the elements, of `bytes` bytes (4, 8 or 16), that
+    /// the invocations of a subgroup access.
     pub fn conflicts(&self, places: &[u64], bytes: u32) -> f64 {
         if self.banks == 1 || places.is_empty() {
             return 1.0;
@@ -156,8 +161,9 @@ impl Machine {
         f64::from(cycles) / places.len().div_ceil(round) as f64
     }
 
-    /// Subgroups in flight on a scheduler, for workgroups of so many invocations with so many registers per lane and so many bytes of
-    /// workgroup memory; 0 if such a workgroup does not run.
+    /// Subgroups in flight on a scheduler, for workgroups of so many invocations with so many
+    /// registers per lane and so many bytes of workgroup memory; 0 if such a workgroup does not
+    /// run.
     pub fn occupancy(&self, invocations: u32, registers: u32, bytes: u32) -> u32 {
         let registers = registers.max(1).next_multiple_of(self.registers_step);
         if registers > self.registers_most.next_multiple_of(self.registers_step)

@@ -172,7 +172,8 @@ pub enum Root {
     Private(usize),
 }
 
-/// A pointer of every invocation. The offset, in bytes, is [`NOWHERE`] behind the end of an array of known length.
+/// A pointer of every invocation. The offset, in bytes, is [`NOWHERE`] behind the end of an array
+/// of known length.
 #[derive(Clone, Debug)]
 pub struct Pointer {
     pub root: Root,

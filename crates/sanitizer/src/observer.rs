@@ -9,33 +9,36 @@ use super::interpreter::Interpreter;
 use super::memory::Memory;
 use super::program::Program;
 
-/// Steps of invocations that the interpreter runs of a dispatch that the device runs afterwards: some seconds.
+/// Steps of invocations that the interpreter runs of a dispatch that the device runs afterwards:
+/// some seconds.
 const STEPS_CHECKED: u64 = 1 << 28;
 /// Steps of invocations that it runs in the device's place: some minutes.
 const STEPS_RUN: u64 = 1 << 34;
 
-/// The way the interpreter treats the dispatches of a device. It is thousands of times slower than a device.
+/// The way the interpreter treats the dispatches of a device. It is thousands of times slower than
+/// a device.
 ///
 /// A finding is [`DeviceError::Observer`] of the call that submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sanitizer {
-    /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part, with a warning in the log.
+    /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part,
+    /// with a warning in the log.
     Check,
-    /// As `Check`, and compares the results of the device with its own: for finding a driver that is wrong. Floats may be
-    /// 2^-10 of the largest in the dispatch apart. Integers that follow from rounding (the cell of a position on an edge, the
-    /// nearer of two neighbors at one distance) may differ where a device rounds otherwise, as it may: such a finding is no
-    /// error.
+    /// As `Check`, and compares the results of the device with its own: for finding a driver that
+    /// is wrong. Floats may be 2^-10 of the largest in the dispatch apart. Integers that follow
+    /// from rounding (the cell of a position on an edge, the nearer of two neighbors at one
+    /// distance) may differ where a device rounds otherwise, as it may: such a finding is no error.
     Compare,
-    /// The interpreter runs each dispatch, and the device runs none. Kernels have the form for a device with subgroups of
-    /// `subgroup` lanes. A dispatch that takes too many steps is an error.
+    /// The interpreter runs each dispatch, and the device runs none. Kernels have the form for a
+    /// device with subgroups of `subgroup` lanes. A dispatch that takes too many steps is an error.
     Run {
         /// Lanes of a subgroup, a power of two from 4 to 64.
         subgroup: u32,
     },
 }
 
-/// Returns the options of the environment as [`Options::from_env`] does, and understands `MESHLOOM_SANITIZE`: 1, `compare`, or
-/// the lanes of a subgroup.
+/// Returns the options of the environment as [`Options::from_env`] does, and understands
+/// `MESHLOOM_SANITIZE`: 1, `compare`, or the lanes of a subgroup.
 ///
 /// # Errors
 /// [`DeviceError::Misuse`] if a variable has another value.

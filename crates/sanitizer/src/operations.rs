@@ -9,7 +9,8 @@ use super::report::Problem;
 use super::value::Value;
 
 impl<'a> Interpreter<'a> {
-    /// Returns the value of an expression that computes something, which has `leaves`; none for other expressions.
+    /// Returns the value of an expression that computes something, which has `leaves`; none for
+    /// other expressions.
     pub(super) fn operation(
         &mut self,
         frame: &Frame<'a>,

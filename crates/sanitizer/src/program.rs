@@ -1,4 +1,5 @@
-//! A kernel's text as the interpreter reads it: naga's module, with the types of all expressions and the values of the constant ones.
+//! A kernel's text as the interpreter reads it: naga's module, with the types of all expressions
+//! and the values of the constant ones.
 
 use std::sync::Arc;
 

@@ -15,7 +15,8 @@ pub enum Problem {
     Unwritten,
     /// Some invocations of a workgroup do not come to a barrier.
     Barrier,
-    /// Some invocations of a subgroup do not come to an operation of all of them, or one asks for another that is not there.
+    /// Some invocations of a subgroup do not come to an operation of all of them, or one asks for
+    /// another that is not there.
     Subgroup,
     /// The result of an operation is not the same on all devices.
     Undefined,

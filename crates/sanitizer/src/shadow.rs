@@ -1,11 +1,13 @@
 //! Who touched a word of memory, and whether anything orders it with what others do.
 //!
-//! Two accesses of which one writes are a race unless one invocation makes both, both are atomic, or a barrier of their workgroup stands between
-//! them. What order the interpreter runs invocations in makes no difference: it is the absence of order that is found.
+//! Two accesses of which one writes are a race unless one invocation makes both, both are atomic,
+//! or a barrier of their workgroup stands between them. What order the interpreter runs invocations
+//! in makes no difference: it is the absence of order that is found.
 //!
-//! What was written before a barrier is seen behind it if the barrier is one for that memory (`workgroupBarrier` or `storageBarrier`). What was read
-//! before *any* barrier is read before what others write behind it: that needs no memory to be made visible, only that none comes early, and no
-//! compiler moves accesses to memory that may be written across a barrier.
+//! What was written before a barrier is seen behind it if the barrier is one for that memory
+//! (`workgroupBarrier` or `storageBarrier`). What was read before *any* barrier is read before what
+//! others write behind it: that needs no memory to be made visible, only that none comes early, and
+//! no compiler moves accesses to memory that may be written across a barrier.
 
 /// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,8 @@ impl Cell {
     }
 }
 
-/// Keeps an access, and one of another invocation that nothing orders with it: whoever comes later is not both.
+/// Keeps an access, and one of another invocation that nothing orders with it: whoever comes later
+/// is not both.
 fn note(seen: &mut [Who; 2], kind: Kind, who: Who) {
     let [first, second] = seen;
     if first.is_before(kind, who) {

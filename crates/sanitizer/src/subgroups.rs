@@ -10,7 +10,8 @@ use super::report::Problem;
 use super::value::Value;
 
 impl<'a> Interpreter<'a> {
-    /// Returns the invocations of `mask` by subgroup. All of a subgroup must come to its operations.
+    /// Returns the invocations of `mask` by subgroup. All of a subgroup must come to its
+    /// operations.
     fn subgroups<'m>(&mut self, mask: &'m [u32]) -> Vec<&'m [u32]> {
         let size = self.subgroup;
         let parts: Vec<&[u32]> = mask.chunk_by(|a, b| a / size == b / size).collect();
@@ -83,7 +84,8 @@ impl<'a> Interpreter<'a> {
                     _ => by,
                 };
                 let there = source < size && part.contains(&(base + source as u32));
-                // What shifts beyond the ends bring is not defined, and is for the kernel to leave aside; others ask for what is there.
+                // What shifts beyond the ends bring is not defined, and is for the kernel to leave
+                // aside; others ask for what is there.
                 if !there
                     && matches!(mode, GatherMode::Broadcast(_) | GatherMode::Shuffle(_) | GatherMode::ShuffleXor(_))
                 {

@@ -1,4 +1,5 @@
-//! Texts that are right, with results known from elsewhere, and texts that are wrong, each with what is to be found.
+//! Texts that are right, with results known from elsewhere, and texts that are wrong, each with
+//! what is to be found.
 
 use super::comparison::Difference;
 use super::interpreter::Interpreter;
@@ -18,7 +19,8 @@ fn run_over(text: &str, groups: [u32; 2], buffers: &mut [Vec<u32>]) -> Report {
     report
 }
 
-/// A text whose 32 invocations run `body` with `x` and `y`, 64 words each, `n`, which is 3, and workgroup memory.
+/// A text whose 32 invocations run `body` with `x` and `y`, 64 words each, `n`, which is 3, and
+/// workgroup memory.
 fn kernel(body: &str) -> String {
     format!(
         "@group(0) @binding(0) var<uniform> n: u32;
@@ -211,7 +213,8 @@ fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
         report.traffic.unwrap()
     };
     let of = |body: &str| (traffic(body).requests, traffic(body).wanted, traffic(body).moved);
-    // Eight subgroups, of eight words each: one sector of 32 bytes, or one for each word, or a word that all want.
+    // Eight subgroups, of eight words each: one sector of 32 bytes, or one for each word, or a word
+    // that all want.
     assert_eq!(of("x[i] = n;"), (8, 256, 256));
     assert_eq!(of("y[8u * i] = n;"), (8, 256, 8 * 8 * 32));
     assert_eq!(of("own[0] = y[n];"), (8, 32, 256));

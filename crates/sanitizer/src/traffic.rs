@@ -1,8 +1,10 @@
-//! What the accesses of a dispatch cost a GPU: sectors of memory, and conflicts in workgroup memory.
+//! What the accesses of a dispatch cost a GPU: sectors of memory, and conflicts in workgroup
+//! memory.
 
 use crate::machine::H100;
 
-/// Accesses of a dispatch, by subgroups: each takes the sectors that its lanes touch together, or as many cycles as the busiest bank.
+/// Accesses of a dispatch, by subgroups: each takes the sectors that its lanes touch together, or
+/// as many cycles as the busiest bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Accesses to buffers, those to parameters left out.
@@ -30,7 +32,8 @@ impl Traffic {
         self.moved += sector * sectors;
     }
 
-    /// Counts an access of a subgroup to workgroup memory: 4, 8 or 16 bytes from each of `places` on.
+    /// Counts an access of a subgroup to workgroup memory: 4, 8 or 16 bytes from each of `places`
+    /// on.
     pub fn workgroup(&mut self, places: &[u64], bytes: u64) {
         let elements: Vec<u64> = places.iter().map(|at| at / bytes).collect();
         let needed = (places.len() as u64 * bytes).div_ceil(4 * u64::from(H100.banks)) as f64;

@@ -2,12 +2,12 @@
 
 /// Why a scalar is not what it seems: the number of an origin, 0 for one that is.
 ///
-/// A value that differs between devices does no harm before something depends on it. So it goes on, as memory checkers let it, with a mark
-/// that all values made from it have too.
+/// A value that differs between devices does no harm before something depends on it. So it goes on,
+/// as memory checkers let it, with a mark that all values made from it have too.
 pub type Taint = u16;
 
-/// The mark of what depends on the order in which invocations come, as what an atomic operation gives back does. It is no problem, but another device
-/// may have something else there.
+/// The mark of what depends on the order in which invocations come, as what an atomic operation
+/// gives back does. It is no problem, but another device may have something else there.
 pub const ORDER: Taint = Taint::MAX;
 
 /// The mark of what is made of two scalars: a problem's before that of an order.
@@ -15,7 +15,8 @@ pub fn either(a: Taint, b: Taint) -> Taint {
     if a == 0 || b == 0 { a | b } else { a.min(b) }
 }
 
-/// A value with one or more scalars in every invocation, as bits. What is the same in all invocations is there once.
+/// A value with one or more scalars in every invocation, as bits. What is the same in all
+/// invocations is there once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// By scalar, then by invocation.
@@ -91,8 +92,8 @@ impl Value {
         Value { bits: self.bits[range].into(), taints, stride: self.stride }
     }
 
-    /// Room for `scalars` scalars in `lanes` invocations, once where all that they are made `from` is the same in all; and the invocations of
-    /// `mask` to make them in.
+    /// Room for `scalars` scalars in `lanes` invocations, once where all that they are made `from`
+    /// is the same in all; and the invocations of `mask` to make them in.
     fn room<'m>(scalars: usize, lanes: usize, mask: &'m [u32], from: &[&Value]) -> (Self, &'m [u32]) {
         if from.iter().all(|value| value.is_uniform()) {
             (Value::all(vec![0; scalars]), &mask[..1])
@@ -101,8 +102,9 @@ impl Value {
         }
     }
 
-    /// A value that is computed `from` others in the invocations `mask` of `lanes`. Where one of them has as many scalars as the result, its
-    /// scalars belong to those of the result, otherwise all of it to each.
+    /// A value that is computed `from` others in the invocations `mask` of `lanes`. Where one of
+    /// them has as many scalars as the result, its scalars belong to those of the result, otherwise
+    /// all of it to each.
     pub fn computed(
         scalars: usize,
         lanes: usize,

@@ -1,5 +1,5 @@
-//! The sanitizer on the way of every dispatch: what is wrong ends the call that submits, what is right has the results of the device, and
-//! kernels of other devices run in it.
+//! The sanitizer on the way of every dispatch: what is wrong ends the call that submits, what is
+//! right has the results of the device, and kernels of other devices run in it.
 
 use std::sync::Arc;
 

@@ -96,8 +96,8 @@ const CASES: [Case; 14] = [
 ];
 
 impl Case {
-    /// Returns the subject with the sizes that fit into `memory` bytes, if any does. A number of bytes that the driver does not tell
-    /// is taken to be enough.
+    /// Returns the subject with the sizes that fit into `memory` bytes, if any does. A number of
+    /// bytes that the driver does not tell is taken to be enough.
     ///
     /// # Errors
     /// [`Failure::Words`] for words that are no call of `bench`.
@@ -133,7 +133,8 @@ enum Outcome {
 /// Measures on all ranks and prints what rank 0 reports, right or wrong.
 ///
 /// # Errors
-/// Those of the options, of the saved file, and one that names the subjects that failed or had wrong results.
+/// Those of the options, of the saved file, and one that names the subjects that failed or had
+/// wrong results.
 pub fn run(arguments: &Suite) -> Result<(), Failure> {
     super::reference::check(arguments.settings.reference)?;
     if let Some(path) = &arguments.save {
@@ -158,7 +159,8 @@ fn save(arguments: &Suite, object: &Value) -> Result<(), Failure> {
     Ok(write_whole(path, format!("{object:#}\n").as_bytes())?)
 }
 
-/// What was measured so far. Rank 0 prints and saves it after each subject: whoever ends the program, or its device, leaves what there is.
+/// What was measured so far. Rank 0 prints and saves it after each subject: whoever ends the
+/// program, or its device, leaves what there is.
 struct Record {
     begun: Instant,
     object: Value,
@@ -214,7 +216,8 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
         Profile::Gpu => Sizes::Large,
         Profile::Software => Sizes::Small,
     });
-    // A device that is shared has its memory for all; half is left for what the pool keeps. Of several devices the one with the least decides.
+    // A device that is shared has its memory for all; half is left for what the pool keeps. Of
+    // several devices the one with the least decides.
     let own = context.memory_share().map(|share| share / 2);
     let mut least = [own.unwrap_or(u64::MAX)];
     context.comm.all_reduce(&mut least, Op::Min)?;
@@ -243,8 +246,8 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
     Ok(record)
 }
 
-/// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there is one rank; several could no
-/// longer know which of their calls belong together.
+/// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there
+/// is one rank; several could no longer know which of their calls belong together.
 fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Ended> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
@@ -256,7 +259,8 @@ fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) ->
         Err(panic) if context.comm.size() == 1 => Outcome::Failed(format!("it panicked: {}", words(&*panic))),
         Err(panic) => resume_unwind(panic),
     };
-    // The next subject finds the recorder and the memory as this one did, unless the device is lost.
+    // The next subject finds the recorder and the memory as this one did, unless the device is
+    // lost.
     let renewed = match outcome {
         Outcome::Failed(_) => Recorder::new(&context.gpu).map(|recorder| context.recorder = recorder),
         _ => Ok(()),

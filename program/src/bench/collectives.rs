@@ -1,4 +1,5 @@
-//! `meshloom bench collectives`: the collectives of the host and of device arrays, beside those of MPI where it runs the ranks.
+//! `meshloom bench collectives`: the collectives of the host and of device arrays, beside those of
+//! MPI where it runs the ranks.
 
 use clap::{Args, ValueEnum};
 use meshloom::comm::{CommError, Communicator, Op};
@@ -16,7 +17,8 @@ use super::session::Session;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Bytes of the data of a rank, for all-to-all of a block for one other; multiples of 8, several with commas between
+    /// Bytes of the data of a rank, for all-to-all of a block for one other; multiples of 8,
+    /// several with commas between
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "8,1024,65536,1048576", value_parser = bytes)]
     bytes: Vec<u64>,
     /// Collectives, several with commas between [default: all]
@@ -121,7 +123,8 @@ fn measure_one(
     Ok(())
 }
 
-/// The same with arrays of the devices, whose content the host brings before and takes after; what has come.
+/// The same with arrays of the devices, whose content the host brings before and takes after; what
+/// has come.
 fn on_devices(
     context: &mut Rank,
     clock: &Clock,
@@ -159,7 +162,8 @@ impl Operation {
         blocks * data.len()
     }
 
-    /// Gives this rank what it gets, in memory that is there already. What is broadcast and reduced is what lies there.
+    /// Gives this rank what it gets, in memory that is there already. What is broadcast and reduced
+    /// is what lies there.
     fn run(self, comm: &Communicator, data: &[u64], came: &mut [u64]) -> Result<(), CommError> {
         match self {
             Operation::Barrier => comm.barrier(),

@@ -9,7 +9,8 @@ use super::measure::Spread;
 use super::report::rate;
 use super::session::Session;
 
-/// Returns the bytes that are copied on a device with enough memory: far more than its caches hold, and enough that a submission costs little beside them.
+/// Returns the bytes that are copied on a device with enough memory: far more than its caches hold,
+/// and enough that a submission costs little beside them.
 fn most_bytes(profile: Profile) -> u64 {
     match profile {
         Profile::Gpu => 1 << 30,
@@ -80,7 +81,8 @@ pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let from: Array<[f32; 2]> = context.gpu.array("bench::from", count)?;
     let to: Array<[f32; 2]> = context.gpu.array("bench::to", count)?;
     let recorder = &mut context.recorder;
-    // Made once and copied on the device until the array is full: some devices squeeze what is all alike.
+    // Made once and copied on the device until the array is full: some devices squeeze what is all
+    // alike.
     let first = count.min(1 << 20);
     recorder.upload(&from, 0, bytemuck::cast_slice(&values(2 * first, context.comm.rank())))?;
     let mut full = first;

@@ -1,4 +1,5 @@
-//! `meshloom bench exchange`: what a distributed transform sends, without its passes; or messages of given sizes ([`ring`]).
+//! `meshloom bench exchange`: what a distributed transform sends, without its passes; or messages
+//! of given sizes ([`ring`]).
 
 use clap::Args;
 use meshloom::exchange::{Exchange, GridComms};
@@ -21,8 +22,8 @@ pub struct Arguments {
     /// Cells of the mesh: one number for a cube, or three as 96x80x60; several with commas between
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256", value_parser = super::input::shape)]
     size: Vec<[u64; 3]>,
-    /// In place of a mesh: bytes that each rank sends to the next and receives from the one before, multiples of 4, several with commas
-    /// between; `all` for some from 8 B to 64 MiB
+    /// In place of a mesh: bytes that each rank sends to the next and receives from the one before,
+    /// multiples of 4, several with commas between; `all` for some from 8 B to 64 MiB
     #[arg(long, value_name = "BYTES|all", value_delimiter = ',', conflicts_with_all = ["size", "reference"], value_parser = bytes)]
     bytes: Vec<Bytes>,
     /// Most bytes of a message [default: the library's]
@@ -170,7 +171,8 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     Ok(())
 }
 
-/// The same exchange without chunks: the whole array to the host, one message per peer, the whole array back.
+/// The same exchange without chunks: the whole array to the host, one message per peer, the whole
+/// array back.
 fn whole_messages(
     comms: &mut GridComms,
     axis: usize,

@@ -113,7 +113,8 @@ fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3],
     }
 }
 
-/// The usual transform, or, with `tune`, the fastest that is found: on this grid only where it is true.
+/// The usual transform, or, with `tune`, the fastest that is found: on this grid only where it is
+/// true.
 fn planned<T: Cell>(
     context: &Rank,
     tune: Option<bool>,
@@ -165,7 +166,8 @@ impl<T: Cell> Ready<T> {
 
 /// Times of both directions of a transform, and the bytes that they move on this rank.
 struct Measured {
-    /// Seconds to plan and run both directions for the first time, with the compilation of kernels, and again.
+    /// Seconds to plan and run both directions for the first time, with the compilation of kernels,
+    /// and again.
     plan: [f64; 2],
     /// For each direction the time, the bytes in device memory and the cost of exchanges.
     directions: [(Spread, u64, Cost); 2],

@@ -17,8 +17,8 @@ use super::search::SearchBench;
 pub struct Arguments {
     #[command(flatten)]
     points: PointSet,
-    /// Linking length in mean separations of as many uniform points in the box, an open one too; several with commas
-    /// between
+    /// Linking length in mean separations of as many uniform points in the box, an open one too;
+    /// several with commas between
     #[arg(long, value_name = "B", value_delimiter = ',', default_value = "0.2", value_parser = parameter)]
     linking_parameter: Vec<f64>,
     #[command(flatten)]
@@ -87,8 +87,9 @@ fn groups(labels: &[u32], least: u64) -> u64 {
     counts.iter().filter(|&&count| count >= least).count() as u64
 }
 
-/// Returns `true` if labels are those of the reference, but for links that rounding makes or breaks: the groups must be unions of those
-/// with a slightly smaller linking length and lie within those with a slightly larger one.
+/// Returns `true` if labels are those of the reference, but for links that rounding makes or
+/// breaks: the groups must be unions of those with a slightly smaller linking length and lie within
+/// those with a slightly larger one.
 fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
     let close = || {
         // Rounding of squares on both sides, and of periodic images.
@@ -100,7 +101,8 @@ fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> boo
     ours.len() == theirs.len() && (ours == theirs || close())
 }
 
-/// Returns `true` if each group of `fine` lies in one of `coarse`: a point and the point that its label names have one label there.
+/// Returns `true` if each group of `fine` lies in one of `coarse`: a point and the point that its
+/// label names have one label there.
 fn within(fine: &[u32], coarse: &[u32]) -> bool {
     let mut each = fine.iter().zip(coarse);
     each.all(|(&fine, label)| coarse.get(fine as usize) == Some(label))

@@ -1,4 +1,5 @@
-//! `meshloom bench ghosts`: what finding neighbors on other ranks costs, at a fixed number of points on each rank.
+//! `meshloom bench ghosts`: what finding neighbors on other ranks costs, at a fixed number of
+//! points on each rank.
 
 use clap::Args;
 use meshloom::grid::Cost;
@@ -87,7 +88,8 @@ fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> 
     report(session, ["groups", "linking_parameter"], (cloud.len(), parameter), once, (&spread, host))
 }
 
-/// Returns what `work` gives once, its times, and the seconds that it keeps this rank's processor busy.
+/// Returns what `work` gives once, its times, and the seconds that it keeps this rank's processor
+/// busy.
 fn repeated<T>(
     session: &mut Session,
     work: impl Fn(&mut Rank) -> Result<T, Error>,

@@ -50,7 +50,8 @@ impl Operation {
         }
     }
 
-    /// Returns the sweeps over the axes in their order, each with the blocks that this rank sends and receives.
+    /// Returns the sweeps over the axes in their order, each with the blocks that this rank sends
+    /// and receives.
     fn sweeps(self, plan: &GhostPlan) -> Vec<(&Sweep, &[Link], &[Link])> {
         let sweeps = plan.sweeps.iter();
         match self {
@@ -59,7 +60,8 @@ impl Operation {
         }
     }
 
-    /// Returns the bytes that packing, unpacking and a rank's copies to itself read and write in device memory.
+    /// Returns the bytes that packing, unpacking and a rank's copies to itself read and write in
+    /// device memory.
     fn traffic(self, plan: &GhostPlan, comms: &mut GridComms) -> u64 {
         let cells = |links: &[Link]| links.iter().map(|link| link.block.len()).sum::<u64>();
         let mut traffic = 0;

@@ -1,4 +1,5 @@
-//! `meshloom bench infer`: what a fit of counts is made of: the model, products with its metric, an iteration.
+//! `meshloom bench infer`: what a fit of counts is made of: the model, products with its metric, an
+//! iteration.
 
 use std::time::Instant;
 
@@ -72,7 +73,8 @@ fn rate(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     Ok(field.then(&Model::new(exp))?)
 }
 
-/// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a fit may begin.
+/// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a
+/// fit may begin.
 fn counts(rank: &mut Rank, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), Error> {
     let model = rate(rank, regular)?;
     let mut truth = Vector::new(&rank.gpu, model.domain())?;
@@ -91,7 +93,8 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     let grid = settings.common.process_grid(shape, comm.size())?;
     let rank = &mut **context;
     let regular = RegularGrid { shape, size: [1.0; 3], grid, rank: comm.rank() };
-    // Kernels of the model's value are compiled with this; those of derivatives and energies are not.
+    // Kernels of the model's value are compiled with this; those of derivatives and energies are
+    // not.
     let began = Instant::now();
     let (counts, start) = counts(rank, &regular)?;
     let leaf = Leaf::cells(&regular);

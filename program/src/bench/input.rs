@@ -1,4 +1,5 @@
-//! Options of all subjects: settings, sizes of meshes; and pseudo-random numbers that are the same in every run.
+//! Options of all subjects: settings, sizes of meshes; and pseudo-random numbers that are the same
+//! in every run.
 
 use clap::Args;
 
@@ -10,7 +11,8 @@ pub struct Settings {
     /// Runs of which the median, the least and the greatest are reported, after 2 to warm up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// Measure the same work done by the processor for comparison; the ratio is our time over its time
+    /// Measure the same work done by the processor for comparison; the ratio is our time over its
+    /// time
     #[arg(long)]
     pub reference: bool,
     /// Measure each kernel as well, by the device's clock: once more for each row, and on rank 0

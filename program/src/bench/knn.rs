@@ -72,7 +72,8 @@ fn sum(distances: &[f32]) -> f64 {
     distances.iter().filter(|distance| distance.is_finite()).map(|&distance| f64::from(distance)).sum()
 }
 
-/// Returns the number of rows of `k` distances in which any differs by more than rounding of squares and roots, and `blur`.
+/// Returns the number of rows of `k` distances in which any differs by more than rounding of
+/// squares and roots, and `blur`.
 fn differing(ours: &[f32], theirs: &[f32], k: usize, blur: f32) -> u64 {
     let close = |a: f32, b: f32| a == b || (a - b).abs() <= 8.0 * f32::EPSILON * b + blur;
     let same = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(&a, &b)| close(a, b));

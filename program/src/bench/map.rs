@@ -1,4 +1,5 @@
-//! `meshloom bench map`: a function of many items over ranks and chunks, summed in order and gathered, beside a loop of rayon.
+//! `meshloom bench map`: a function of many items over ranks and chunks, summed in order and
+//! gathered, beside a loop of rayon.
 
 use clap::Args;
 use meshloom::gpu::{Kernel, KernelSource};

@@ -11,13 +11,16 @@ use serde::Serialize;
 
 use super::input::Settings;
 
-/// Runs before the measured ones: the first compiles and allocates, the second decides the number of repeats.
+/// Runs before the measured ones: the first compiles and allocates, the second decides the number
+/// of repeats.
 pub const WARM_UP: u32 = 2;
 
-/// Seconds below which work is repeated within a run, so that submitting and waiting count no more than in a program.
+/// Seconds below which work is repeated within a run, so that submitting and waiting count no more
+/// than in a program.
 const SHORTEST: f64 = 0.01;
 
-/// Seconds of work at least before anything is measured on a GPU, whose clock is slow after a pause (an H100 took 0.2 s to reach three times the speed).
+/// Seconds of work at least before anything is measured on a GPU, whose clock is slow after a pause
+/// (an H100 took 0.2 s to reach three times the speed).
 const WARM_SECONDS: f64 = 0.4;
 
 /// Seconds of work at least before anything is measured on the devices of these ranks.
@@ -98,7 +101,8 @@ pub struct Clock {
     warm_seconds: f64,
     bar: ProgressBar,
     start: Instant,
-    /// Of each measurement of [`together`](Self::together) its median and what each kernel took in one more run, where that is wanted.
+    /// Of each measurement of [`together`](Self::together) its median and what each kernel took in
+    /// one more run, where that is wanted.
     kernels: Option<RefCell<Vec<(f64, Vec<KernelTime>)>>>,
 }
 
@@ -119,7 +123,8 @@ impl Clock {
         }
     }
 
-    /// Seconds of `work` once, on all ranks together: from a barrier until the device of the slowest rank is done.
+    /// Seconds of `work` once, on all ranks together: from a barrier until the device of the
+    /// slowest rank is done.
     pub fn once(
         &self,
         recorder: &mut Recorder,
@@ -167,7 +172,8 @@ impl Clock {
         self.kernels.iter().for_each(|kernels| kernels.borrow_mut().push((median, times.clone())));
     }
 
-    /// Returns the medians of all measurements, each with what its kernels took; nothing where that is not wanted.
+    /// Returns the medians of all measurements, each with what its kernels took; nothing where that
+    /// is not wanted.
     pub fn kernels(&self) -> Vec<(f64, Vec<KernelTime>)> {
         self.kernels.as_ref().map(RefCell::take).unwrap_or_default()
     }
@@ -192,8 +198,8 @@ impl Clock {
         Ok(slowest[0])
     }
 
-    /// Seconds of each of `N` parts of work on the host of rank 0, done in turn; none on other ranks, which wait. All ranks
-    /// call it.
+    /// Seconds of each of `N` parts of work on the host of rank 0, done in turn; none on other
+    /// ranks, which wait. All ranks call it.
     pub fn alone<const N: usize>(&self, work: Option<&mut dyn FnMut(usize)>) -> Result<Option<[Spread; N]>, Error> {
         let spreads = work.map(|work| {
             let (mut repeat, mut seconds) = (1, [(); N].map(|()| Vec::new()));

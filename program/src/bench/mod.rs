@@ -1,6 +1,8 @@
-//! `meshloom bench`: how fast the library's parts are on this machine, one file per subject, and all of them together.
+//! `meshloom bench`: how fast the library's parts are on this machine, one file per subject, and
+//! all of them together.
 //!
-//! Times are those of all ranks together, from a barrier until the slowest rank's device is done; see [`measure`].
+//! Times are those of all ranks together, from a barrier until the slowest rank's device is done;
+//! see [`measure`].
 
 mod all;
 mod collectives;

@@ -68,8 +68,8 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// A run with as many steps as are measured, in a box with a particle per (Mpc/h)^3, so that displacements in cells are
-/// those of usual runs.
+/// A run with as many steps as are measured, in a box with a particle per (Mpc/h)^3, so that
+/// displacements in cells are those of usual runs.
 fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
     let window = match window {
         WindowName::Cic => Window::Cic,

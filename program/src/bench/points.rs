@@ -21,7 +21,8 @@ impl Kind {
         let place = |u: &[u64]| match self {
             Kind::Uniform => [0, 1, 2].map(|axis| (extent * unit(u[axis])) as f32),
             Kind::Hernquist => {
-                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left out.
+                // The scale radius is 0.02 sides; the outermost 0.01 per cent of the mass is left
+                // out.
                 let root = (0.9999 * unit(u[0])).sqrt();
                 let r = 0.02 * root / (1.0 - root);
                 let (cos, phi) = (2.0 * unit(u[1]) - 1.0, std::f64::consts::TAU * unit(u[2]));

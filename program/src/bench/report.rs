@@ -111,7 +111,8 @@ impl Report {
         self.results.push(result);
     }
 
-    /// What each kernel of a measurement took whose median is given; measurements come in the order in which they were made.
+    /// What each kernel of a measurement took whose median is given; measurements come in the order
+    /// in which they were made.
     pub fn kernels(&mut self, median: f64, kernels: &[KernelTime]) {
         if kernels.is_empty() {
             return;

@@ -1,5 +1,6 @@
-//! `meshloom bench exchange --bytes`: every rank sends to the next and receives from the one before, arrays of the device and vectors of
-//! the host, beside what MPI does by itself where it runs the ranks.
+//! `meshloom bench exchange --bytes`: every rank sends to the next and receives from the one
+//! before, arrays of the device and vectors of the host, beside what MPI does by itself where it
+//! runs the ranks.
 
 use std::mem;
 

@@ -39,8 +39,9 @@ pub struct Measured {
     pub search: Spread,
     /// The tree and then the search, submitted together.
     pub both: Spread,
-    /// Device bytes: at most while building, including the tree and the pool's rounding; and what the search took besides
-    /// that and its results. None where several ranks share a device's counters.
+    /// Device bytes: at most while building, including the tree and the pool's rounding; and what
+    /// the search took besides that and its results. None where several ranks share a device's
+    /// counters.
     pub memory: Option<[u64; 2]>,
 }
 
@@ -59,7 +60,8 @@ pub struct SearchBench<'a> {
 }
 
 impl<'a> SearchBench<'a> {
-    /// Creates a benchmark called `subject` of so many `searches` of each number of points, whose table begins with `columns`.
+    /// Creates a benchmark called `subject` of so many `searches` of each number of points, whose
+    /// table begins with `columns`.
     pub fn new(
         subject: &str,
         settings: &'a Settings,
@@ -89,8 +91,8 @@ impl<'a> SearchBench<'a> {
         Ok((cloud, reference))
     }
 
-    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result too: arrays with so many
-    /// words as `results` has.
+    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result
+    /// too: arrays with so many words as `results` has.
     pub fn measure<T>(
         &mut self,
         cloud: &Cloud,
@@ -107,7 +109,8 @@ impl<'a> SearchBench<'a> {
         let tree = build(recorder)?;
         recorder.wait()?;
         let built = gpu.allocated();
-        // The pool gets buffers for the results: what is allocated after that is what the search needs besides.
+        // The pool gets buffers for the results: what is allocated after that is what the search
+        // needs besides.
         let room =
             results.iter().map(|&words| gpu.array::<u32>("bench::room", words)).collect::<Result<Vec<_>, _>>()?;
         let with_results = gpu.allocated();
@@ -129,7 +132,8 @@ impl<'a> SearchBench<'a> {
         Ok((measured, found))
     }
 
-    /// Measures the reference's tree and `search` in it, which writes to `found`; none without a reference.
+    /// Measures the reference's tree and `search` in it, which writes to `found`; none without a
+    /// reference.
     pub fn against<T>(
         &self,
         reference: Option<&mut Reference>,
@@ -148,14 +152,15 @@ impl<'a> SearchBench<'a> {
         self.session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
     }
 
-    /// The reference's times for `what`, and whether the results of all ranks are the same. Collective.
+    /// The reference's times for `what`, and whether the results of all ranks are the same.
+    /// Collective.
     pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
         let same = self.session.sum([u64::from(differs)])? == [0];
         Ok(took.map(|[build, search]| Theirs { build, search, what, same }))
     }
 
-    /// Adds a row, which begins with `cells`, and an element of the results, which also has the fields of `result`.
-    /// `points` is the number on all ranks.
+    /// Adds a row, which begins with `cells`, and an element of the results, which also has the
+    /// fields of `result`. `points` is the number on all ranks.
     pub fn row(
         &mut self,
         mut cells: Vec<String>,

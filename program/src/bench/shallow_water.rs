@@ -28,8 +28,10 @@ const STEPS: u64 = 50;
 /// Steps after which results are compared with the reference's.
 const COMPARED: u64 = 10;
 
-/// Returns what roundings of [`COMPARED`] steps could add up to, in m, if all had one sign, where elevations reach `greatest` on water that is `depth` deep at
-/// rest: of each step half a unit of the elevation, and those of four fluxes, which grow with the height; the derivation is in `tests/shallow_water.rs`.
+/// Returns what roundings of [`COMPARED`] steps could add up to, in m, if all had one sign, where
+/// elevations reach `greatest` on water that is `depth` deep at rest: of each step half a unit of
+/// the elevation, and those of four fluxes, which grow with the height; the derivation is in
+/// `tests/shallow_water.rs`.
 fn roundings(greatest: f32, depth: f64) -> f32 {
     (COMPARED + 1) as f32 * (greatest * f32::EPSILON / 2.0 + 1.6e-6 * (1.0 + greatest / depth as f32))
 }
@@ -106,8 +108,8 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
     Ok(())
 }
 
-/// Returns the time of a step of the reference, on the host of rank 0, and whether it has our flow; none on other ranks, and where it was not asked for. All
-/// ranks call it.
+/// Returns the time of a step of the reference, on the host of rank 0, and whether it has our flow;
+/// none on other ranks, and where it was not asked for. All ranks call it.
 fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<(Spread, bool)>, ShallowWaterError> {
     if !session.settings.reference {
         return Ok(None);

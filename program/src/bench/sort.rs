@@ -49,8 +49,8 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and reports it. All ranks
-/// call it.
+/// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and
+/// reports it. All ranks call it.
 fn measure_one(
     session: &mut Session,
     copy: &CopySpeed,
@@ -126,7 +126,8 @@ fn sorted_on_host(session: &mut Session, keys: &[u64], order: &[u32]) -> Result<
     reference::sort::by_key(&mut sorted);
     let equal = order.iter().zip(&sorted).all(|(index, pair)| *index == pair.1);
     let same = clock.sum([u64::from(!equal)])? == [0];
-    // Sorting what is sorted already would be quick: every run begins with the keys in their first order, as on the device.
+    // Sorting what is sorted already would be quick: every run begins with the keys in their first
+    // order, as on the device.
     let copied = clock.together(&mut context.recorder, |_| {
         sorted.copy_from_slice(&pairs);
         Ok(())

@@ -13,7 +13,8 @@ use crate::failure::{Ended, Failure};
 pub enum Subject {
     /// Fourier transforms, forward and inverse, of real and complex fields
     Fft(fft::Arguments),
-    /// The exchanges of a distributed complex transform by themselves, or messages of given sizes, beside MPI's own where it runs the ranks
+    /// The exchanges of a distributed complex transform by themselves, or messages of given sizes,
+    /// beside MPI's own where it runs the ranks
     Exchange(exchange::Arguments),
     /// Collectives of the host and of device arrays, beside MPI's own where it runs the ranks
     Collectives(collectives::Arguments),
@@ -35,7 +36,8 @@ pub enum Subject {
     Pm(pm::Arguments),
     /// The gradient of a loss of a particle-mesh simulation, beside the simulation
     Gradient(gradient::Arguments),
-    /// A fit of counts with a log-normal rate: compiling the model, products with its metric, an iteration
+    /// A fit of counts with a log-normal rate: compiling the model, products with its metric, an
+    /// iteration
     Infer(infer::Arguments),
     /// Steps of the shallow-water model
     ShallowWater(shallow_water::Arguments),
@@ -106,7 +108,8 @@ impl Subject {
     /// Refuses `--reference` where there is nothing to compare with.
     ///
     /// # Errors
-    /// [`Failure::Failed`] in builds without the libraries, [`Failure::Usage`] for subjects without a peer.
+    /// [`Failure::Failed`] in builds without the libraries, [`Failure::Usage`] for subjects without
+    /// a peer.
     pub fn check(&self) -> Result<(), Failure> {
         match self.peer() {
             Peer::Library => super::reference::check(self.settings().reference),

@@ -35,7 +35,8 @@ fn uniform(seed: u64, cell: u64, draw: u64) -> f64 {
 /// Rates at most: counts of them are exact in f32.
 const MOST: f64 = 1e6;
 
-/// Rates from which on counts are normal numbers, which then differ from Poisson's by less than the truth is known by.
+/// Rates from which on counts are normal numbers, which then differ from Poisson's by less than the
+/// truth is known by.
 const MANY: f64 = 1e3;
 
 /// Returns a count of this rate, [`MOST`] at most: events whose waiting times fill one.
@@ -55,7 +56,8 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
     }
 }
 
-/// Returns the data, and the truth that they are drawn from, neither of which has its name yet. Collective.
+/// Returns the data, and the truth that they are drawn from, neither of which has its name yet.
+/// Collective.
 pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
     let comm = context.comm.clone();
     // One of the call is that of a group of samples, and here all ranks work together.

@@ -178,7 +178,8 @@ fn remedy(problem: &Problem) -> String {
     )
 }
 
-/// An error of numbers that have left those of f32, with what the user of a command can do about it. The same kind of error on every rank.
+/// An error of numbers that have left those of f32, with what the user of a command can do about
+/// it. The same kind of error on every rank.
 fn overflowed(error: Error, problem: &Problem) -> Error {
     match error {
         Error::Inference(InferenceError::NotFinite { what, value }) => {

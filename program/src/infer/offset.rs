@@ -1,6 +1,7 @@
 //! Where the data are: the mean that the field has a priori with `offset_mean = "data"`.
 //!
-//! A prior far from the data has to be bent to them by its other hyper-parameters, through places where neither samples nor steps are worth anything.
+//! A prior far from the data has to be bent to them by its other hyper-parameters, through places
+//! where neither samples nor steps are worth anything.
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
@@ -8,7 +9,8 @@ use meshloom::host_memory;
 
 use super::parameters::Kind;
 
-/// Data that count of one rank, each with what is known of it: the exposure of a count, or the standard deviation of noise.
+/// Data that count of one rank, each with what is known of it: the exposure of a count, or the
+/// standard deviation of noise.
 pub struct Observed<'a> {
     pub kind: Kind,
     pub lognormal: bool,
@@ -16,7 +18,8 @@ pub struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Returns the mean of the field that the data of all ranks are near, the same for every number of ranks; 0 where no datum counts. Collective.
+    /// Returns the mean of the field that the data of all ranks are near, the same for every number
+    /// of ranks; 0 where no datum counts. Collective.
     pub fn offset(&self, comm: &Communicator) -> Result<f64, Error> {
         let sum = |of: &dyn Fn(f64, f64) -> f64| {
             exact_sum(
@@ -46,7 +49,8 @@ impl Observed<'_> {
     }
 }
 
-/// Returns the sum of numbers of all ranks, in whole units of a part of the greatest: without rounding that would depend on the ranks.
+/// Returns the sum of numbers of all ranks, in whole units of a part of the greatest: without
+/// rounding that would depend on the ranks.
 fn exact_sum(comm: &Communicator, terms: &[f64]) -> Result<f64, Error> {
     let mut most = [terms.iter().fold(0.0, |most: f64, term| most.max(term.abs()))];
     let mut count = [terms.len() as u64];
@@ -62,7 +66,8 @@ fn exact_sum(comm: &Communicator, terms: &[f64]) -> Result<f64, Error> {
     Ok(sum[0] as f64 * unit)
 }
 
-/// Returns the middle number of all ranks, the lower one of two: its bits are found one after the other.
+/// Returns the middle number of all ranks, the lower one of two: its bits are found one after the
+/// other.
 fn median(comm: &Communicator, mut own: Vec<f64>) -> Result<f64, Error> {
     own.sort_unstable_by(f64::total_cmp);
     let keys = host_memory::collect("data", own.into_iter().map(key))?;

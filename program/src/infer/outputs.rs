@@ -42,7 +42,8 @@ pub struct Outputs<'a> {
     pub lognormal: bool,
 }
 
-/// What each rank has of a field at the data's cells: where each line stands in the file, and its numbers.
+/// What each rank has of a field at the data's cells: where each line stands in the file, and its
+/// numbers.
 type Lines = Vec<(u64, Vec<f32>)>;
 
 impl Outputs<'_> {
@@ -87,8 +88,9 @@ impl Outputs<'_> {
         Ok(files)
     }
 
-    /// Gives all files their names, and the description last. Of what an older inference has left, what this one may not write is removed before; in a
-    /// directory without its description nothing is. Collective.
+    /// Gives all files their names, and the description last. Of what an older inference has left,
+    /// what this one may not write is removed before; in a directory without its description
+    /// nothing is. Collective.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let path = self.path(described::DESCRIPTION);
         described::publish(self.all, &path, report, files, |unfinished| {
@@ -145,7 +147,8 @@ impl Outputs<'_> {
         })
     }
 
-    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers, and NaN for what is not known. Collective.
+    /// Mean and standard deviation of a few numbers of each sample; without samples the numbers,
+    /// and NaN for what is not known. Collective.
     fn numbers(
         &self,
         rank: &mut Rank,
@@ -166,8 +169,9 @@ impl Outputs<'_> {
         Ok(if self.samples.count() > 0 { [mean, std] } else { [mean, vec![f64::NAN; count]] })
     }
 
-    /// Returns the power spectrum of the correlated field by its logarithm: the mean of samples, and one standard deviation below and above, which hold 68 % of a
-    /// log-normal distribution about its median.
+    /// Returns the power spectrum of the correlated field by its logarithm: the mean of samples,
+    /// and one standard deviation below and above, which hold 68 % of a log-normal distribution
+    /// about its median.
     fn spectrum(&self, rank: &mut Rank) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
@@ -246,7 +250,8 @@ impl Outputs<'_> {
     }
 }
 
-/// Returns `true` if a description is of an inference with samples. Those of before do not name the command.
+/// Returns `true` if a description is of an inference with samples. Those of before do not name the
+/// command.
 fn has_samples(description: &Value) -> bool {
     let parameters = &description["parameters"];
     parameters["hyper_parameters"].is_object() && parameters["samples"].as_u64() > Some(0)

@@ -65,7 +65,8 @@ pub struct RunOptions {
     /// Degrees of freedom of Student's t distribution [default: 3]
     #[arg(long, value_name = "NU", allow_negative_numbers = true)]
     dof: Option<f64>,
-    /// The signal is exp(s) or s, the correlated field [default: lognormal for poisson, else normal]
+    /// The signal is exp(s) or s, the correlated field [default: lognormal for poisson, else
+    /// normal]
     #[arg(long, value_name = "lognormal|normal", hide_possible_values = true)]
     model: Option<SignalModel>,
     /// Side of a cell, for all axes or for each [default: 1 / cells of the longest axis]
@@ -79,22 +80,27 @@ pub struct RunOptions {
     /// How many times as long as the data the field's grid is at least [default: 1.5]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pad: Option<f64>,
-    /// Mirrored pairs of samples in every iteration; 0 for the most probable place alone [default: 2 at first, 12 at last]
+    /// Mirrored pairs of samples in every iteration; 0 for the most probable place alone [default:
+    /// 2 at first, 12 at last]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     samples: Option<i64>,
-    /// Iterations at most: samples about a position, then a better position; a fit that has settled ends before
+    /// Iterations at most: samples about a position, then a better position; a fit that has settled
+    /// ends before
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = Schedule::ITERATIONS.into())]
     iterations: i64,
-    /// Straight samples, or bent ones from the third iteration on [default: bent ones, which keep their random numbers from the sixth on]
+    /// Straight samples, or bent ones from the third iteration on [default: bent ones, which keep
+    /// their random numbers from the sixth on]
     #[arg(long, value_name = "mgvi|geovi", hide_possible_values = true)]
     mode: Option<Mode>,
     /// Steps of conjugate gradients for a sample at most
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 500)]
     sample_steps: i64,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as have the ranks of --grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as
+    /// have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     sample_groups: SampleGroups,
-    /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed again at each step [default: as many as keep all]
+    /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed
+    /// again at each step [default: as many as keep all]
     #[arg(long, value_name = "BYTES")]
     memory: Option<Whole>,
     /// Seed of all random numbers
@@ -412,7 +418,8 @@ impl RunParameters {
         self.options.memory.map(|bytes| bytes.0)
     }
 
-    /// Returns the most samples of an iteration, each sign one; without samples the position is one.
+    /// Returns the most samples of an iteration, each sign one; without samples the position is
+    /// one.
     pub fn most_samples(&self) -> usize {
         // No iteration of the schedule has more than its last one.
         (2 * self.last_pairs()).max(1)
@@ -476,7 +483,8 @@ impl RunParameters {
         json!({ "sample_steps": self.sample_steps, "mode": mode })
     }
 
-    /// Returns what says which problem it is, but for the contents of files: a state of another one is none to go on from.
+    /// Returns what says which problem it is, but for the contents of files: a state of another one
+    /// is none to go on from.
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.options.noise { Some(sigma) } else { None };
         json!({

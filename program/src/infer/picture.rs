@@ -16,7 +16,8 @@ const GAP: u32 = 12;
 /// Rows and columns of a panel at most.
 const MOST: u64 = 4096;
 
-/// The cells of the middle slice of the data's grid that are drawn: all, or every so manieth where they are more than pixels.
+/// The cells of the middle slice of the data's grid that are drawn: all, or every so manieth where
+/// they are more than pixels.
 struct Raster {
     /// Rows and columns of cells.
     cells: [u64; 2],
@@ -73,7 +74,8 @@ impl Maps<'_> {
         Raster::new(self.grids.cells)
     }
 
-    /// Returns the slice of a field of which ranks have lines: each cell of one of them, so that sums are exact.
+    /// Returns the slice of a field of which ranks have lines: each cell of one of them, so that
+    /// sums are exact.
     fn slice(&self, comm: &Communicator, lines: &[(u64, Vec<f32>)]) -> Result<Vec<f32>, Error> {
         let raster = self.raster();
         let mut map: Vec<f64> = host_memory::zeros("a picture", raster.size().iter().product())?;
@@ -95,7 +97,8 @@ impl Maps<'_> {
         Ok(map.into_iter().map(|value| value as f32).collect())
     }
 
-    /// Returns the slice of the data. What is masked is NaN: it may be any number, and has no part in the scale of colors.
+    /// Returns the slice of the data. What is masked is NaN: it may be any number, and has no part
+    /// in the scale of colors.
     fn data(&self) -> Result<Vec<f32>, IoError> {
         let mut data = self.read(self.data)?;
         if let Some(mask) = self.mask {
@@ -119,7 +122,8 @@ impl Maps<'_> {
         density_image(&whole, width, height, PANEL.div_ceil(width.max(height)))
     }
 
-    /// Returns the picture as a file's bytes, on the first rank of each group. Collective over a group.
+    /// Returns the picture as a file's bytes, on the first rank of each group. Collective over a
+    /// group.
     ///
     /// # Errors
     /// Those of the data's files, and of pictures that are too large.

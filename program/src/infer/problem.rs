@@ -88,7 +88,8 @@ impl Grids {
         [0, 1, 2].map(|a| part[a].start.min(self.cells[a])..part[a].end.min(self.cells[a]))
     }
 
-    /// Lines of a part's own cells that are the data's: where each stands in the part, and in the file.
+    /// Lines of a part's own cells that are the data's: where each stands in the part, and in the
+    /// file.
     pub fn lines(&self, part: &Box3) -> Vec<(usize, Range<u64>)> {
         let seen = self.seen(part);
         let [_, n1, n2] = [0, 1, 2].map(|a| part[a].end - part[a].start);
@@ -132,7 +133,8 @@ pub struct Problem {
     /// What the likelihood sees before exposure and mask, on the field's grid.
     pub signal: Model,
     pub likelihood: Likelihood,
-    /// What is known of the field before, with the mean that the data have said where nothing else was.
+    /// What is known of the field before, with the mean that the data have said where nothing else
+    /// was.
     pub hyper: HyperParameters,
     /// What tells it from others: its parameters and fingerprints of its files.
     pub identity: Value,

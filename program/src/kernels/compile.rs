@@ -1,5 +1,5 @@
-//! Kernels in the languages of drivers, as wgpu's compiler writes them for kernels that are trusted: without checks of
-//! bounds.
+//! Kernels in the languages of drivers, as wgpu's compiler writes them for kernels that are
+//! trusted: without checks of bounds.
 
 use clap::ValueEnum;
 use naga::back::{hlsl, msl, spv};

@@ -22,8 +22,8 @@ use profile::Shape;
 pub struct Arguments {
     /// A kernel to print, by its name or a beginning that no other has [default: list all]
     name: Option<String>,
-    /// What shapes the text: the profile of a kind of device, or a file with some of workgroup_size, items, windows,
-    /// window_bytes, params
+    /// What shapes the text: the profile of a kind of device, or a file with some of
+    /// workgroup_size, items, windows, window_bytes, params
     #[arg(long, value_name = "floor|software|gpu|LIMITS.toml", default_value = "floor")]
     profile: String,
     /// The language: wgsl as the library writes it, or what the driver is given [default: wgsl]
@@ -62,8 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// A kernel of the library, by a name that no other has.
 type Named = (String, KernelSource);
 
-/// Gives each kernel its label for a name, and numbers the forms of kernels that have several. Forms with the same text are
-/// one.
+/// Gives each kernel its label for a name, and numbers the forms of kernels that have several.
+/// Forms with the same text are one.
 ///
 /// # Errors
 /// [`Failure::Failed`] for a kernel that is no text in the least profile.
@@ -88,7 +88,8 @@ fn named(sources: Vec<KernelSource>) -> Result<Vec<Named>, Failure> {
 /// Names that an error lists.
 const LISTED: usize = 8;
 
-/// Returns the place of the kernel that `name` is the name of, or the only one whose name begins with it.
+/// Returns the place of the kernel that `name` is the name of, or the only one whose name begins
+/// with it.
 fn find(kernels: &[Named], name: &str) -> Result<usize, Failure> {
     if let Some(at) = kernels.iter().position(|(own, _)| own == name) {
         return Ok(at);

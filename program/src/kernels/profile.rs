@@ -1,4 +1,5 @@
-//! What the text of a kernel depends on besides the kernel: a device's profile, or limits from a file.
+//! What the text of a kernel depends on besides the kernel: a device's profile, or limits from a
+//! file.
 
 use std::path::Path;
 
@@ -43,8 +44,8 @@ impl Shape {
     /// Creates the shape of the profile with this name, or of the file whose name ends in `.toml`.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for other names and values out of range, [`Failure::Failed`] for files that cannot be read and
-    /// keys that are unknown.
+    /// [`Failure::Usage`] for other names and values out of range, [`Failure::Failed`] for files
+    /// that cannot be read and keys that are unknown.
     pub fn of_profile(name: &str) -> Result<Self, Failure> {
         let path = Path::new(name);
         match name {

@@ -29,16 +29,18 @@ impl LogAxis<'_> {
         low > 0.0 && low < high && high.is_finite() && (high / low).is_finite()
     }
 
-    /// Returns the position of a value: 0 at the least shown, 1 at the greatest; infinite or NaN for values without a logarithm.
+    /// Returns the position of a value: 0 at the least shown, 1 at the greatest; infinite or NaN
+    /// for values without a logarithm.
     pub(super) fn position(&self, value: f64) -> f64 {
         let [low, high] = self.range.map(f64::log10);
         (value.log10() - low) / (high - low)
     }
 
-    /// Ticks at powers of ten and their multiples, or at powers alone where they are many. Short axes have labels at 2
-    /// and 5 too.
+    /// Ticks at powers of ten and their multiples, or at powers alone where they are many. Short
+    /// axes have labels at 2 and 5 too.
     pub(super) fn ticks(&self) -> Vec<Tick> {
-        // With a tolerance, so that rounding does not exclude a power of ten at the end of the range.
+        // With a tolerance, so that rounding does not exclude a power of ten at the end of the
+        // range.
         let [low, high] = self.range.map(f64::log10);
         let inside = |log: f64| (low - 1e-9..=high + 1e-9).contains(&log);
         let (first, last) = (low.floor() as i32, high.ceil() as i32);

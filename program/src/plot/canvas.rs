@@ -89,8 +89,9 @@ impl Canvas {
         }
     }
 
-    /// A line of text; the middle of its capital letters is at `y`, and `size` is the font's em. Superscript digits are drawn
-    /// larger than the font's own, and the symbol of the Sun as a subscript.
+    /// A line of text; the middle of its capital letters is at `y`, and `size` is the font's em.
+    /// Superscript digits are drawn larger than the font's own, and the symbol of the Sun as a
+    /// subscript.
     pub fn text(&mut self, text: &str, (x, y): (f32, f32), size: f32, align: Align) {
         self.text_along(text, Transform::from_translate(x, y), size, align);
     }
@@ -173,7 +174,8 @@ fn rectangular([left, top, right, bottom]: [f32; 4]) -> Option<Path> {
     Rect::from_ltrb(left, top, right, bottom).map(PathBuilder::from_rect)
 }
 
-/// How a character is drawn: the character whose glyph is taken, its scale, and its height above the line in ems.
+/// How a character is drawn: the character whose glyph is taken, its scale, and its height above
+/// the line in ems.
 #[derive(Clone, Copy)]
 struct Glyph {
     character: char,

@@ -40,7 +40,8 @@ pub struct LogPlot<'a> {
 pub struct PlotCurve<'a> {
     /// Its name in the legend; a curve without a name is not in the legend.
     pub name: &'a str,
-    /// x and y. Parts outside the axes are cut off; at values without a logarithm the curve is interrupted.
+    /// x and y. Parts outside the axes are cut off; at values without a logarithm the curve is
+    /// interrupted.
     pub at: &'a [(f64, f64)],
     /// Red, green, blue.
     pub color: [u8; 3],
@@ -53,17 +54,19 @@ pub struct PlotCurve<'a> {
 pub struct ErrorPoints<'a> {
     /// Their name in the legend; points without a name are not in the legend.
     pub name: &'a str,
-    /// x, y, and half the length of the vertical bar; a bar that reaches 0 extends to the axis. Points outside the
-    /// axes, or without a logarithm, are not drawn.
+    /// x, y, and half the length of the vertical bar; a bar that reaches 0 extends to the axis.
+    /// Points outside the axes, or without a logarithm, are not drawn.
     pub at: &'a [(f64, f64, f64)],
     /// Red, green, blue.
     pub color: [u8; 3],
 }
 
-/// Draws `plot`, 1200 by 840 pixels. `path`, where the picture is to be written, is for errors only.
+/// Draws `plot`, 1200 by 840 pixels. `path`, where the picture is to be written, is for errors
+/// only.
 ///
-/// The legend is in the corner with the fewest data. The embedded font has Latin and Greek letters, superscript digits and
-/// most mathematical symbols; other characters are boxes. Equal plots give equal pictures.
+/// The legend is in the corner with the fewest data. The embedded font has Latin and Greek letters,
+/// superscript digits and most mathematical symbols; other characters are boxes. Equal plots give
+/// equal pictures.
 ///
 /// # Errors
 /// [`IoError::Picture`] unless both ranges are positive, finite and ascending.

@@ -10,7 +10,8 @@ use crate::particle_type::ParticleType;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A field (3-D array, divided by its mean; see --contrast) or points (shape (N, 3)), f32 or f64; or a snapshot in HDF5, or the centers of a catalog of groups
+    /// A field (3-D array, divided by its mean; see --contrast) or points (shape (N, 3)), f32 or
+    /// f64; or a snapshot in HDF5, or the centers of a catalog of groups
     #[arg(value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     pub input: PathBuf,
     /// Sides of the periodic box [default: a snapshot's own]
@@ -19,20 +20,24 @@ pub struct Arguments {
     /// The spectrum to write: wavenumber, power and number of modes of each bin
     #[arg(short, long, value_name = "OUT.csv")]
     pub output: PathBuf,
-    /// Cells of the mesh that points are painted on [default: twice the cube root of their number, from 16 to 512]
+    /// Cells of the mesh that points are painted on [default: twice the cube root of their number,
+    /// from 16 to 512]
     #[arg(long, value_name = "N|NX,NY,NZ", value_parser = shape)]
     pub mesh: Option<[u64; 3]>,
-    /// Window that points are painted with or, with --deconvolve, that a field was painted with [default: cic]
+    /// Window that points are painted with or, with --deconvolve, that a field was painted with
+    /// [default: cic]
     #[arg(long, value_name = "cic|tsc|pcs")]
     pub window: Option<Window>,
     /// Divide the power by that of the window
     #[arg(long)]
     pub deconvolve: bool,
-    /// Measure a field as it is instead of dividing it by its mean: a density contrast, a divergence, a temperature. With
-    /// --cross this holds for the fields of both inputs, or for one of them
+    /// Measure a field as it is instead of dividing it by its mean: a density contrast, a
+    /// divergence, a temperature. With --cross this holds for the fields of both inputs, or for one
+    /// of them
     #[arg(long, value_name = "both|first|other", num_args = 0..=1, require_equals = true, default_missing_value = "both")]
     pub contrast: Option<Contrast>,
-    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that has masses [default: 1 each]
+    /// Masses or other weights of points, finite and not negative: shape (N), or a snapshot that
+    /// has masses [default: 1 each]
     #[arg(long, visible_alias = "weights", value_name = "M.npy")]
     pub masses: Option<PathBuf>,
     /// Masses or other weights of the points of --cross, like --masses
@@ -41,12 +46,14 @@ pub struct Arguments {
     /// Paint points a second time half a cell away, against the strongest aliases
     #[arg(long)]
     pub interlace: bool,
-    /// Subtract volume / number from the power (with masses m: volume * sum m^2 / (sum m)^2): that of as many random points, with --interlace --deconvolve; without these the window takes a part of it at
-    /// small scales, and so much is too much. P_cross and correlation are as measured
+    /// Subtract volume / number from the power (with masses m: volume * sum m^2 / (sum m)^2): that
+    /// of as many random points, with --interlace --deconvolve; without these the window takes a
+    /// part of it at small scales, and so much is too much. P_cross and correlation are as measured
     #[arg(long)]
     pub shot_noise: bool,
-    /// Another field or points: its power, the cross-spectrum and the correlation (of the powers as measured, with their shot noise; NaN without power) follow as P_other,
-    /// P_cross and correlation
+    /// Another field or points: its power, the cross-spectrum and the correlation (of the powers as
+    /// measured, with their shot noise; NaN without power) follow as P_other, P_cross and
+    /// correlation
     #[arg(long, value_name = "FIELD.npy|POINTS.npy|SNAPSHOT.hdf5")]
     pub cross: Option<PathBuf>,
     /// Line of sight: quadrupole and hexadecapole of the power follow as P2 and P4

@@ -173,7 +173,8 @@ impl<'a> Measurement<'a> {
     }
 }
 
-/// Twice the mean number of points along an axis, rounded up to an even size that can be transformed.
+/// Twice the mean number of points along an axis, rounded up to an even size that can be
+/// transformed.
 fn default_mesh(points: u64) -> u64 {
     // The cube root of a cube must not be rounded up by a floating-point error.
     let along = (2.0 * (points as f64).cbrt() - 1e-9).clamp(16.0, 512.0);

@@ -186,7 +186,8 @@ fn powers(bins: &[Bin]) -> Vec<f64> {
     bins.iter().map(|bin| bin.power).collect()
 }
 
-/// Returns the correlation of two fields in each bin, from their powers and their cross-spectrum; NaN where a field has no power.
+/// Returns the correlation of two fields in each bin, from their powers and their cross-spectrum;
+/// NaN where a field has no power.
 ///
 /// It is between -1 and 1 but for the rounding of powers, which is taken away.
 fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
@@ -195,7 +196,8 @@ fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
     one.iter().zip(other).zip(cross).map(|((p, q), r)| bounded(r / (p.power * q.power).sqrt())).collect()
 }
 
-/// Returns the spectra, the same on all ranks, and the bytes that this rank sent to distribute points.
+/// Returns the spectra, the same on all ranks, and the bytes that this rank sent to distribute
+/// points.
 fn spectra(
     transform: &mut MeshTransform,
     inputs: &Inputs,

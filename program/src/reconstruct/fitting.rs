@@ -18,11 +18,13 @@ use crate::common::Common;
 use crate::failure::Ended;
 use crate::fit_state::{Extent, State};
 
-/// Temperatures of the likelihood on the way to the most probable place: each half of the one before, down to 1.
+/// Temperatures of the likelihood on the way to the most probable place: each half of the one
+/// before, down to 1.
 ///
-/// A universe that follows the small structures of the data first cannot move them to where the large ones belong: the posterior has maxima there. While data count for
-/// little only the largest scales stand out of noise, and the smaller ones follow once these are right. It begins where `signal`, the data's greatest
-/// power over that of their noise, is a quarter of noise.
+/// A universe that follows the small structures of the data first cannot move them to where the
+/// large ones belong: the posterior has maxima there. While data count for little only the largest
+/// scales stand out of noise, and the smaller ones follow once these are right. It begins where
+/// `signal`, the data's greatest power over that of their noise, is a quarter of noise.
 pub fn temperatures(signal: f64) -> Vec<f64> {
     let halvings = (4.0 * signal).max(1.0).log2().ceil().min(f64::from(MOST)) as i32;
     (0..=halvings).rev().map(|halvings| f64::from(halvings).exp2()).collect()
@@ -34,7 +36,8 @@ const MOST: i32 = 40;
 /// Returns what an iteration does, of `numbers` latent values.
 fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, numbers: f64) -> IterationOptions {
     let steps = temperatures.len() as u32;
-    // In natural units of information: what no posterior is changed by, though it is of few numbers.
+    // In natural units of information: what no posterior is changed by, though it is of few
+    // numbers.
     let position = NewtonOptions::default().absdelta((1e-4 * numbers).max(0.3));
     if let Some(&temperature) = temperatures.get(iteration as usize) {
         return IterationOptions { pairs: 0, temperature, position: position.steps(30), ..Default::default() };
@@ -77,7 +80,8 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     let data = Data { name, leaf, values: &values, mask: None };
     let likelihood = Rc::new(Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?);
     let numbers = sites.cells() as f64;
-    // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the start is a little beside.
+    // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the
+    // start is a little beside.
     let mut start = Vector::new(&rank.gpu, run.domain())?;
     let mut noise = Vector::new(&rank.gpu, run.domain())?;
     rank.white_noise(Stream::new(parameters.options.seed.0, u32::MAX, 0, 0), &mut noise)?;
@@ -112,7 +116,8 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     Ok(Fitted { fit, likelihood, temperatures })
 }
 
-/// Returns the bytes of a device that are left for the fit, on the rank that has the fewest: what samples cannot keep there of their run is made anew.
+/// Returns the bytes of a device that are left for the fit, on the rank that has the fewest: what
+/// samples cannot keep there of their run is made anew.
 fn memory(rank: &Rank, groups: &SampleGroups) -> Result<u64, Error> {
     let all = rank.gpu.capabilities().memory;
     let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(rank.allocated()))];

@@ -1,4 +1,5 @@
-//! `meshloom reconstruct`: initial conditions whose evolution explains a noisy density, and how sure they are.
+//! `meshloom reconstruct`: initial conditions whose evolution explains a noisy density, and how
+//! sure they are.
 
 mod estimate;
 mod fitting;

@@ -58,7 +58,8 @@ pub struct Options {
     /// Straight samples, or bent ones in the last iteration
     #[arg(long, value_name = "mgvi|geovi", default_value = "mgvi", hide_possible_values = true)]
     pub mode: Mode,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow, or as have the ranks of --grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow,
+    /// or as have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     pub sample_groups: SampleGroups,
     /// Particles along each axis [default: as many as cells]

@@ -52,7 +52,8 @@ pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoE
     Ok(values)
 }
 
-/// A number of the values of all ranks of `comm` and of their places, whichever rank has which. Collective.
+/// A number of the values of all ranks of `comm` and of their places, whichever rank has which.
+/// Collective.
 pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -> Result<u64, CommError> {
     collective::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
 }
@@ -75,7 +76,8 @@ impl Outputs<'_> {
         self.directory.join(name)
     }
 
-    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes. Collective.
+    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes.
+    /// Collective.
     pub fn cells(
         &self,
         name: &str,
@@ -93,7 +95,8 @@ impl Outputs<'_> {
         })
     }
 
-    /// Writes `count` fields, one after the other as the first axis: those of its `own` numbers each group makes by `field` as it writes. Collective.
+    /// Writes `count` fields, one after the other as the first axis: those of its `own` numbers
+    /// each group makes by `field` as it writes. Collective.
     pub fn many_cells(
         &self,
         name: &str,
@@ -153,7 +156,8 @@ impl Outputs<'_> {
         Ok(Some(seal_whole(&path, csv_text(&path, columns)?.as_bytes())?))
     }
 
-    /// Writes the power of the density that was found beside that of the data, of their noise, and the linear one.
+    /// Writes the power of the density that was found beside that of the data, of their noise, and
+    /// the linear one.
     pub fn spectrum(&self, [found, data]: [&[Bin]; 2], noise: f64, linear: &[f64]) -> Result<Option<Sealed>, Error> {
         let k: Vec<f64> = found.iter().map(|bin| bin.k).collect();
         let [power, of_data] = [found, data].map(|bins| bins.iter().map(|bin| bin.power).collect::<Vec<f64>>());
@@ -172,8 +176,8 @@ impl Outputs<'_> {
         )
     }
 
-    /// Writes how noise and density agree with the truth, by wavenumber, and `bound`, what a Wiener filter of the density reaches. Beyond what a coarser
-    /// one of the two has, the column is 0.
+    /// Writes how noise and density agree with the truth, by wavenumber, and `bound`, what a Wiener
+    /// filter of the density reaches. Beyond what a coarser one of the two has, the column is 0.
     pub fn agreement(&self, noise: &Agreement, density: &Agreement, bound: Vec<f64>) -> Result<Option<Sealed>, Error> {
         let bins = noise.cross.len().max(density.cross.len());
         let longer = if noise.cross.len() == bins { noise } else { density };
@@ -202,7 +206,8 @@ impl Outputs<'_> {
         )
     }
 
-    /// Writes a line for each iteration: those on the way to the most probable place by falling temperature, then means of samples.
+    /// Writes a line for each iteration: those on the way to the most probable place by falling
+    /// temperature, then means of samples.
     pub fn iterations(
         &self,
         history: &[IterationReport],
@@ -236,8 +241,9 @@ impl Outputs<'_> {
         )
     }
 
-    /// Gives all files their names, and the description last. What an older reconstruction has left and this one does not write is removed before;
-    /// in a directory without its description nothing is. Collective.
+    /// Gives all files their names, and the description last. What an older reconstruction has left
+    /// and this one does not write is removed before; in a directory without its description
+    /// nothing is. Collective.
     pub fn publish(&self, report: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let path = self.path(described::DESCRIPTION);
         described::publish(&self.all, &path, report, files, |unfinished| {

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::sample_groups::Shares;
 use crate::universe::Universe;
 
-/// The parameters of a reconstruction, checked as far as that needs neither files of data nor devices.
+/// The parameters of a reconstruction, checked as far as that needs neither files of data nor
+/// devices.
 pub struct Parameters {
     pub options: Options,
     pub density: PathBuf,
@@ -31,7 +32,8 @@ impl Parameters {
     /// Checks options that have all values.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for values out of range and what is missing, [`Failure::Failed`] for a bad file of the cosmology.
+    /// [`Failure::Usage`] for values out of range and what is missing, [`Failure::Failed`] for a
+    /// bad file of the cosmology.
     pub fn new(options: Options, grid: Option<[usize; 2]>) -> Result<Self, Failure> {
         let Some(density) = options.density.clone() else {
             return Err(usage("--density is missing: give the file of the noisy density, 1 + contrast"));
@@ -72,7 +74,8 @@ impl Parameters {
         self.options.mode == Mode::Geovi
     }
 
-    /// Returns how many groups of `ranks` samples are dealt to, where it is for them to choose as many as `fits` says yes to.
+    /// Returns how many groups of `ranks` samples are dealt to, where it is for them to choose as
+    /// many as `fits` says yes to.
     ///
     /// # Errors
     /// [`Failure::Usage`].
@@ -92,7 +95,8 @@ impl Parameters {
         }
     }
 
-    /// Returns what the posterior is of: a state of another one is none to go on from. `fingerprint` is that of the density.
+    /// Returns what the posterior is of: a state of another one is none to go on from.
+    /// `fingerprint` is that of the density.
     pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
         let mut object = json!({
             "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,

@@ -47,7 +47,8 @@ pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
 }
 
 impl<'p, 'w> Problem<'p, 'w> {
-    /// Reads and checks the files, and plans the run on the ranks of this group. Collective over all groups.
+    /// Reads and checks the files, and plans the run on the ranks of this group. Collective over
+    /// all groups.
     pub fn new(
         group: &'w mut Rank,
         groups: SampleGroups,
@@ -93,7 +94,8 @@ impl<'p, 'w> Problem<'p, 'w> {
         self.parameters.noise.powi(2) * self.cells.cell_volume()
     }
 
-    /// Returns the greatest power of the data's signal over that of their noise. Collective. Blocks.
+    /// Returns the greatest power of the data's signal over that of their noise. Collective.
+    /// Blocks.
     pub fn signal(&mut self) -> Result<f64, Error> {
         let data = self.data()?;
         let power = Spectra::new(self.rank, &self.cells)?.power(self.rank, &data)?;
@@ -101,7 +103,8 @@ impl<'p, 'w> Problem<'p, 'w> {
     }
 }
 
-/// Returns the number of groups: that of the call, or else the greatest that leaves each the memory that it needs, and its ranks where a state has groups of `each`. Collective.
+/// Returns the number of groups: that of the call, or else the greatest that leaves each the memory
+/// that it needs, and its ranks where a state has groups of `each`. Collective.
 pub fn groups_of(
     context: &Rank,
     parameters: &Parameters,
@@ -120,7 +123,8 @@ pub fn groups_of(
     Ok(parameters.sample_groups(ranks, fits)?)
 }
 
-/// Returns what is wrong with a density whose mean is not 1, as far as noise explains. The same on all ranks.
+/// Returns what is wrong with a density whose mean is not 1, as far as noise explains. The same on
+/// all ranks.
 fn not_of_mean_one(context: &Rank, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
     let mut sum = [values.iter().map(|&value| f64::from(value)).sum::<f64>()];
     context.comm.all_reduce(&mut sum, Op::Sum)?;

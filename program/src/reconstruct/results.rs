@@ -13,8 +13,8 @@ use super::outputs::{Outputs, cells_of};
 use super::problem::Problem;
 use super::spectra::Spectra;
 
-/// Signal dominates the scales on which the true density has so many times the power of the data's noise: there a Wiener filter's correlation with the truth,
-/// `sqrt(P / (P + N))`, is above 0.91.
+/// Signal dominates the scales on which the true density has so many times the power of the data's
+/// noise: there a Wiener filter's correlation with the truth, `sqrt(P / (P + N))`, is above 0.91.
 const DOMINATES: f64 = 5.0;
 
 /// White noise and the density that it evolves into.
@@ -91,7 +91,8 @@ fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, 
     }))
 }
 
-/// How sure the result is: standard deviations over samples, and the samples; with the standard deviation of the noise. Collective.
+/// How sure the result is: standard deviations over samples, and the samples; with the standard
+/// deviation of the noise. Collective.
 fn samples(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -140,7 +141,8 @@ fn spectra(
     let bins = &of_density.power[1];
     let wiener = (0..bins.len()).map(|bin| of_density.wiener(noise, &|other| other == bin)).collect();
     files.extend(outputs.agreement(&of_noise, &of_density, wiener)?);
-    // From the largest scale on, as long as the true density has several times the power of the data's noise.
+    // From the largest scale on, as long as the true density has several times the power of the
+    // data's noise.
     let signal = bins.iter().take_while(|bin| bin.power > DOMINATES * noise).count();
     let agreement = json!({
         "signal_dominates_up_to_k": signal.checked_sub(1).map(|bin| bins[bin].k),
@@ -152,8 +154,10 @@ fn spectra(
     Ok((files, agreement))
 }
 
-/// How far the truth is from what was found, over the standard deviation, in the root of the mean square: 1 where both are right. `std` is that of `count`
-/// samples about a mean that might be theirs; mirrored ones have the position for their mean, so that none of them is used up for it. Collective.
+/// How far the truth is from what was found, over the standard deviation, in the root of the mean
+/// square: 1 where both are right. `std` is that of `count` samples about a mean that might be
+/// theirs; mirrored ones have the position for their mean, so that none of them is used up for it.
+/// Collective.
 fn error_over_std(
     problem: &mut Problem<'_, '_>,
     [found, truth, std]: [&Vector; 3],

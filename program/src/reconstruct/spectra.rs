@@ -39,7 +39,8 @@ impl Agreement {
         if a > 0.0 && b > 0.0 { cross / (a * b).sqrt() } else { 0.0 }
     }
 
-    /// Returns the correlation with the second field that a Wiener filter of this field with `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
+    /// Returns the correlation with the second field that a Wiener filter of this field with
+    /// `noise` would reach, likewise: of one bin `sqrt(P / (P + N))`.
     pub fn wiener(&self, noise: f64, counts: &dyn Fn(usize) -> bool) -> f64 {
         let [mut found, mut all] = [0.0; 2];
         for bin in self.power[1].iter().enumerate().filter(|(bin, _)| counts(*bin)).map(|(_, bin)| bin) {
@@ -71,7 +72,8 @@ impl Spectra {
         Ok(self.binner.measure(&mut rank.recorder, &comm, &self.geometry, modes)?)
     }
 
-    /// How two fields agree: their cross power is a quarter of the power of their sum less that of their difference.
+    /// How two fields agree: their cross power is a quarter of the power of their sum less that of
+    /// their difference.
     pub fn agreement(&self, rank: &mut Rank, a: &Vector, b: &Vector) -> Result<Agreement, Error> {
         let added = |rank: &mut Rank, sign: f64| {
             let mut sum = Vector::new(&rank.gpu, a.space())?;

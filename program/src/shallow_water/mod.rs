@@ -40,7 +40,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Steps between two looks at the device and at signals at most: so many are submitted at once.
 const STRIDE: u64 = 256;
-/// Milliseconds that they are to take at most, so that who asks a run to stop does not wait for long.
+/// Milliseconds that they are to take at most, so that who asks a run to stop does not wait for
+/// long.
 const LONGEST: u64 = 500;
 
 /// Returns the next steps to submit at once, after so many took so long.
@@ -94,7 +95,8 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
             snapshots::write(&outputs, context, &water, &log, &outputs.states.snapshot(event.step))?;
         }
         phases.done("output");
-        // After the last step, too: then all that is left to do with a checkpoint is to write the results.
+        // After the last step, too: then all that is left to do with a checkpoint is to write the
+        // results.
         if let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)? {
             stop.answered();
             return Err(stopped.into());
@@ -115,7 +117,8 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
     Ok(report)
 }
 
-/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes on. Collective.
+/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes
+/// on. Collective.
 fn stopped<T: Real>(
     stop: &StopRequests,
     outputs: &Outputs,

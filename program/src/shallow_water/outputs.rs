@@ -77,7 +77,8 @@ impl<'a> Outputs<'a> {
         Ok(files)
     }
 
-    /// Publishes files with their description at `path`, without states of other water or beyond this run's end beside them. Collective.
+    /// Publishes files with their description at `path`, without states of other water or beyond
+    /// this run's end beside them. Collective.
     pub fn publish(
         &self,
         comm: &Communicator,

@@ -27,10 +27,12 @@ pub struct Arguments {
     /// Snapshots, evenly over the run, from which it can be resumed
     #[arg(long, value_name = "N", default_value_t = 0)]
     snapshots: u64,
-    /// Steps from one line of diagnostics.csv, and one frame of the animation (100 at most), to the next [default: a twentieth of all]
+    /// Steps from one line of diagnostics.csv, and one frame of the animation (100 at most), to the
+    /// next [default: a twentieth of all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
-    /// Continue from the last whole snapshot or checkpoint in DIR, also for more steps or with other snapshots than before
+    /// Continue from the last whole snapshot or checkpoint in DIR, also for more steps or with
+    /// other snapshots than before
     #[arg(long)]
     resume: bool,
     /// Repeat two mistakes of mpi4jax's example, to compare with it
@@ -90,7 +92,8 @@ impl Schedule {
         (1..=self.snapshots).map(move |n| (steps * u128::from(n) / count) as u64)
     }
 
-    /// Returns the moments at which something is written, in order: the beginning and the end have a line each.
+    /// Returns the moments at which something is written, in order: the beginning and the end have
+    /// a line each.
     pub fn events(self) -> impl Iterator<Item = Event> {
         let mut steps: Vec<u64> = (0..=self.steps / self.every).map(|n| n * self.every).collect();
         steps.push(self.steps);
@@ -109,8 +112,8 @@ impl Schedule {
         })
     }
 
-    /// Of the lines or frames that this schedule has seen up to `step`, as `seen` says, the numbers of those that `next` would have
-    /// seen; the first that is missing is an error.
+    /// Of the lines or frames that this schedule has seen up to `step`, as `seen` says, the numbers
+    /// of those that `next` would have seen; the first that is missing is an error.
     pub fn kept(self, next: Schedule, step: u64, seen: fn(&Event) -> bool) -> Result<Vec<usize>, u64> {
         let up_to = |schedule: Schedule| -> Vec<u64> {
             let events = schedule.events().filter(move |event| event.step <= step && seen(event));
@@ -174,7 +177,8 @@ impl RunParameters {
         object
     }
 
-    /// Returns `true` if a state is, by its description, of water that flows otherwise, or is beyond the end of this run.
+    /// Returns `true` if a state is, by its description, of water that flows otherwise, or is
+    /// beyond the end of this run.
     pub fn is_other(&self, state: &Value) -> bool {
         let run = &state["run"];
         let beyond = state["step"].as_u64() > Some(self.steps);

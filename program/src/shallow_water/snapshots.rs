@@ -30,7 +30,8 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Res
     Ok(format!("{mark:016x}"))
 }
 
-/// Returns the fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's alone, which has it all. Collective.
+/// Returns the fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's
+/// alone, which has it all. Collective.
 fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
     let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
@@ -95,10 +96,11 @@ pub struct Last<T> {
     pub log: Log,
 }
 
-/// Returns the last whole snapshot of this flow, with what this run would have seen until then. Collective.
+/// Returns the last whole snapshot of this flow, with what this run would have seen until then.
+/// Collective.
 ///
-/// A snapshot with a description that is damaged, of another flow or beyond this run is an error and not skipped, since the run would overwrite
-/// good files.
+/// A snapshot with a description that is damaged, of another flow or beyond this run is an error
+/// and not skipped, since the run would overwrite good files.
 pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<Last<T>>, ShallowWaterError> {
     let (parameters, states) = (outputs.parameters, &outputs.states);
     // Those of all runs that were made here, whenever these wrote some.

@@ -60,7 +60,8 @@ fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
     lines
 }
 
-/// Seconds of device memory that the light cone's passes move, and of what crosses on its way to the host.
+/// Seconds of device memory that the light cone's passes move, and of what crosses on its way to
+/// the host.
 fn cone_seconds(cone: &ConeForecast, speeds: &Speeds) -> f64 {
     cone.crossing.device_bytes as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
 }

@@ -16,7 +16,8 @@ use super::outputs::Outputs;
 use crate::catalogue;
 use crate::spheres::Spheres;
 
-/// Groups of this moment's particles, with masses in Msun/h, lengths in Mpc/h and peculiar velocities in km/s.
+/// Groups of this moment's particles, with masses in Msun/h, lengths in Mpc/h and peculiar
+/// velocities in km/s.
 pub struct Halos {
     catalogue: Catalogue,
     /// Of a particle.
@@ -26,7 +27,8 @@ pub struct Halos {
     spheres: Vec<Spheres>,
 }
 
-/// Returns the number density of particles that each of `densities` is at this moment, and the mass of a particle in Msun/h.
+/// Returns the number density of particles that each of `densities` is at this moment, and the mass
+/// of a particle in Msun/h.
 fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensity, f64)>, f64) {
     let (config, cosmology) = (simulation.config(), simulation.linear_power().cosmology());
     let particles = config.particles.pow(3);
@@ -57,7 +59,8 @@ impl Halos {
         Ok(Halos { catalogue, mass, selection, length, spheres })
     }
 
-    /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`; no file has its final name yet. Collective.
+    /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`;
+    /// no file has its final name yet. Collective.
     pub fn seal(
         &self,
         comm: &Communicator,
@@ -104,7 +107,8 @@ impl Halos {
     }
 }
 
-/// Returns the particles of this moment alone, and with their peculiar velocities, in Lagrangian order. Collective.
+/// Returns the particles of this moment alone, and with their peculiar velocities, in Lagrangian
+/// order. Collective.
 pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
     let points = simulation.cloud(context)?;
     let mut moving = points.clone();
@@ -112,7 +116,8 @@ pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud;
     Ok([points, moving])
 }
 
-/// Returns the catalog in Gadget-4's layout: each rank writes its rows and members. `info` is the header of the box, or of the light cone's space.
+/// Returns the catalog in Gadget-4's layout: each rank writes its rows and members. `info` is the
+/// header of the box, or of the light cone's space.
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5(
     comm: &Communicator,

@@ -30,8 +30,9 @@ mod with_hdf5 {
     use crate::catalogue;
     use crate::simulate::halos::seal_hdf5;
 
-    /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with `--hdf5` `light_cone_halos.0.hdf5`; no file has its
-    /// final name yet. Also what is said of them. Collective.
+    /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with
+    /// `--hdf5` `light_cone_halos.0.hdf5`; no file has its final name yet. Also what is said of
+    /// them. Collective.
     pub fn seal(
         context: &mut Rank,
         outputs: &Outputs,
@@ -66,8 +67,9 @@ mod with_hdf5 {
         Ok((files, said))
     }
 
-    /// Groups of the particles on the cone, with masses in Msun/h, places from the observer, mean scale factors and radial velocities, and the
-    /// linking length: as long as in the box. Collective.
+    /// Groups of the particles on the cone, with masses in Msun/h, places from the observer, mean
+    /// scale factors and radial velocities, and the linking length: as long as in the box.
+    /// Collective.
     fn halos(
         context: &mut Rank,
         simulation: &Simulation,

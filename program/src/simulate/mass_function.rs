@@ -36,9 +36,10 @@ pub struct MassFunction<'a> {
 }
 
 impl<'a> MassFunction<'a> {
-    /// Bins all ranks' groups, `masses` (Msun/h) of this one, of at least `min_members` particles of `particle_mass` (Msun/h), found in a
-    /// cube of side `box_size` (Mpc/h) at scale factor `a`, beside Tinker's halos of `density`, where his fit has it, and not a number elsewhere. The bins
-    /// follow from the other arguments, never from the masses. Collective.
+    /// Bins all ranks' groups, `masses` (Msun/h) of this one, of at least `min_members` particles
+    /// of `particle_mass` (Msun/h), found in a cube of side `box_size` (Mpc/h) at scale factor `a`,
+    /// beside Tinker's halos of `density`, where his fit has it, and not a number elsewhere. The
+    /// bins follow from the other arguments, never from the masses. Collective.
     pub fn new(
         (comm, masses): (&Communicator, &[f32]),
         box_size: f64,
@@ -63,8 +64,8 @@ impl<'a> MassFunction<'a> {
         Ok(Self { power, a, bins: bins.mass_function(&counts, box_size)?, expected })
     }
 
-    /// Checks before a run of so many particles that it can have a mass function: bins and curves of masses for which
-    /// linear theory has a variance.
+    /// Checks before a run of so many particles that it can have a mass function: bins and curves
+    /// of masses for which linear theory has a variance.
     pub fn check(
         power: &LinearPower,
         box_size: f64,
@@ -78,7 +79,8 @@ impl<'a> MassFunction<'a> {
         shown(first, last).into_iter().try_for_each(|mass| power.mass_variance(mass, a).map(drop))
     }
 
-    /// Returns the text of `mass_function.csv`, one row per bin, also for empty bins, up to the one beyond the heaviest halo.
+    /// Returns the text of `mass_function.csv`, one row per bin, also for empty bins, up to the one
+    /// beyond the heaviest halo.
     pub fn csv(&self, path: &Path) -> Result<String, IoError> {
         let filled = self.bins.iter().rposition(|bin| bin.count > 0).map_or(0, |last| last + 1);
         let bins = &self.bins[..self.bins.len().min(filled + 1)];
@@ -101,7 +103,8 @@ impl<'a> MassFunction<'a> {
         csv_text(path, &columns)
     }
 
-    /// Returns the bytes of `mass_function.png`: bins with halos as points with their Poisson errors, and the models.
+    /// Returns the bytes of `mass_function.png`: bins with halos as points with their Poisson
+    /// errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
         // Masses from the first bin to the last with a halo.
         let first = self.bins[0].mass_low;
@@ -129,7 +132,8 @@ impl<'a> MassFunction<'a> {
         Ok(log_plot(&plot, path)?.png_bytes(path)?)
     }
 
-    /// Returns the range of the dn/dlnM axis: the halos with their errors, and the start of the curve where there are none.
+    /// Returns the range of the dn/dlnM axis: the halos with their errors, and the start of the
+    /// curve where there are none.
     fn heights(&self, found: &[(f64, f64, f64)], curve: &[(f64, f64)]) -> [f64; 2] {
         // At early times a model may give 0.
         let start = curve[0].1.max(1e-30);
@@ -206,7 +210,8 @@ mod tests {
             let table = of(&[], 128.0, particle, &power, (a, density.parse().unwrap()));
             table.expected[1][0]
         };
-        // Of the density of the time: 500 times critical are 1607 times the mean today, and 640 at z = 1.
+        // Of the density of the time: 500 times critical are 1607 times the mean today, and 640 at
+        // z = 1.
         let (today, early) = (500.0 / 0.3111, 500.0 / power.cosmology().matter_fraction(0.5));
         for (overdensity, a) in [(today, 1.0), (early, 0.5)] {
             assert_eq!(tinker("500c", a), tinker(&format!("{overdensity}m"), a), "{a}");

@@ -1,4 +1,5 @@
-//! What a run takes of a device with its light cone and its groups, which come after the steps: known before there are any.
+//! What a run takes of a device with its light cone and its groups, which come after the steps:
+//! known before there are any.
 
 use meshloom::cosmology::Scheme;
 use meshloom::gpu::bytes;
@@ -12,7 +13,8 @@ use super::parameters::RunParameters;
 pub struct Forecast {
     pub run: RunForecast,
     pub cone: Option<ConeForecast>,
-    /// Bytes of device memory of the largest rank while groups are looked for: without the particles of the run, which are on the host then.
+    /// Bytes of device memory of the largest rank while groups are looked for: without the
+    /// particles of the run, which are on the host then.
     pub groups: Option<u64>,
 }
 
@@ -35,7 +37,8 @@ impl Forecast {
         particle_memory + start.memory_bytes.max(stepping.memory_bytes + state).max(crossing)
     }
 
-    /// Refuses a run that could not end on the device of `context`: what comes after the steps would fail.
+    /// Refuses a run that could not end on the device of `context`: what comes after the steps
+    /// would fail.
     ///
     /// # Errors
     /// [`SimulationError::Memory`].
@@ -54,10 +57,12 @@ impl Forecast {
     }
 }
 
-/// Returns the bytes of device memory for the groups of a run's particles, and of those on its light cone.
+/// Returns the bytes of device memory for the groups of a run's particles, and of those on its
+/// light cone.
 fn groups(config: &Config, cone: Option<&ConeForecast>, ranks: u64) -> u64 {
     let total = config.particles.pow(3);
-    // What a run holds for its next step at a snapshot: the force, where that begins with a kick, and the beginning of the light cone's step.
+    // What a run holds for its next step at a snapshot: the force, where that begins with a kick,
+    // and the beginning of the light cone's step.
     let force = if config.scheme == Scheme::FastPm { 12 * config.mesh.pow(3).div_ceil(ranks) } else { 0 };
     let held = if config.snapshots.is_empty() { 0 } else { force + cone.map_or(0, |cone| cone.state_memory) };
     let in_box = held + fof::device_memory(total.div_ceil(ranks), total);

@@ -124,7 +124,8 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
     ended
 }
 
-/// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns the content of `run.json`. Collective.
+/// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns
+/// the content of `run.json`. Collective.
 fn finish(
     context: &mut Rank,
     outputs: &Outputs,
@@ -158,8 +159,8 @@ fn finish(
     Ok(report)
 }
 
-/// Writes the files that a run ends with, which get their names when all of them are whole; between them `check` may end it. Returns the
-/// content of `run.json`. Collective.
+/// Writes the files that a run ends with, which get their names when all of them are whole; between
+/// them `check` may end it. Returns the content of `run.json`. Collective.
 fn write_results(
     context: &mut Rank,
     outputs: &Outputs,
@@ -200,7 +201,8 @@ fn write_results(
     Ok(report)
 }
 
-/// Returns the run and its light cone at its start or, with `--resume`, at its last whole snapshot, and that one's step. Collective.
+/// Returns the run and its light cone at its start or, with `--resume`, at its last whole snapshot,
+/// and that one's step. Collective.
 fn begin(
     context: &mut Rank,
     outputs: &Outputs,
@@ -219,8 +221,8 @@ fn begin(
     Ok((Simulation::resume(context, config, step, &state)?, light_cone, Some(step)))
 }
 
-/// Writes positions and momenta, density and power spectrum at the end of the run; no file has its final name yet. All ranks
-/// call it.
+/// Writes positions and momenta, density and power spectrum at the end of the run; no file has its
+/// final name yet. All ranks call it.
 fn fields_and_particles(
     context: &mut Rank,
     outputs: &Outputs,
@@ -265,7 +267,8 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
     Ok(object)
 }
 
-/// Returns the names of the devices of all ranks, each once, in the order of ranks. All ranks call it; rank 0 gets them.
+/// Returns the names of the devices of all ranks, each once, in the order of ranks. All ranks call
+/// it; rank 0 gets them.
 fn devices(context: &Rank) -> Result<Vec<String>, Error> {
     let mut names: Vec<String> = Vec::new();
     if let Some(gathered) = context.comm.gather_v(0, context.gpu.info().name.as_bytes())? {

@@ -21,7 +21,8 @@ pub struct Arguments {
     /// Directory for everything that is written
     #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
     out: Option<PathBuf>,
-    /// Print the memory, bytes and time that the run will take, and do nothing else; see --memory-speed, --copy-speed, --link-speed
+    /// Print the memory, bytes and time that the run will take, and do nothing else; see
+    /// --memory-speed, --copy-speed, --link-speed
     #[arg(long, conflicts_with = "print_config")]
     pub estimate: bool,
     #[command(flatten)]
@@ -59,7 +60,8 @@ pub struct RunOptions {
     /// Seed of the white noise
     #[arg(long, value_name = "SEED", default_value = "1")]
     pub seed: Whole,
-    /// What the seed's white noise follows from: mode, so that more particles refine the same universe, or site
+    /// What the seed's white noise follows from: mode, so that more particles refine the same
+    /// universe, or site
     #[arg(long, value_name = "mode|site", default_value = "mode", hide_possible_values = true)]
     pub noise_by: NoiseName,
     /// White noise of shape (n, n, n) instead of the seed's
@@ -71,20 +73,24 @@ pub struct RunOptions {
     /// Scale factors of snapshots: particles, spectrum and halos of each
     #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
     pub snapshots: Vec<Epoch>,
-    /// Continue from the last whole snapshot or checkpoint in DIR; from the start where there is none
+    /// Continue from the last whole snapshot or checkpoint in DIR; from the start where there is
+    /// none
     #[arg(long, value_name = "true|false", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "true", default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     pub resume: bool,
-    /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default: 0.2]
+    /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default:
+    /// 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub linking_parameter: Option<f64>,
     /// The same in Mpc/h, as in fof
     #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "linking_parameter")]
     pub linking_length: Option<f64>,
-    /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or the critical one (500c), or vir; those of a light cone have none
+    /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or
+    /// the critical one (500c), or vir; those of a light cone have none
     #[arg(long, value_delimiter = ',', value_name = "200m,..")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overdensity: Vec<String>,
-    /// Write the particles that cross the past light cone of an observer at this place of the box, and their halos
+    /// Write the particles that cross the past light cone of an observer at this place of the box,
+    /// and their halos
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', allow_negative_numbers = true)]
     pub light_cone: Option<Vec<f64>>,
     /// How far the light cone reaches, in comoving Mpc/h

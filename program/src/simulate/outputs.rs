@@ -78,7 +78,8 @@ fn is_ours(run: &Value) -> bool {
 }
 
 impl<'a> Outputs<'a> {
-    /// Creates the outputs of a run with this rank's `noise`, if it was read from a file. Collective.
+    /// Creates the outputs of a run with this rank's `noise`, if it was read from a file.
+    /// Collective.
     pub fn new(
         context: &Rank,
         parameters: &'a RunParameters,
@@ -108,15 +109,17 @@ impl<'a> Outputs<'a> {
         self.parameters.options.snapshots.iter()
     }
 
-    /// Publishes files of this run with their description at `path`, without those of other runs beside them. Collective.
+    /// Publishes files of this run with their description at `path`, without those of other runs
+    /// beside them. Collective.
     pub fn publish(&self, comm: &Communicator, path: &Path, whole: &Value, files: Vec<Sealed>) -> Result<(), Error> {
         let is_other = |state: &Value| is_ours(&state["run"]) && state["run"] != self.run;
         self.states.publish(comm, path, whole, files, is_other, |unfinished| self.clear(path, unfinished))
     }
 
-    /// Removes the description at `path`, if there is one, and files beside it that would pass for this run's: those of
-    /// another run that this one does not replace, and parts of a snapshot in several files, which must be of one writing.
-    /// Nothing is removed from a directory without a description of a run or the mark of an `unfinished` one.
+    /// Removes the description at `path`, if there is one, and files beside it that would pass for
+    /// this run's: those of another run that this one does not replace, and parts of a snapshot in
+    /// several files, which must be of one writing. Nothing is removed from a directory without a
+    /// description of a run or the mark of an `unfinished` one.
     fn clear(&self, path: &Path, unfinished: bool) -> Result<(), IoError> {
         let older = described::read(path).ok().flatten();
         let runs = older.iter().flat_map(|older| [&older["run"], &older["parameters"]]);
@@ -126,7 +129,8 @@ impl<'a> Outputs<'a> {
         }
         let same = !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.options.hdf5 == Some(Hdf5::PerRank);
-        // The linking length is not part of the run's identity: halos of another length are removed.
+        // The linking length is not part of the run's identity: halos of another length are
+        // removed.
         let halos = self.parameters.linking.is_some();
         let outdated = |name: &str| {
             let of_halos = HALOS.contains(&name) || sphere_table(name);
@@ -170,7 +174,8 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Draws the density, of whose projection along the last axis `columns` are this rank's. Collective.
+    /// Draws the density, of whose projection along the last axis `columns` are this rank's.
+    /// Collective.
     pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
         let side = config.mesh as usize;
         // Each column has one owner, and rank 0 draws them all.
@@ -189,7 +194,8 @@ impl<'a> Outputs<'a> {
         Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
     }
 
-    /// Writes the power spectrum of the density of this moment beside the linear one and that of halofit. Collective.
+    /// Writes the power spectrum of the density of this moment beside the linear one and that of
+    /// halofit. Collective.
     pub fn spectrum(
         &self,
         context: &mut Rank,

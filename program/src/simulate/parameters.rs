@@ -196,8 +196,9 @@ impl RunParameters {
         }
     }
 
-    /// Returns all that decides the result, by contents and not by names of files: runs with equal objects give the same bits. `noise` is the
-    /// fingerprint of the white noise, where it comes from a file.
+    /// Returns all that decides the result, by contents and not by names of files: runs with equal
+    /// objects give the same bits. `noise` is the fingerprint of the white noise, where it comes
+    /// from a file.
     pub fn object(&self, noise: Option<u64>) -> Value {
         let seed = noise.is_none().then_some((self.options.seed.0, self.options.noise_by));
         let mut object = json!({

@@ -18,7 +18,8 @@ use crate::resumable::{DESCRIPTION, refused};
 /// Displacements and momenta of a rank's particles, as rows.
 pub type State = [Vec<f32>; 2];
 
-/// Returns the files of a state: momenta are the velocities of a run, unless it writes peculiar ones.
+/// Returns the files of a state: momenta are the velocities of a run, unless it writes peculiar
+/// ones.
 fn state_files(outputs: &Outputs) -> [&'static str; 2] {
     let peculiar = outputs.parameters.options.velocities == Velocities::Peculiar;
     [DISPLACEMENTS, if peculiar { "momenta.npy" } else { "velocities.npy" }]
@@ -32,7 +33,8 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
 
-/// Fingerprints of the arrays of a state and of what has crossed the light cone, by file. Collective.
+/// Fingerprints of the arrays of a state and of what has crossed the light cone, by file.
+/// Collective.
 fn fingerprints(
     context: &Rank,
     outputs: &Outputs,
@@ -50,9 +52,10 @@ fn fingerprints(
     Ok(files.zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
 }
 
-/// Writes the snapshot that was just reached, in each of its directories. Where the run was `resumed` at this moment, only in
-/// those that have none yet: the run may have been killed between two of them. Where that fails a checkpoint keeps the steps; among several ranks, which
-/// write it beforehand, it does only after the last step, since it is as long as the snapshot. Collective.
+/// Writes the snapshot that was just reached, in each of its directories. Where the run was
+/// `resumed` at this moment, only in those that have none yet: the run may have been killed between
+/// two of them. Where that fails a checkpoint keeps the steps; among several ranks, which write it
+/// beforehand, it does only after the last step, since it is as long as the snapshot. Collective.
 pub fn write(
     outputs: &Outputs,
     context: &mut Rank,
@@ -152,8 +155,10 @@ pub fn write_checkpoint(
     Ok(())
 }
 
-/// Does `work` that comes after the steps such that they are not lost where it fails: `keep` writes what the run is resumed from. Of one rank it does when
-/// the work has failed or was stopped; among `others` it does before, since those that wait for a rank that has failed can do nothing together any more.
+/// Does `work` that comes after the steps such that they are not lost where it fails: `keep` writes
+/// what the run is resumed from. Of one rank it does when the work has failed or was stopped; among
+/// `others` it does before, since those that wait for a rank that has failed can do nothing
+/// together any more.
 pub fn keeping<C, T, E: From<Error>>(
     context: &mut C,
     others: bool,
@@ -211,10 +216,11 @@ pub struct LastWhole {
     pub crossed: Option<ConeParticles>,
 }
 
-/// Returns the last whole snapshot of this run: its step and this rank's part of the state. Collective.
+/// Returns the last whole snapshot of this run: its step and this rank's part of the state.
+/// Collective.
 ///
-/// A snapshot with a description that is damaged, of another run or of another moment is an error and not skipped, since the
-/// run would overwrite good files.
+/// A snapshot with a description that is damaged, of another run or of another moment is an error
+/// and not skipped, since the run would overwrite good files.
 pub fn last_whole(outputs: &Outputs, context: &Rank, config: &Config) -> Result<Option<LastWhole>, Error> {
     let mut epochs: Vec<_> = outputs.epochs().collect();
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));

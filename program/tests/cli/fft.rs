@@ -135,7 +135,8 @@ fn call(input: &str, output: &str, words: &str) -> Call {
     Call::new(&words)
 }
 
-/// Transforms a file, and the output must be what it should be: type, shape and, within the accuracy law, values.
+/// Transforms a file, and the output must be what it should be: type, shape and, within the
+/// accuracy law, values.
 #[track_caller]
 fn check(scratch: &Scratch, input: &str, words: &str, dtype: Dtype, want: &Whole) {
     let output = scratch.word("out.npy");
@@ -399,7 +400,8 @@ impl Row {
     }
 }
 
-/// Runs every row in every way; of none anything may be left, and what stood there must stand there still.
+/// Runs every row in every way; of none anything may be left, and what stood there must stand there
+/// still.
 fn all_fail(rows: &[Row]) {
     let mpi = has_mpi();
     let scratch = Scratch::new();
@@ -523,7 +525,8 @@ fn plans_alone_need_no_device_and_no_file() {
     assert_eq!(plan["forward"]["bytes"]["sent"], field / 512 * 511);
     assert_eq!(plan["forward"]["all_ranks"]["bytes"], field * 511);
     assert_eq!(plan["forward"]["messages"], 511 * 4);
-    // Lines of 4096 points are too long to lie side by side in a workgroup: two passes along x and y.
+    // Lines of 4096 points are too long to lie side by side in a workgroup: two passes along x and
+    // y.
     assert_eq!(plan["inverse"]["bytes"]["device"], (2 + 2 + 1) * 2 * field + 2 * field / 512);
     let (code, text, _) = run("--plan-only --shape 64,48 --ranks 3 --real --grid 1x3");
     assert!(code == Some(0) && text.contains("grid 1x3, 3 ranks") && text.contains("exchange y-z"), "{text}");

@@ -1,4 +1,5 @@
-//! `meshloom fof` against plain sums over groups of all pairs, over any number of ranks, and its errors; groups of simulations.
+//! `meshloom fof` against plain sums over groups of all pairs, over any number of ranks, and its
+//! errors; groups of simulations.
 
 use std::fs;
 
@@ -8,7 +9,8 @@ use meshloom::io::{NpyElement, NpyFile, NpyWriter, NpzFile, token};
 
 const SIDES: [f64; 3] = [8.0, 5.0, 0.0];
 
-/// Coordinates on a lattice of quarters, some of them outside of the box by less than a side: squares of distances are exact in f32.
+/// Coordinates on a lattice of quarters, some of them outside of the box by less than a side:
+/// squares of distances are exact in f32.
 fn lattice(count: usize, dims: usize) -> Vec<f32> {
     let mut state = 12_345u32;
     let mut next = || {
@@ -67,7 +69,8 @@ fn integers(file: &NpzFile, name: &str) -> Vec<i64> {
     member.read_i64(0..member.len()).unwrap()
 }
 
-/// Runs it on one rank, on four, and under MPI where there is one; the bytes of both files must be the same.
+/// Runs it on one rank, on four, and under MPI where there is one; the bytes of both files must be
+/// the same.
 fn same(scratch: &Scratch, words: &[&str]) {
     let (groups, points) = (scratch.word("o.npz"), scratch.word("l.npy"));
     let mut ranks = vec![Ranks::Threads(1), Ranks::Threads(4)];
@@ -221,7 +224,8 @@ fn lengths_orders_axes_and_no_points() {
     let s = Scratch::new();
     let points = lattice(300, 2);
     let input = save(&s, "p.npy", &[300, 2], &points);
-    // The mean separation is the root of 8 * 5 / 300: 0.7 of it are 0.26, between one step of the lattice and its diagonal.
+    // The mean separation is the root of 8 * 5 / 300: 0.7 of it are 0.26, between one step of the
+    // lattice and its diagonal.
     same(&s, &[&input, "--linking-parameter", "0.7", "--box", "8,5", "--min-members", "1", "--order", "label"]);
     let want = labels(&points, 2, 0.26);
     let found = NpyFile::open(s.join("l.npy")).unwrap();
@@ -238,7 +242,8 @@ fn lengths_orders_axes_and_no_points() {
     assert_eq!((file.member("label").unwrap().len(), integers(&file, "offset")), (0, vec![0]));
 }
 
-/// A center between the last number before the side and the side is 0 in a file of f32, not the side.
+/// A center between the last number before the side and the side is 0 in a file of f32, not the
+/// side.
 #[test]
 fn no_center_is_the_side() {
     let s = Scratch::new();
@@ -381,7 +386,8 @@ fn a_simulation_finds_its_halos() {
     assert!(files.iter().all(|name| !none.join(name).exists()));
 }
 
-/// Spheres about groups in a box: a mass is a number of points, which fill the radius with the density that was asked for.
+/// Spheres about groups in a box: a mass is a number of points, which fill the radius with the
+/// density that was asked for.
 #[test]
 fn groups_have_spherical_overdensities() {
     let scratch = Scratch::new();
@@ -399,7 +405,8 @@ fn groups_have_spherical_overdensities() {
     assert!(run("one.npz", Ranks::Threads(1)) == run("three.npz", Ranks::Threads(3)));
     let groups = NpzFile::open(scratch.join("one.npz")).unwrap();
     let (mass, radius) = (reals(&groups, "mass_100m"), reals(&groups, "radius_100m"));
-    // Thirty points fill a sphere of 0.77 at 15.5 per unit of volume; the line ends 0.29 from its middle, and the lattice begins at 0.99.
+    // Thirty points fill a sphere of 0.77 at 15.5 per unit of volume; the line ends 0.29 from its
+    // middle, and the lattice begins at 0.99.
     assert_eq!((mass.len(), mass[0]), (1, 30.0));
     let filled = (0.75 / std::f64::consts::PI * 30.0 / 15.5).cbrt();
     assert!((radius[0] - filled).abs() < 1e-6, "{} {filled}", radius[0]);

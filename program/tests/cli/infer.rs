@@ -1,4 +1,5 @@
-//! `meshloom infer`: posteriors that tell the truth, the same files for every number of ranks and groups, and errors.
+//! `meshloom infer`: posteriors that tell the truth, the same files for every number of ranks and
+//! groups, and errors.
 #![cfg(unix)]
 
 use std::fs;
@@ -48,7 +49,8 @@ fn call(data: &str, out: &str, words: &str) -> Call {
     Call::new(&words.collect::<Vec<_>>())
 }
 
-/// Runs a fit of few iterations, which may say that it has not come to the data yet, and nothing else.
+/// Runs a fit of few iterations, which may say that it has not come to the data yet, and nothing
+/// else.
 fn few_iterations(call: &Call) {
     let outcome = call.run();
     let is_expected = |line: &str| line.starts_with("meshloom: warning: the reduced chi-squared of the data is");
@@ -73,7 +75,8 @@ fn bytes(out: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Counts of 12 x 10 cells of a smooth rate with an exposure and a hole: rate, and the words of the call.
+/// Counts of 12 x 10 cells of a smooth rate with an exposure and a hole: rate, and the words of the
+/// call.
 fn counts(scratch: &Scratch) -> (Vec<f64>, [String; 3]) {
     let noise = normal(120, 5);
     let cell = |n: usize| [(n / 10) as f64 / 12.0, (n % 10) as f64 / 10.0];
@@ -132,7 +135,8 @@ fn files_are_the_same_for_every_number_of_ranks_and_groups() {
         assert!((mean[cell] - average).abs() < 1e-5 * average && (std[cell] - spread).abs() < 1e-4 * average);
         away += (mean[cell] / rate[cell]).ln().powi(2) / 120.0;
     }
-    // Signals are rates for an exposure of 1; where nothing was seen its neighbors tell. Counts are of 10 or so.
+    // Signals are rates for an exposure of 1; where nothing was seen its neighbors tell. Counts are
+    // of 10 or so.
     assert!(away.sqrt() < 0.3, "{}", away.sqrt());
     let report = report(&out);
     assert_eq!(report["data_that_count"], 116);
@@ -183,7 +187,8 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
         assert!(column_of(&scratch.join("wild").join(name), column).all(|known| known.is_nan()), "{name} {column}");
     }
     assert!(column_of(&scratch.join("wild/power_spectrum.csv"), 1).all(|power| power > 0.0));
-    // With samples the middle is the geometric mean of the band's ends, which it lies between however wide the band is.
+    // With samples the middle is the geometric mean of the band's ends, which it lies between
+    // however wide the band is.
     let [middle, low, high] = [1, 2, 3].map(|number| column_of(&scratch.join("line/power_spectrum.csv"), number));
     for ((middle, low), high) in middle.zip(low).zip(high) {
         assert!(low < middle && middle < high, "{low} {middle} {high}");
@@ -248,8 +253,9 @@ fn a_field_may_be_expected_where_the_data_are() {
     }
 }
 
-/// Counts of `n` x `n` cells with exposures that have holes, and the logarithm of their rate: a Gaussian field of mean
-/// `offset`, standard deviation `fluctuation` and power `k^-slope`, cut from a periodic one of twice the size.
+/// Counts of `n` x `n` cells with exposures that have holes, and the logarithm of their rate: a
+/// Gaussian field of mean `offset`, standard deviation `fluctuation` and power `k^-slope`, cut from
+/// a periodic one of twice the size.
 fn log_normal(n: usize, seed: u64, [offset, fluctuation, slope]: [f64; 3]) -> ([Vec<f64>; 2], Vec<i64>) {
     let order = n as i64;
     let half = (0..=order).flat_map(|a| (-order..=order).map(move |b| [a, b]));
@@ -356,7 +362,8 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
     for (found, wanted) in bytes(&scratch.join("parts")).iter().zip(bytes(&scratch.join("whole"))) {
         assert!(*found == wanted, "{} differs", wanted.0);
     }
-    // Exposures in place of the mask have the same shape, but another problem, and so has another prior. The state stays.
+    // Exposures in place of the mask have the same shape, but another problem, and so has another
+    // prior. The state stays.
     let parts = scratch.word("parts");
     let state = fs::read(scratch.join("parts/state/state.npz")).unwrap();
     let resumed = |words: &str| call(&data, &parts, &format!("--config {config} --iterations 2 --resume {words}"));

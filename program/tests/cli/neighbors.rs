@@ -1,4 +1,5 @@
-//! `meshloom knn`, `neighbors` and `pairs` against all pairs of points, over any number of ranks, and their errors.
+//! `meshloom knn`, `neighbors` and `pairs` against all pairs of points, over any number of ranks,
+//! and their errors.
 
 use std::fs;
 
@@ -15,8 +16,8 @@ struct Space {
 const BOX: Space = Space { dims: 3, sides: [8.0, 5.0, 0.0] };
 const PLANE: Space = Space { dims: 2, sides: [0.0; 3] };
 
-/// Coordinates on a lattice: squares of distances are exact in f32 however they are added, and many are equal. Some lie
-/// outside of the box, which is a whole number of cells, by less than a side.
+/// Coordinates on a lattice: squares of distances are exact in f32 however they are added, and many
+/// are equal. Some lie outside of the box, which is a whole number of cells, by less than a side.
 fn lattice(count: usize, dims: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
@@ -58,7 +59,8 @@ fn save<T: NpyElement>(scratch: &Scratch, name: &str, dims: usize, values: &[T])
     scratch.word(name)
 }
 
-/// Runs it on one rank, on three, and under MPI where there is one if `mpi`; the bytes of the file must be the same.
+/// Runs it on one rank, on three, and under MPI where there is one if `mpi`; the bytes of the file
+/// must be the same.
 fn same(scratch: &Scratch, output: &str, mpi: bool, words: &[&str]) {
     let path = scratch.word(output);
     let mut ranks = vec![Ranks::Threads(1), Ranks::Threads(3)];

@@ -1,4 +1,5 @@
-//! Runs beside fits to large simulations: the nonlinear spectrum of today beside halofit, mass functions at three times beside that of Watson et al.
+//! Runs beside fits to large simulations: the nonlinear spectrum of today beside halofit, mass
+//! functions at three times beside that of Watson et al.
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use meshloom::io::NpyWriter;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// A transform of n^3 values along all axes, without a norm: each pass transforms the last axis and turns the axes round.
+/// A transform of n^3 values along all axes, without a norm: each pass transforms the last axis and
+/// turns the axes round.
 fn transform(plan: &dyn Fft<f64>, mut values: Vec<Complex<f64>>) -> Vec<Complex<f64>> {
     let n = plan.len();
     for _ in 0..3 {
@@ -20,8 +22,9 @@ fn transform(plan: &dyn Fft<f64>, mut values: Vec<Complex<f64>>) -> Vec<Complex<
     values
 }
 
-/// White noise whose modes all have the amplitude that they have on average, and random phases. A small box has few waves of its own size, whose power
-/// would scatter by tens of per cent, and all that grows on them with it.
+/// White noise whose modes all have the amplitude that they have on average, and random phases. A
+/// small box has few waves of its own size, whose power would scatter by tens of per cent, and all
+/// that grows on them with it.
 fn fixed_noise(n: usize) -> Vec<f32> {
     let mut state = 1u64;
     let uniform = (0..n * n * n).map(|_| {
@@ -46,8 +49,9 @@ fn table(path: &Path) -> BTreeMap<String, Vec<f64>> {
     names.iter().enumerate().map(column).collect()
 }
 
-/// Two runs of n^3 particles in a box of `side` Mpc/h, whose waves have opposite signs at the start: what the sign of a wave does to its power is gone in the
-/// mean of both (Angulo & Pontzen 2016). Forces are those of a mesh of twice as many cells.
+/// Two runs of n^3 particles in a box of `side` Mpc/h, whose waves have opposite signs at the
+/// start: what the sign of a wave does to its power is gone in the mean of both (Angulo & Pontzen
+/// 2016). Forces are those of a mesh of twice as many cells.
 fn pair(scratch: &Scratch, n: usize, side: f64, more: &[&str]) -> [PathBuf; 2] {
     let noise = fixed_noise(n);
     [1.0, -1.0].map(|sign| {
@@ -64,9 +68,11 @@ fn pair(scratch: &Scratch, n: usize, side: f64, more: &[&str]) -> [PathBuf; 2] {
     })
 }
 
-/// In a box that lacks few of the waves that matter: halofit of the waves that it has loses 3 % at k = 0.5 and 6 % at 1. Halofit is within 5 % of the simulations
-/// that it was fitted to where k < 1 (Takahashi et al. 2012). What a force mesh of 1.6 Mpc/h takes follows from `docs/accuracy.md`, where one of 2 takes 7 % of the
-/// power at k = 0.4 and 25 % at 1: at equal k times cell that is 7 % at k = 0.5, and 20 % at 1. All together allow less than a factor of 1.45.
+/// In a box that lacks few of the waves that matter: halofit of the waves that it has loses 3 % at
+/// k = 0.5 and 6 % at 1. Halofit is within 5 % of the simulations that it was fitted to where k < 1
+/// (Takahashi et al. 2012). What a force mesh of 1.6 Mpc/h takes follows from `docs/accuracy.md`,
+/// where one of 2 takes 7 % of the power at k = 0.4 and 25 % at 1: at equal k times cell that is 7
+/// % at k = 0.5, and 20 % at 1. All together allow less than a factor of 1.45.
 #[test]
 fn the_nonlinear_spectrum_is_that_of_halofit() {
     let scratch = Scratch::new();
@@ -97,8 +103,9 @@ fn the_nonlinear_spectrum_is_that_of_halofit() {
     }
 }
 
-/// Groups of 100 particles and more, where those are many enough to count: at z = 2 of 50. The fit is as sure as 10 %; counts scatter by their roots, twice of which
-/// is allowed. A factor of 1.5 is more.
+/// Groups of 100 particles and more, where those are many enough to count: at z = 2 of 50. The fit
+/// is as sure as 10 %; counts scatter by their roots, twice of which is allowed. A factor of 1.5 is
+/// more.
 #[test]
 fn mass_functions_at_three_times_are_those_of_large_simulations() {
     let (scratch, side) = (Scratch::new(), 64.0f64);

@@ -89,14 +89,16 @@ fn standard_error_may_break_and_codes_stay() {
     }
 }
 
-/// The limit is one on the process: what it writes fails like on a full disk, and the signal that comes with it is no end.
+/// The limit is one on the process: what it writes fails like on a full disk, and the signal that
+/// comes with it is no end.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error() {
     use std::os::unix::process::ExitStatusExt;
 
     let scratch = Scratch::new();
     let output = scratch.word("nearest.npz");
-    // Lavapipe of Mesa 25 has its devices' memory in files without a name, which the limit is on, too: all programs die of it.
+    // Lavapipe of Mesa 25 has its devices' memory in files without a name, which the limit is on,
+    // too: all programs die of it.
     let few = points(&scratch, 10);
     if knn(&few, &output).before("ulimit -f 8").run().status.signal() == Some(libc::SIGBUS) {
         println!("skipped: this driver has no memory where files are limited");
@@ -248,7 +250,8 @@ fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
-    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one. If not, it kills them, and the lock of a run stays without a holder.
+    // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one. If not,
+    // it kills them, and the lock of a run stays without a holder.
     let may_stay = [out.join("checkpoint"), out.join(".meshloom.lock")];
     let left = files(scratch.path());
     assert!(left.iter().all(|path| may_stay.iter().any(|may| path.starts_with(may))), "{left:?}");
@@ -290,7 +293,8 @@ fn reports_have_common_names() {
         let said = ["device", "seconds", "host_seconds", "bytes"].iter().all(|key| report.get(key).is_some());
         let bytes = &report["bytes"];
         let counted = |key: &str| bytes[key].as_u64().is_some_and(|bytes| bytes > 0);
-        // Of searches and fits it depends on the data how many bytes the device moves: null, and not 0.
+        // Of searches and fits it depends on the data how many bytes the device moves: null, and
+        // not 0.
         let device = if ["sort", "fft", "simulate", "shallow-water"].contains(&name.as_str()) {
             counted("device")
         } else {
@@ -395,7 +399,8 @@ fn all_printing_goes_through_one_place() {
     }
 }
 
-/// An output that would replace an input is refused before anything is written, whatever the spelling.
+/// An output that would replace an input is refused before anything is written, whatever the
+/// spelling.
 #[test]
 fn outputs_never_replace_inputs() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! `meshloom power`: spectra that are known, points against a naive estimator, any number of ranks, and its errors.
+//! `meshloom power`: spectra that are known, points against a naive estimator, any number of ranks,
+//! and its errors.
 
 use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ use meshloom::mesh::{
 use meshloom::{Error, Launch, launch};
 use rustfft::{FftPlanner, num_complex::Complex};
 
-/// The program. A driver's layers look for a window system and may complain on standard error that there is none.
+/// The program. A driver's layers look for a window system and may complain on standard error that
+/// there is none.
 fn meshloom() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshloom"));
     command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
@@ -105,7 +107,8 @@ impl Naive {
         self.shape.iter().product()
     }
 
-    /// The mode numbers of each mode of the whole spectrum, the Nyquist one negative, and their w = k h.
+    /// The mode numbers of each mode of the whole spectrum, the Nyquist one negative, and their w =
+    /// k h.
     fn modes(&self) -> impl Iterator<Item = ([i64; 3], [f64; 3])> {
         let [n0, n1, n2] = self.shape;
         let of = |m: usize, n: usize| if 2 * m < n { m as i64 } else { m as i64 - n as i64 };
@@ -176,8 +179,8 @@ impl Naive {
         let mut modes = self.transform(&self.paint(points, window, 0.0));
         if interlace {
             let shifted = self.transform(&self.paint(points, window, 0.5));
-            // Nyquist modes are their own mirror images along an axis, but with the opposite sign of w: the half
-            // spectrum that is stored decides, and so does the mirror here.
+            // Nyquist modes are their own mirror images along an axis, but with the opposite sign
+            // of w: the half spectrum that is stored decides, and so does the mirror here.
             for (mode, ((m, w), shifted)) in modes.iter_mut().zip(self.modes().zip(shifted)) {
                 let mirrored = m[2] < 0 && 2 * m[2].unsigned_abs() as usize != self.shape[2];
                 let w = [0, 1, 2].map(|a| {
@@ -291,7 +294,8 @@ fn points_agree_with_the_naive_estimator() {
         let error = difference(&interlaced, &naive.spectrum(&points, window, true, true));
         assert!(error < 1e-6, "{name} --deconvolve --interlace: {error:e}");
 
-        // With the right sign it takes away aliases. The last bins hold Nyquist modes, which it cannot tell apart.
+        // With the right sign it takes away aliases. The last bins hold Nyquist modes, which it
+        // cannot tell apart.
         let inner = |spectrum: &[[f64; 3]]| difference(&spectrum[..6], &direct[..6]);
         assert!(inner(&interlaced) < 0.25 * inner(&divided), "{name}: {} {}", inner(&interlaced), inner(&divided));
     }
@@ -531,7 +535,8 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     assert!((ranks.iter().map(|rank| rank.2).sum::<f64>() / 120.0 - 1.0).abs() < 1e-6);
 }
 
-/// The spectrum of a mesh of 8 x 6 x 4 cells whose modes have these powers, on some ranks; what each rank gets.
+/// The spectrum of a mesh of 8 x 6 x 4 cells whose modes have these powers, on some ranks; what
+/// each rank gets.
 fn binned(ranks: usize, size: [f64; 3], power: impl Fn([u64; 3]) -> f64 + Sync) -> Vec<Result<Vec<Bin>, MeshError>> {
     let told = run_threads(ranks, |comm: Communicator| {
         // Half of the last axis is there.
@@ -546,7 +551,8 @@ fn binned(ranks: usize, size: [f64; 3], power: impl Fn([u64; 3]) -> f64 + Sync) 
 #[test]
 fn modes_that_are_no_numbers_are_errors_on_all_ranks() {
     let size = [8.0, 6.0, 4.0];
-    // In a bin, at k = 0, in a corner beyond all bins; the first of two; on the first rank and on the last.
+    // In a bin, at k = 0, in a corner beyond all bins; the first of two; on the first rank and on
+    // the last.
     for (first, second) in
         [([5, 2, 1], [7, 0, 0]), ([0, 0, 0], [1, 0, 0]), ([4, 3, 2], [4, 4, 0]), ([1, 1, 2], [7, 5, 2])]
     {
@@ -582,7 +588,8 @@ fn powers_of_any_size_are_binned_alike() {
     // Different in every mode, some negative as after a subtraction.
     let power = |at: [u64; 3]| 1.0 + 0.37 * at[0] as f64 - 0.9 * at[1] as f64 + 0.11 * (at[2] * at[0]) as f64;
     let want = binned(1, [8.0; 3], power).remove(0).unwrap();
-    // The same by plain sums: modes of |k| in fundamental ones, each of the half once for itself and once mirrored.
+    // The same by plain sums: modes of |k| in fundamental ones, each of the half once for itself
+    // and once mirrored.
     let mut sums = [[0.0; 2]; 3];
     let number = |at: u64, n: u64| if 2 * at < n { at as f64 } else { at as f64 - n as f64 };
     for at in (0..8).flat_map(|i| (0..6).flat_map(move |j| (0..3).map(move |k| [i, j, k]))) {
@@ -683,7 +690,8 @@ fn expected(case: &ModeCase, mode: impl Fn([u64; 3], u64) -> [f32; 2]) -> [Vec<B
         Some(turned) => square([0.5 * (mode[0] + turned[0]), 0.5 * (mode[1] + turned[1])]),
         None => square(mode),
     });
-    // Two products and a sum, seven factors of a window, and of interlacing tables, two products of three phases and a sum.
+    // Two products and a sum, seven factors of a window, and of interlacing tables, two products of
+    // three phases and a sum.
     let error = bins(&|mode, turned| {
         let all = square(mode) + turned.map_or(0.0, square);
         (if turned.is_some() { 32.0 } else { 12.0 }) * f64::from(f32::EPSILON) / 2.0 * all
@@ -748,7 +756,8 @@ fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
     }
 }
 
-/// Two fields' modes on the devices of several ranks: cross-spectrum and multipoles against sums of products on the host in f64.
+/// Two fields' modes on the devices of several ranks: cross-spectrum and multipoles against sums of
+/// products on the host in f64.
 #[test]
 fn products_of_modes_are_those_of_the_host() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -809,7 +818,8 @@ fn products_of_modes_are_those_of_the_host() {
         let (got, sights) = &told[0];
         assert_eq!(got.len(), cross.len());
         for (i, (got, want)) in got.iter().zip(&cross).enumerate() {
-            // Sums and differences and their powers round a dozen times, and seven factors of a window.
+            // Sums and differences and their powers round a dozen times, and seven factors of a
+            // window.
             assert!((got.power - want).abs() <= 32.0 * f64::from(f32::EPSILON) * both[i], "{i}: {} {want}", got.power);
         }
         for (sights, [p0, p2, p4]) in sights.iter().zip(&moments) {
@@ -854,7 +864,8 @@ fn the_program_writes_cross_spectra_and_multipoles() {
         assert!((row[4] / row[1] / ratio - 1.0).abs() < 1e-4 && (row[5] - 1.0).abs() < 1e-4, "{row:?}");
     }
     assert_eq!(columns(&one, &format!("--cross {other} --ranks 3"), names), rows);
-    // Random points have little power but shot noise, and none or less without it; a catalog and itself are one all the same.
+    // Random points have little power but shot noise, and none or less without it; a catalog and
+    // itself are one all the same.
     let random = scratch.save_points("random.npy", &points(300, 5, [24.0; 3]));
     for row in columns(&random, &format!("--cross {} --mesh 16 --shot-noise", random.display()), names) {
         assert!(row[1] == row[3] && row[1] < row[4] && (row[5] - 1.0).abs() < 1e-6, "{row:?}");

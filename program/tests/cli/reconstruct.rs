@@ -1,4 +1,5 @@
-//! `meshloom reconstruct`: initial conditions from a noisy density, the same files on any number of ranks, and what cannot be.
+//! `meshloom reconstruct`: initial conditions from a noisy density, the same files on any number of
+//! ranks, and what cannot be.
 #![cfg(unix)]
 
 use std::fs;
@@ -48,15 +49,18 @@ fn report(directory: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(directory.join("run.json")).unwrap()).unwrap()
 }
 
-/// All files but the description, which has times, the state, and the lock that a killed process has held.
+/// All files but the description, which has times, the state, and the lock that a killed process
+/// has held.
 fn results(out: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let others = ["state", "run.json", ".meshloom.lock"].map(|name| out.join(name));
     let found = files(out).into_iter().filter(|path| !others.iter().any(|other| path.starts_with(other)));
     found.map(|path| (path.strip_prefix(out).unwrap().to_owned(), fs::read(&path).unwrap())).collect()
 }
 
-/// A density of 8^3 cells of 10 Mpc/h whose noise is half as strong as its structure: the evolved result and its samples meet the data within noise, and
-/// the initial conditions are found as far as a Wiener filter would. On any ranks and groups, and by a run that was killed, the same files come out.
+/// A density of 8^3 cells of 10 Mpc/h whose noise is half as strong as its structure: the evolved
+/// result and its samples meet the data within noise, and the initial conditions are found as far
+/// as a Wiener filter would. On any ranks and groups, and by a run that was killed, the same files
+/// come out.
 #[test]
 fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     let scratch = Scratch::new();
@@ -117,7 +121,8 @@ fn agrees(report: &Value) {
     // Of samples 1 is to be expected, of the 512 cells within 4 standard deviations of 6 %.
     assert!((number("/chi_squared/of_samples") - 1.0).abs() < 0.25, "{report}");
     assert!(number("/chi_squared/of_white_noise") < 1.1, "{report}");
-    // Two sums of 512 squares, each known to 6 %: their root's ratio to 4.4 %, of which four and a bit.
+    // Two sums of 512 squares, each known to 6 %: their root's ratio to 4.4 %, of which four and a
+    // bit.
     assert!((number("/agreement/error_over_std") - 1.0).abs() < 0.2, "{report}");
 }
 
@@ -196,7 +201,8 @@ fn what_spoils_its_runs_is_said_and_written_down() {
     assert_eq!(outcome.stderr, format!("meshloom: warning: {said}\n"));
 }
 
-/// Options come from a file, too, those of the call first; what they are together can be printed and read again, and needs no data.
+/// Options come from a file, too, those of the call first; what they are together can be printed
+/// and read again, and needs no data.
 #[test]
 fn options_come_from_a_file_and_go_into_one() {
     let scratch = Scratch::new();

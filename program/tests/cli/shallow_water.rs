@@ -1,4 +1,5 @@
-//! `meshloom shallow-water` as a program: its files, the same for every number of ranks; resuming; wrong calls.
+//! `meshloom shallow-water` as a program: its files, the same for every number of ranks; resuming;
+//! wrong calls.
 
 use std::fs;
 use std::path::Path;
@@ -127,8 +128,8 @@ fn a_run_goes_on_for_more_steps() {
     assert!(table.lines().skip(1).map(|line| line.split(',').next().unwrap()).eq(["0", "10", "20", "30"]), "{table}");
 }
 
-/// Runs until it is asked to stop: the directory is made when signals are listened to, and long before the first look at them, since kernels have yet
-/// to be compiled.
+/// Runs until it is asked to stop: the directory is made when signals are listened to, and long
+/// before the first look at them, since kernels have yet to be compiled.
 #[cfg(unix)]
 fn stop_early(out: &Path, words: &[&str]) {
     let mut running = call(out, words).start();
@@ -139,7 +140,8 @@ fn stop_early(out: &Path, words: &[&str]) {
     assert!(outcome.stderr.contains("--resume goes on there") && !out.join("run.json").exists(), "{outcome:#?}");
 }
 
-/// SIGTERM in the middle: the state is on disk, and the rest of the run gives the files of a whole one.
+/// SIGTERM in the middle: the state is on disk, and the rest of the run gives the files of a whole
+/// one.
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_asked_to_stop_goes_on_later() {

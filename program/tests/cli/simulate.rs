@@ -1,4 +1,5 @@
-//! What the program promises to those who call it: errors, clean ends, and the same files however it is run.
+//! What the program promises to those who call it: errors, clean ends, and the same files however
+//! it is run.
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
@@ -281,7 +282,8 @@ fn a_full_disk_leaves_nothing_but_a_checkpoint() {
         return;
     }
     let _mounted = Mounted(place.clone());
-    // Positions and velocities take 384 KiB each, as those of the checkpoint that several ranks write first: the density does not fit beside them, nor does a snapshot.
+    // Positions and velocities take 384 KiB each, as those of the checkpoint that several ranks
+    // write first: the density does not fit beside them, nor does a snapshot.
     let words = ["--particles", "32", "--mesh", "64", "--steps", "1"];
     let mut ways = vec![Ranks::Threads(1), Ranks::Threads(3)];
     ways.extend(has_mpi().then_some(Ranks::Mpi(2)));
@@ -419,7 +421,8 @@ fn a_run_stopped_at_20_moments_and_resumed_is_the_finished_run() {
     ];
     Call::simulate(&other, &words).succeeds();
     let again = [&words[..], &["--resume"]].concat();
-    // Any moments do: Weyl's sequence in milliseconds. The first ones come before there is a handler, when the run dies as ever.
+    // Any moments do: Weyl's sequence in milliseconds. The first ones come before there is a
+    // handler, when the run dies as ever.
     let (mut stops, mut moment) = (0, 0u64);
     while stops < 20 {
         moment = (moment + 618) % 1000;
@@ -445,7 +448,8 @@ fn a_run_stopped_at_20_moments_and_resumed_is_the_finished_run() {
     alike("stopped 20 times", &whole(&out), &whole(&other));
 }
 
-/// Processes of one job that are not called alike: an error of the call, and no run of half this and half that.
+/// Processes of one job that are not called alike: an error of the call, and no run of half this
+/// and half that.
 #[test]
 fn ranks_that_are_called_differently_are_refused() {
     if !has_mpi() {
@@ -528,7 +532,8 @@ fn what_stands_in_the_way_of_outputs_is_told_at_the_start() {
     ]);
 }
 
-/// The launcher's signal is no request to stop where a rank has failed: the first one, which waits for it, removes what is unfinished.
+/// The launcher's signal is no request to stop where a rank has failed: the first one, which waits
+/// for it, removes what is unfinished.
 #[test]
 fn a_rank_that_fails_while_it_steps_leaves_nothing_unfinished() {
     if !has_mpi() {
@@ -605,10 +610,11 @@ fn values(bytes: &[u8]) -> Vec<f64> {
     bytes[data..].chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
 }
 
-/// Another compiler may fuse a product and a sum where this one does not: already the first transform of the start then
-/// differs in the last bits. Each of the 9 levels of the two transforms of an 8^3 lattice commits at most 3 roundings of
-/// the largest value (a rotation and a sum), on both devices; they grow as the displacement itself does, and each force
-/// of a step adds the same once more.
+/// Another compiler may fuse a product and a sum where this one does not: already the first
+/// transform of the start then differs in the last bits. Each of the 9 levels of the two transforms
+/// of an 8^3 lattice commits at most 3 roundings of the largest value (a rotation and a sum), on
+/// both devices; they grow as the displacement itself does, and each force of a step adds the same
+/// once more.
 #[test]
 fn swiftshader_agrees_to_rounding() {
     let icd = std::env::var_os("MESHLOOM_TEST_SWIFTSHADER").map_or_else(
@@ -644,7 +650,8 @@ fn swiftshader_agrees_to_rounding() {
     assert!(moved <= bound, "momenta differ by {moved}, {bound} is allowed");
 }
 
-/// All files of a run, by name and with their bytes; of `run.json` what does not say how the run was made.
+/// All files of a run, by name and with their bytes; of `run.json` what does not say how the run
+/// was made.
 fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let read = |path: PathBuf| {
         let (name, bytes) = (path.strip_prefix(out).unwrap().to_owned(), fs::read(&path).unwrap());
@@ -654,7 +661,8 @@ fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files(out).into_iter().map(read).collect()
 }
 
-/// `run.json` without the keys in which a resumed run may differ from one that was never interrupted.
+/// `run.json` without the keys in which a resumed run may differ from one that was never
+/// interrupted.
 fn result_of(bytes: &[u8]) -> Vec<u8> {
     let mut run: Value = serde_json::from_slice(bytes).unwrap();
     for key in [
@@ -733,7 +741,8 @@ fn a_run_resumed_from_any_snapshot_is_the_finished_run() {
     resumes(&[&words[..], &hdf5("per-rank")].concat(), &["0.5", "1.0"], two, [two; 2]);
 }
 
-/// Spheres about halos: a mass is that of whole particles, and fills its radius with the density that was asked for.
+/// Spheres about halos: a mass is that of whole particles, and fills its radius with the density
+/// that was asked for.
 #[test]
 fn halos_have_masses_of_spherical_overdensities() {
     use meshloom::cosmology::{Cosmology, Overdensity};
@@ -1023,7 +1032,8 @@ fn a_directory_never_shows_files_of_two_runs() {
     fs::remove_dir(out.join("mass_function.csv")).unwrap();
     fs::write(out.join("mass_function.csv"), &first[Path::new("mass_function.csv")]).unwrap();
     alike("after a failure", &whole(&out), &first);
-    // The same run with less to write leaves what is right, but for parts of a snapshot that go with parts it replaces.
+    // The same run with less to write leaves what is right, but for parts of a snapshot that go
+    // with parts it replaces.
     let same = ["--box", "12", "--snapshots", "0.5", "--resume"];
     Call::simulate(&out, &[&same[..], hdf5].concat()).on(Ranks::Threads(2)).succeeds();
     let names = |found: &BTreeMap<PathBuf, Vec<u8>>| -> Vec<String> {
@@ -1041,7 +1051,8 @@ fn a_directory_never_shows_files_of_two_runs() {
     catalogues.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
     Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();
     assert!(catalogues.iter().all(|name| !out.join(name).exists()));
-    // Another run leaves nothing that would pass for its own, snapshots neither, but what is a user's.
+    // Another run leaves nothing that would pass for its own, snapshots neither, but what is a
+    // user's.
     fs::create_dir(out.join("snapshot_mine")).unwrap();
     ["snapshot_mine/notes", "snapshot_0.5/notes"].iter().for_each(|name| fs::write(out.join(name), b"mine").unwrap());
     Call::simulate(&out, &other).succeeds();
@@ -1184,7 +1195,8 @@ fn a_snapshot_at_the_end_has_what_the_end_has() {
 #[test]
 fn linear_power_comes_from_tables_too() {
     let scratch = Scratch::new();
-    // Of the default cosmology: what the spectrum of a run has as P_linear, on many more wavenumbers than are needed.
+    // Of the default cosmology: what the spectrum of a run has as P_linear, on many more
+    // wavenumbers than are needed.
     use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};
     let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
     let rows = |stretch: f64, factor: f64| -> String {
@@ -1360,7 +1372,8 @@ fn white_noise_may_be_f32_or_f64() {
     assert_ne!(results(&seed)[0], results(&one)[0]);
 }
 
-/// A name that says another format than the file would have is refused before anything is read: no input here is there.
+/// A name that says another format than the file would have is refused before anything is read: no
+/// input here is there.
 #[test]
 fn outputs_are_called_what_they_are() {
     let scratch = Scratch::new();

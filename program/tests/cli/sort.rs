@@ -1,4 +1,5 @@
-//! `meshloom sort`: the permutation of a stable sort by Morton keys, on any number of ranks, and its errors.
+//! `meshloom sort`: the permutation of a stable sort by Morton keys, on any number of ranks, and
+//! its errors.
 #![cfg(unix)]
 
 use std::fs;
@@ -124,8 +125,8 @@ fn double_precision_is_wrapped_before_it_is_rounded() {
     call(&input, output.to_str().unwrap(), "--ranks 2").succeeds();
 }
 
-/// An output that is there stays what it was to others: its permissions are those of the new one, and it must be one that may be
-/// written, which is said before the work.
+/// An output that is there stays what it was to others: its permissions are those of the new one,
+/// and it must be one that may be written, which is said before the work.
 #[test]
 fn the_permissions_of_an_older_output_stay() {
     let scratch = Scratch::new();

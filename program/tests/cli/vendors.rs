@@ -1,4 +1,5 @@
-//! One job on devices of two vendors: lavapipe and SwiftShader, as threads of one process and as processes of MPI with a driver each.
+//! One job on devices of two vendors: lavapipe and SwiftShader, as threads of one process and as
+//! processes of MPI with a driver each.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -35,8 +36,8 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// The same call on one rank with the first driver, as threads with both in turn, and as processes with one each; `out` is the word for what
-/// it writes, which differs between them.
+/// The same call on one rank with the first driver, as threads with both in turn, and as processes
+/// with one each; `out` is the word for what it writes, which differs between them.
 fn on_both(drivers: &[PathBuf; 2], words: &[&str], outs: &[String; 3]) {
     let words =
         |out: &str| words.iter().map(|word| if *word == "OUT" { out } else { word }.to_string()).collect::<Vec<_>>();
@@ -141,8 +142,9 @@ fn simulations_and_transforms_agree_to_rounding() {
             "{names:?}"
         );
         let [positions, momenta] = state(out);
-        // Transforms of 15 levels and steps round as much as one device does beside another (tests/cli.rs): 2 * 3 * 15 * 4 halves of an epsilon, of
-        // the largest displacement or momentum; positions once more, as numbers up to 64.
+        // Transforms of 15 levels and steps round as much as one device does beside another
+        // (tests/cli.rs): 2 * 3 * 15 * 4 halves of an epsilon, of the largest displacement or
+        // momentum; positions once more, as numbers up to 64.
         let relative = 2.0 * 3.0 * 15.0 * 4.0 * f64::from(f32::EPSILON) / 2.0;
         let near = |d: f64| (d - 64.0 * (d / 64.0).round()).abs();
         let moved = positions.iter().zip(&one[0]).map(|(x, y)| near(x - y)).fold(0.0, f64::max);
@@ -167,7 +169,8 @@ fn simulations_and_transforms_agree_to_rounding() {
     }
 }
 
-/// Each process works as its device would have it, and all send each other the same messages: pieces of exchanges, and filters in one or in parts.
+/// Each process works as its device would have it, and all send each other the same messages:
+/// pieces of exchanges, and filters in one or in parts.
 #[test]
 fn ranks_of_both_profiles_work_together() {
     if !has_mpi() {
@@ -188,6 +191,7 @@ fn ranks_of_both_profiles_work_together() {
         run(&mut launcher);
         fs::read(Path::new(&out).join("positions.npy")).unwrap()
     };
-    // Transforms are those of software renderers on both ranks; whatever else differs between the profiles rounds nothing.
+    // Transforms are those of software renderers on both ranks; whatever else differs between the
+    // profiles rounds nothing.
     assert!(job("mixed", ["software", "gpu"]) == job("alike", ["software", "software"]));
 }

@@ -1,4 +1,5 @@
-//! Commands about points on snapshots in HDF5, and `simulate --hdf5`: the same as with `.npy`, on any number of ranks.
+//! Commands about points on snapshots in HDF5, and `simulate --hdf5`: the same as with `.npy`, on
+//! any number of ranks.
 #![cfg(all(feature = "hdf5", unix))]
 
 use super::cli::{Call, Scratch};
@@ -153,7 +154,8 @@ mod with_hdf5 {
         }
     }
 
-    /// The catalog in HDF5 has the arrays of the archive, the same bytes on any number of ranks, and the particles' ids.
+    /// The catalog in HDF5 has the arrays of the archive, the same bytes on any number of ranks,
+    /// and the particles' ids.
     #[test]
     fn groups_in_hdf5_are_those_of_the_archive() {
         let scratch = Scratch::new();
@@ -209,8 +211,8 @@ mod with_hdf5 {
         wrong.is_error("no directory", 1, &["x.hdf5"]);
     }
 
-    /// A snapshot of gas with masses of its own and of stars of one mass, in one file or two; and the same as arrays: coordinates,
-    /// masses and velocities of each type.
+    /// A snapshot of gas with masses of its own and of stars of one mass, in one file or two; and
+    /// the same as arrays: coordinates, masses and velocities of each type.
     fn save_types(scratch: &Scratch, files: u64) -> (String, [[String; 3]; 2]) {
         let arrays = [(0, 180), (4, 120)].map(|(kind, count)| {
             let positions: Vec<f32> = points(count + kind)[kind..].as_flattened().to_vec();
@@ -436,7 +438,8 @@ mod with_hdf5 {
         }
     }
 
-    /// Two files that say different boxes are refused, unless the call says which; other moments are another meaning of the numbers, which is said.
+    /// Two files that say different boxes are refused, unless the call says which; other moments
+    /// are another meaning of the numbers, which is said.
     #[test]
     fn two_snapshots_are_in_one_box() {
         let scratch = Scratch::new();
@@ -479,7 +482,8 @@ mod with_hdf5 {
         assert!(outcome.status.success() && outcome.stderr.contains("scale factor"), "{outcome:#?}");
     }
 
-    /// Catalogues of groups are points: their centers, in the box that the file says; and those of `fof` say what the snapshot did.
+    /// Catalogues of groups are points: their centers, in the box that the file says; and those of
+    /// `fof` say what the snapshot did.
     #[test]
     fn groups_are_points_where_their_centres_are() {
         let scratch = Scratch::new();
@@ -593,7 +597,8 @@ mod with_hdf5 {
         assert!(hdf5_metno::File::open(&beyond).unwrap().dataset("order").is_ok());
     }
 
-    /// Spheres about groups of a snapshot, by its own cosmology, beside those that the run measured.
+    /// Spheres about groups of a snapshot, by its own cosmology, beside those that the run
+    /// measured.
     #[test]
     fn groups_of_a_snapshot_have_the_overdensities_of_its_run() {
         let scratch = Scratch::new();

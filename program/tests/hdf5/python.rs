@@ -9,7 +9,8 @@ use super::cli::{Call, Ranks, Scratch};
 use meshloom::io::hdf5::{Groups, SnapshotInfo, write_groups};
 use serde_json::{Value, json};
 
-/// Python with the packages of `python/requirements.txt`, kept from run to run; says why not, where it cannot be had.
+/// Python with the packages of `python/requirements.txt`, kept from run to run; says why not, where
+/// it cannot be had.
 fn python() -> Option<PathBuf> {
     let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/requirements.txt");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-hdf5");

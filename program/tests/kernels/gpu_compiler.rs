@@ -1,7 +1,9 @@
-//! The GPU form of every kernel, compiled by a real GPU's compiler without the GPU: RADV, Mesa's driver for AMD, compiles for hardware
-//! that is not there (`RADV_FORCE_FAMILY`) and says what became of a kernel. Nothing is dispatched.
+//! The GPU form of every kernel, compiled by a real GPU's compiler without the GPU: RADV, Mesa's
+//! driver for AMD, compiles for hardware that is not there (`RADV_FORCE_FAMILY`) and says what
+//! became of a kernel. Nothing is dispatched.
 //!
-//! Where the driver is absent the tests say so and pass; `make test` installs it (package mesa-vulkan-drivers).
+//! Where the driver is absent the tests say so and pass; `make test` installs it (package
+//! mesa-vulkan-drivers).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +31,8 @@ const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 const LIMITS: Limits =
     Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
-/// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by workgroups of 32.
+/// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by
+/// workgroups of 32.
 const GROUPS: [GroupShape; 2] = [
     GroupShape { lanes: Lanes::Subgroup { least: 32, workgroup: 64 }, slots: 1 },
     GroupShape { lanes: Lanes::Workgroup(32), slots: 1 },
@@ -103,7 +106,8 @@ struct Device {
 
 impl Device {
     fn open(entry: &ash::Entry) -> Self {
-        // SAFETY: structures live as long as the calls that read them; nothing is destroyed before the process ends.
+        // SAFETY: structures live as long as the calls that read them; nothing is destroyed before
+        // the process ends.
         unsafe {
             let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
             let info = vk::InstanceCreateInfo::default().application_info(&application);
@@ -209,7 +213,8 @@ fn compile_all() {
 struct Budget {
     /// How its label begins; the first line that fits counts.
     label: &'static str,
-    /// Bytes of memory of its own per subgroup, for spilled registers and arrays that do not fit into registers.
+    /// Bytes of memory of its own per subgroup, for spilled registers and arrays that do not fit
+    /// into registers.
     scratch: u64,
     /// Subgroups in flight per scheduler at least, on RDNA 3 (of 32) and on GCN (of 10).
     waves: [u64; 2],
@@ -221,8 +226,10 @@ const fn budget(label: &'static str, scratch: u64, waves: [u64; 2], code: u64) -
     Budget { label, scratch, waves, code }
 }
 
-/// Upper bounds that hold for compilers of Mesa 22 and 25. The newer one counts what workgroup memory leaves of subgroups, too. What is bound by memory wants no scratch and many waves; lines with scratch
-/// are debts: filters of Bluestein's lengths with several results hold a spectrum beside a convolution.
+/// Upper bounds that hold for compilers of Mesa 22 and 25. The newer one counts what workgroup
+/// memory leaves of subgroups, too. What is bound by memory wants no scratch and many waves; lines
+/// with scratch are debts: filters of Bluestein's lengths with several results hold a spectrum
+/// beside a convolution.
 const BUDGETS: &[Budget] = &[
     budget("exchange::encode", 0, [20, 5], 4096),
     budget("exchange::", 0, [24, 8], 4096),
@@ -295,7 +302,8 @@ fn radv() -> Option<PathBuf> {
     })
 }
 
-/// Compiles for a family of GPUs in a process of its own, which the driver may end. `names` are those that it had from version to version.
+/// Compiles for a family of GPUs in a process of its own, which the driver may end. `names` are
+/// those that it had from version to version.
 fn family(names: &[&str], generation: usize) {
     if env::var_os(CHILD).is_some() {
         return;

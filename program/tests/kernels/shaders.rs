@@ -1,5 +1,5 @@
-//! Every kernel of the library as text, without a GPU: it compiles for every backend with what any device has, and its
-//! shape keeps within what any device allows.
+//! Every kernel of the library as text, without a GPU: it compiles for every backend with what any
+//! device has, and its shape keeps within what any device allows.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,7 +92,8 @@ fn has_subgroups(source: &KernelSource) -> bool {
     text.lines().any(|line| line.split("//").next().unwrap().contains("subgroup"))
 }
 
-/// All variants that differ in more than the value of a constant that nothing uses, not checked yet.
+/// All variants that differ in more than the value of a constant that nothing uses, not checked
+/// yet.
 #[derive(Default)]
 struct Texts {
     seen: HashSet<String>,
@@ -400,8 +401,9 @@ fn params(module: &Module) -> Result<Layout<'_>, String> {
     Ok(Layout { fields, span: *span })
 }
 
-/// Whether a struct is laid out as `#[repr(C)]` does it from fields that bytemuck accepts: one behind the other, without
-/// padding between them. (Behind the last the host's 256 bytes of a dispatch go on.)
+/// Whether a struct is laid out as `#[repr(C)]` does it from fields that bytemuck accepts: one
+/// behind the other, without padding between them. (Behind the last the host's 256 bytes of a
+/// dispatch go on.)
 fn packed(module: &Module) -> Result<(), String> {
     let Layout { fields, span } = params(module)?;
     let mut end = 0;
@@ -449,8 +451,8 @@ fn every_barrier_stands_in_uniform_control_flow() {
         let mut globals = module.global_variables.iter();
         let shares =
             globals.any(|(handle, global)| global.space == AddressSpace::WorkGroup && !main[handle].is_empty());
-        // Lanes that share memory wait for each other, and nobody else does. Lines that one invocation transforms in loops
-        // keep them in workgroup memory of its own.
+        // Lanes that share memory wait for each other, and nobody else does. Lines that one
+        // invocation transforms in loops keep them in workgroup memory of its own.
         let alone = v.text.contains("let lane = 0u;");
         if (shares && !alone) == (count > 0) {
             Ok(())
@@ -499,7 +501,8 @@ fn windows_that_are_bound_together_are_indexed_like_memory() {
         let plain = form(&windows, Profile::Gpu.workgroup_shape(), false);
         let text = source.wgsl(&Form { binding: WindowBinding::BindingArray, ..plain }).unwrap();
         assert!(!text.contains("switch i >>"), "{}", source.label());
-        // No place may choose a binding that is not there, not even one that a masked lane has left: SwiftShader crashes.
+        // No place may choose a binding that is not there, not even one that a masked lane has
+        // left: SwiftShader crashes.
         for at in text.split("_windows[").skip(1) {
             assert!(at.starts_with("min(i >> ") && at.contains(", 2u)].at["), "{}: {at:.40}", source.label());
         }

@@ -13,7 +13,8 @@ use std::{env, fs, thread};
 
 pub use launcher::launcher;
 
-/// No run of these tests needs as long on a busy machine, whose renderer compiles all kernels again: Mesa 25 takes four times what 22 does.
+/// No run of these tests needs as long on a busy machine, whose renderer compiles all kernels
+/// again: Mesa 25 takes four times what 22 does.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How many ranks a run has, and as what.
@@ -84,7 +85,8 @@ impl Scratch {
         self.word(name)
     }
 
-    /// Every call must fail with its exit code and a message with this word, and leave the directory as it was.
+    /// Every call must fail with its exit code and a message with this word, and leave the
+    /// directory as it was.
     pub fn all_fail<'a>(&self, cases: impl IntoIterator<Item = (Call, i32, &'a str)>) {
         let before = files(self.path());
         for (call, code, word) in cases {
@@ -250,10 +252,12 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
     })
 }
 
-/// Signals that tests were started without hearing (in the background, by `nohup`) are ignored by what they start, too: not here.
+/// Signals that tests were started without hearing (in the background, by `nohup`) are ignored by
+/// what they start, too: not here.
 fn hears_signals(command: &mut Command) {
     use std::os::unix::process::CommandExt;
-    // SAFETY: `signal` may be called between fork and exec, and sets what the new process begins with.
+    // SAFETY: `signal` may be called between fork and exec, and sets what the new process begins
+    // with.
     unsafe {
         command.pre_exec(|| {
             for signal in [libc::SIGINT, libc::SIGHUP] {
@@ -339,8 +343,8 @@ impl Drop for Running {
     }
 }
 
-/// What came of a call.
-/// What runs of so few particles in the usual box are told: their first displacements are small beside a cell.
+/// What came of a call. What runs of so few particles in the usual box are told: their first
+/// displacements are small beside a cell.
 const EARLY: &str = "meshloom: warning: particles move by";
 
 #[derive(Debug)]

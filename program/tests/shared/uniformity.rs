@@ -1,12 +1,15 @@
-//! Where invocations have to come together: finds votes and barriers that some might not reach with the others.
+//! Where invocations have to come together: finds votes and barriers that some might not reach with
+//! the others.
 //!
-//! The rules are those of WGSL's uniformity analysis, over the whole module at once and without regard to the order of assignments: a variable, an
-//! argument or a result is *varying* as soon as anything varying is assigned to it anywhere, or anything at all where invocations have gone apart.
-//! They go apart at conditions that vary, and come together behind them, but not if one of the branches leaves a loop or the function: then
-//! the loop, or the rest of the function, is apart.
+//! The rules are those of WGSL's uniformity analysis, over the whole module at once and without
+//! regard to the order of assignments: a variable, an argument or a result is *varying* as soon as
+//! anything varying is assigned to it anywhere, or anything at all where invocations have gone
+//! apart. They go apart at conditions that vary, and come together behind them, but not if one of
+//! the branches leaves a loop or the function: then the loop, or the rest of the function, is
+//! apart.
 //!
-//! What holds for a workgroup is as in WGSL. For a subgroup, results of votes are the same in all lanes, too, and so are private variables to
-//! which only such are assigned.
+//! What holds for a workgroup is as in WGSL. For a subgroup, results of votes are the same in all
+//! lanes, too, and so are private variables to which only such are assigned.
 
 use std::collections::{HashMap, HashSet};
 
@@ -226,7 +229,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// The variable of a function or of the module that a pointer leads to, if it is one that may be uniform.
+    /// The variable of a function or of the module that a pointer leads to, if it is one that may
+    /// be uniform.
     fn variable(&self, at: (Place, &Function), pointer: Handle<Expression>) -> Option<Thing> {
         let (place, function) = at;
         match &function.expressions[pointer] {

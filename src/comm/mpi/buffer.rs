@@ -11,7 +11,8 @@ pub(super) enum Buffer {
     Bytes(Vec<u8>),
     /// Kept alive only.
     Span(#[expect(dead_code)] Span),
-    /// What is received in place of a span that MPI cannot write, and copied there when it has come.
+    /// What is received in place of a span that MPI cannot write, and copied there when it has
+    /// come.
     Copied(Vec<u8>, Span),
 }
 

@@ -39,12 +39,14 @@ pub(in crate::comm) fn ok(rank: usize, call: &'static str, code: c_int) -> Resul
 /// An MPI communicator that was made here, freed when it is dropped.
 pub(super) struct Handle(pub ffi::MPI_Comm);
 
-// SAFETY: a handle is an index or a pointer that MPI lets any thread use; the calls themselves run under `CALLS`.
+// SAFETY: a handle is an index or a pointer that MPI lets any thread use; the calls themselves run
+// under `CALLS`.
 unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// Returns the communicator that `make` makes; `None` where MPI gives this rank none. `call` names the MPI function in errors.
+    /// Returns the communicator that `make` makes; `None` where MPI gives this rank none. `call`
+    /// names the MPI function in errors.
     pub fn make(
         rank: usize,
         call: &'static str,
@@ -80,10 +82,12 @@ impl Drop for Handle {
             ffi::MPI_Iprobe(source, tag, self.0, &mut waits, none);
         }
         if waits != 0 {
-            // Not freed: a later communicator that is given its number, as MPICH does, would be given the message, too.
+            // Not freed: a later communicator that is given its number, as MPICH does, would be
+            // given the message, too.
             tracing::warn!("a communicator was dropped with messages that nobody has received");
         } else {
-            // SAFETY: the communicator is valid, and requests on it keep it alive. MPI libraries free it without communication.
+            // SAFETY: the communicator is valid, and requests on it keep it alive. MPI libraries
+            // free it without communication.
             unsafe { ffi::MPI_Comm_free(&mut self.0) };
         }
     }
@@ -106,7 +110,8 @@ impl Request {
         self.0 == Request::null().0
     }
 
-    /// Tests for completion: MPI's return code, and the status if it is complete. The caller holds the lock.
+    /// Tests for completion: MPI's return code, and the status if it is complete. The caller holds
+    /// the lock.
     pub fn test(&mut self) -> (c_int, Option<ffi::MPI_Status>) {
         let _errors_return = ErrorsReturn::hold();
         let mut done = 0;

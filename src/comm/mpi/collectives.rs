@@ -1,6 +1,7 @@
 //! MPI's own collectives of bytes, non-blocking and polled.
 //!
-//! They are started once all ranks have met in the same call, so that none of them waits for a rank that does something else.
+//! They are started once all ranks have met in the same call, so that none of them waits for a rank
+//! that does something else.
 
 use std::os::raw::{c_int, c_void};
 
@@ -13,8 +14,8 @@ use crate::comm::sync::Backoff;
 use crate::comm::transport::Native;
 
 impl Mpi {
-    /// Starts a collective and returns when this rank's part is done: MPI uses the memory of the call no more. Notes of other ranks are
-    /// handled meanwhile.
+    /// Starts a collective and returns when this rank's part is done: MPI uses the memory of the
+    /// call no more. Notes of other ranks are handled meanwhile.
     fn complete(&self, name: &'static str, start: impl FnOnce(*mut ffi::MPI_Request) -> c_int) -> Result<()> {
         let mut request = Request::null();
         {
@@ -23,7 +24,8 @@ impl Mpi {
         }
         let (mut backoff, mut outcome) = (Backoff::default(), Ok(()));
         while !request.is_null() {
-            // Where MPI has ended it uses the memory no more. After any other error this still waits for it.
+            // Where MPI has ended it uses the memory no more. After any other error this still
+            // waits for it.
             let calls = self.family.calls(self.rank)?;
             let (code, _) = request.test();
             drop(calls);
@@ -40,7 +42,8 @@ impl Mpi {
     }
 }
 
-/// Returns what calls take for memory that is read, and the number of its bytes, which the caller keeps below 2^31.
+/// Returns what calls take for memory that is read, and the number of its bytes, which the caller
+/// keeps below 2^31.
 fn sent(data: &[u8]) -> (*const c_void, c_int) {
     (data.as_ptr().cast(), data.len() as c_int)
 }

@@ -7,8 +7,8 @@ use super::calls::Handle;
 use super::status::{LastCalls, Mismatches};
 use crate::comm::mismatch::Mismatch;
 
-/// An MPI communicator behind a [`Communicator`](crate::comm::Communicator). As long as it exists, messages on it may be
-/// under way.
+/// An MPI communicator behind a [`Communicator`](crate::comm::Communicator). As long as it exists,
+/// messages on it may be under way.
 pub(super) struct Comm {
     pub handle: ManuallyDrop<Handle>,
     /// Its number in the family.
@@ -29,7 +29,8 @@ impl Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         self.last_calls.remove(self.context);
-        // What ranks that are out of step have sent may still come. The communicator is kept then, so that no other gets its number, and with it the message.
+        // What ranks that are out of step have sent may still come. The communicator is kept then,
+        // so that no other gets its number, and with it the message.
         if self.mismatch().is_none() {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.handle) };

@@ -1,10 +1,11 @@
 //! Making communicators, which MPI only does in calls that block.
 //!
-//! A blocking call under the lock of MPI calls stops all other threads of the process until the last rank has made it. So it
-//! is only made when it cannot wait: all ranks have arrived, and no process among them is making another communicator. To
-//! find out, each rank tries to lock its process's [`CREATING`] and all ranks reduce whether they could; if one could not,
-//! all unlock and try again. So two threads in each of two processes that make two communicators in different order do not
-//! wait for each other inside MPI.
+//! A blocking call under the lock of MPI calls stops all other threads of the process until the
+//! last rank has made it. So it is only made when it cannot wait: all ranks have arrived, and no
+//! process among them is making another communicator. To find out, each rank tries to lock its
+//! process's [`CREATING`] and all ranks reduce whether they could; if one could not, all unlock and
+//! try again. So two threads in each of two processes that make two communicators in different
+//! order do not wait for each other inside MPI.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -58,8 +59,9 @@ fn lock_on_all_ranks(rank: usize, comm: ffi::MPI_Comm) -> Result<MutexGuard<'sta
             Some(lock) if all => return Ok(lock),
             mine => drop(mine),
         }
-        // A random pause, so that two communicators that block each other do not try again at the same time. The ranks of
-        // one communicator pause equally long: with pauses of their own, some would always hold the lock when others try.
+        // A random pause, so that two communicators that block each other do not try again at the
+        // same time. The ranks of one communicator pause equally long: with pauses of their own,
+        // some would always hold the lock when others try.
         let pause = minimum(rank, comm, RandomState::new().hash_one(rank))? % longest;
         longest = (longest * 2).min(1 << 20);
         thread::sleep(Duration::from_micros(pause));
@@ -81,8 +83,8 @@ pub unsafe fn duplicate_twice(rank: usize, comm: ffi::MPI_Comm) -> Result<(Handl
     Ok((duplicate()?, duplicate()?))
 }
 
-/// Splits a communicator, all ranks of which have arrived. Collective; `part` is the number of this rank's part and its
-/// place in it.
+/// Splits a communicator, all ranks of which have arrived. Collective; `part` is the number of this
+/// rank's part and its place in it.
 pub fn split(rank: usize, comm: &Handle, part: Option<(usize, usize)>) -> Result<Option<Handle>> {
     let _creating = lock_on_all_ranks(rank, comm.0)?;
     // SAFETY: the communicator is valid; all its ranks are here.

@@ -4,11 +4,13 @@ use std::sync::OnceLock;
 
 use ::mpi::ffi;
 
-/// Error handlers of MPI's own communicators that were set to return while this lives. The caller holds the lock.
+/// Error handlers of MPI's own communicators that were set to return while this lives. The caller
+/// holds the lock.
 ///
-/// MPICH and its kin raise what goes wrong with a request (a message longer than its receive) not with the handler of the request's
-/// communicator but with that of `MPI_COMM_WORLD`, and since version 4 of the standard of `MPI_COMM_SELF`: by default both end all
-/// processes. These communicators are the caller's, so what he has set comes back at once.
+/// MPICH and its kin raise what goes wrong with a request (a message longer than its receive) not
+/// with the handler of the request's communicator but with that of `MPI_COMM_WORLD`, and since
+/// version 4 of the standard of `MPI_COMM_SELF`: by default both end all processes. These
+/// communicators are the caller's, so what he has set comes back at once.
 pub(super) struct ErrorsReturn {
     previous: [ffi::MPI_Errhandler; 2],
 }
@@ -25,7 +27,8 @@ impl ErrorsReturn {
             return None;
         }
         let previous = ErrorsReturn::communicators().map(|comm| {
-            // SAFETY: MPI is alive, and these communicators are valid as long as it is. Any bits are a handle that is overwritten.
+            // SAFETY: MPI is alive, and these communicators are valid as long as it is. Any bits
+            // are a handle that is overwritten.
             unsafe {
                 let mut previous: ffi::MPI_Errhandler = std::mem::zeroed();
                 ffi::MPI_Comm_get_errhandler(comm, &mut previous);
@@ -49,7 +52,8 @@ impl Drop for ErrorsReturn {
     }
 }
 
-/// Returns `true` if the MPI library raises what goes wrong with a request by the handler of its communicator: Open MPI does.
+/// Returns `true` if the MPI library raises what goes wrong with a request by the handler of its
+/// communicator: Open MPI does.
 fn has_errors_by_communicator() -> bool {
     static OPEN_MPI: OnceLock<bool> = OnceLock::new();
     *OPEN_MPI.get_or_init(|| library_version().contains("Open MPI"))

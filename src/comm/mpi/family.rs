@@ -20,15 +20,16 @@ use crate::comm::{CommError, Result};
 
 /// How long detached messages may take to complete when the last communicator is dropped.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
-/// How long a failing rank waits for lower ranks to report a failure and end all. It is long enough for that end to arrive
-/// on a machine with more processes than processors.
+/// How long a failing rank waits for lower ranks to report a failure and end all. It is long enough
+/// for that end to arrive on a machine with more processes than processors.
 const YIELD_TIME: Duration = Duration::from_secs(2);
 /// The same once a lower rank has announced its failure.
 const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
 /// How long a failing rank at least listens for lower ones before it announces its own failure.
 const LISTEN_TIME: Duration = Duration::from_millis(5);
 
-/// How long the notes of a mismatch may take to leave. A rank that does not take them is stopped, or ends.
+/// How long the notes of a mismatch may take to leave. A rank that does not take them is stopped,
+/// or ends.
 const ANNOUNCE_TIME: Duration = Duration::from_secs(2);
 
 /// A message that was dropped while it was under way, kept until MPI has done with its buffer.
@@ -42,8 +43,8 @@ pub(super) struct Detached {
     pub comm: Arc<Comm>,
 }
 
-/// What a communicator and all that are split from it share: which thread may call MPI, the detached messages, the status
-/// protocol, and counts.
+/// What a communicator and all that are split from it share: which thread may call MPI, the
+/// detached messages, the status protocol, and counts.
 pub(in crate::comm) struct Family {
     owner: ThreadId,
     /// Whether MPI lets any thread call it, one at a time.
@@ -52,7 +53,8 @@ pub(in crate::comm) struct Family {
     ends: bool,
     detached: Mutex<Vec<Detached>>,
     protocol: StatusProtocol,
-    /// Messages of collectives sent less those received, modulo 2^64; the sum over all ranks must be zero at the end.
+    /// Messages of collectives sent less those received, modulo 2^64; the sum over all ranks must
+    /// be zero at the end.
     untaken: AtomicU64,
     communicators: AtomicU64,
 }
@@ -110,7 +112,8 @@ impl Family {
         if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalised")) }
     }
 
-    /// Returns the lock for calls into MPI, where this thread may call it and no other holds the lock.
+    /// Returns the lock for calls into MPI, where this thread may call it and no other holds the
+    /// lock.
     fn try_calls(&self) -> Option<MutexGuard<'static, ()>> {
         let may = self.serialized || thread::current().id() == self.owner;
         let calls = match CALLS.try_lock() {
@@ -133,7 +136,8 @@ impl Family {
                 // SAFETY: an active receive.
                 unsafe { ffi::MPI_Cancel(&mut message.request.0) };
             }
-            // An error that another request caused leaves this one active, and MPI may still use its memory.
+            // An error that another request caused leaves this one active, and MPI may still use
+            // its memory.
             let (_, status) = message.request.test();
             status.is_some() || message.request.is_null()
         };
@@ -156,7 +160,8 @@ impl Family {
         })
     }
 
-    /// Asks rank `other`, counted in the first communicator, for its status; returns the query's number.
+    /// Asks rank `other`, counted in the first communicator, for its status; returns the query's
+    /// number.
     pub(super) fn query(&self, rank: usize, other: usize, stream: Stream) -> Result<u64> {
         let _calls = self.calls(rank)?;
         self.protocol.query(other, stream)
@@ -185,8 +190,9 @@ impl Family {
         &self.protocol.mismatches
     }
 
-    /// Tells all other ranks of a communicator what this one has found, unless it was told so itself, and waits for the notes to be on
-    /// their way: from now on this rank may call MPI no more.
+    /// Tells all other ranks of a communicator what this one has found, unless it was told so
+    /// itself, and waits for the notes to be on their way: from now on this rank may call MPI no
+    /// more.
     pub(super) fn announce(&self, comm: &Comm, found: &Mismatch) {
         let rank = found.rank;
         let sent = {
@@ -205,8 +211,8 @@ impl Family {
         }
     }
 
-    /// Waits until all ranks have returned from their bodies, answering queries meanwhile. Does nothing for a caller's
-    /// communicator.
+    /// Waits until all ranks have returned from their bodies, answering queries meanwhile. Does
+    /// nothing for a caller's communicator.
     ///
     /// # Errors
     /// [`CommError::Untaken`] where messages of collectives were sent that no rank has received.
@@ -247,8 +253,8 @@ impl Family {
         }
     }
 
-    /// Announces that this rank fails, unless a lower one has, and waits for lower ranks that fail too: the lowest one reports its failure and ends
-    /// all. Returns when this rank is to do so.
+    /// Announces that this rank fails, unless a lower one has, and waits for lower ranks that fail
+    /// too: the lowest one reports its failure and ends all. Returns when this rank is to do so.
     pub fn yield_to_lower_ranks(&self) {
         let rank = self.protocol.rank();
         let (start, listening) = (Instant::now(), listen_time(rank));
@@ -274,8 +280,9 @@ impl Family {
     }
 }
 
-/// Returns how long a failing rank listens for lower ones. Of all ranks that fail together the lowest announce it first, twice as many after each step, so that most
-/// have heard of it before they would tell all those above them.
+/// Returns how long a failing rank listens for lower ones. Of all ranks that fail together the
+/// lowest announce it first, twice as many after each step, so that most have heard of it before
+/// they would tell all those above them.
 fn listen_time(rank: usize) -> Duration {
     LISTEN_TIME * (usize::BITS - rank.leading_zeros())
 }

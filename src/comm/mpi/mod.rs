@@ -1,10 +1,13 @@
 //! Ranks as MPI processes.
 //!
-//! - A communicator is one of MPI's. The caller's tags are used as MPI tags; collectives have the tag above the largest.
-//! - Every MPI call runs under one lock, which is all that `MPI_THREAD_SERIALIZED` requires. Where the library gives less,
-//!   calls from another thread than the one that made the communicator are an error.
-//! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor between polls. The
-//!   blocking calls that make communicators and finalise MPI are made once all ranks have arrived ([`create`]).
+//! - A communicator is one of MPI's. The caller's tags are used as MPI tags; collectives have the
+//!   tag above the largest.
+//! - Every MPI call runs under one lock, which is all that `MPI_THREAD_SERIALIZED` requires. Where
+//!   the library gives less, calls from another thread than the one that made the communicator are
+//!   an error.
+//! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor
+//!   between polls. The blocking calls that make communicators and finalise MPI are made once all
+//!   ranks have arrived ([`create`]).
 
 mod buffer;
 mod calls;
@@ -47,10 +50,12 @@ use crate::host_memory;
 use crate::printable::printable;
 pub(super) use errors_return::library_version;
 
-/// How long a failing thread waits for another one that is inside MPI before it ends the process without MPI.
+/// How long a failing thread waits for another one that is inside MPI before it ends the process
+/// without MPI.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a launcher gets to pass on what it has read of a failing rank: some (Hydra) drop what they have not printed when all are to end.
+/// How long a launcher gets to pass on what it has read of a failing rank: some (Hydra) drop what
+/// they have not printed when all are to end.
 const LAUNCHER_TIME: Duration = Duration::from_millis(100);
 
 /// One rank's end of a communicator among MPI processes.
@@ -61,7 +66,8 @@ pub(super) struct Mpi {
 }
 
 impl Mpi {
-    /// Duplicates a communicator. Collective. `ends` says whether the ranks will [`leave`](Family::leave) together.
+    /// Duplicates a communicator. Collective. `ends` says whether the ranks will
+    /// [`leave`](Family::leave) together.
     ///
     /// # Safety
     /// `comm` is a valid communicator or null.
@@ -172,7 +178,8 @@ impl Transport for Mpi {
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {
                 let mut buffer = room(bytes)?;
-                // What it begins with is read even if the message is longer than the buffer, and then MPI does not promise to write it.
+                // What it begins with is read even if the message is longer than the buffer, and
+                // then MPI does not promise to write it.
                 buffer.resize(bytes.min(HEADER_BYTES.max(SUBJECT_BYTES)), 0);
                 let place = buffer.as_mut_ptr();
                 (Buffer::Bytes(buffer), place, bytes)
@@ -229,7 +236,8 @@ impl Transport for Mpi {
 /// Prints one message and ends all ranks with this exit code.
 pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     use std::io::Write;
-    // One write, so that lines of several ranks do not mix. If it fails there is no other place to report to.
+    // One write, so that lines of several ranks do not mix. If it fails there is no other place to
+    // report to.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
     wait_for_reader();
@@ -248,7 +256,8 @@ pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     std::process::exit(i32::from(code))
 }
 
-/// Waits, for [`ABORT_WAIT`] at most, until a launcher at the other end of standard error has read it.
+/// Waits, for [`ABORT_WAIT`] at most, until a launcher at the other end of standard error has read
+/// it.
 fn wait_for_reader() {
     #[cfg(unix)]
     {
@@ -269,18 +278,22 @@ fn wait_for_reader() {
 }
 
 impl Communicator {
-    /// A communicator of the ranks of a caller's MPI communicator, which is duplicated and stays the caller's. Collective
-    /// over it. Needs the feature `mpi`.
+    /// A communicator of the ranks of a caller's MPI communicator, which is duplicated and stays
+    /// the caller's. Collective over it. Needs the feature `mpi`.
     ///
-    /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or finalises it.
-    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort); but a mismatch of collectives or
-    ///   exchanges that one rank finds ends the waits of all in that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step) no more;
-    ///   another one that all ranks make here is none the worse. A rank that has dropped
-    ///   all communicators made here answers no status queries any more; ranks that wait for it wait without an end.
+    /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or
+    ///   finalises it.
+    /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort);
+    ///   but a mismatch of collectives or exchanges that one rank finds ends the waits of all in
+    ///   that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step)
+    ///   no more; another one that all ranks make here is none the worse. A rank that has dropped
+    ///   all communicators made here answers no status queries any more; ranks that wait for it
+    ///   wait without an end.
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///
     /// # Errors
-    /// [`CommError::Start`] if MPI is not initialised or the communicator cannot be used, [`CommError::Mpi`].
+    /// [`CommError::Start`] if MPI is not initialised or the communicator cannot be used,
+    /// [`CommError::Mpi`].
     ///
     /// # Safety
     /// `comm` is null or a valid communicator of the MPI library this crate is linked with.

@@ -1,18 +1,22 @@
 //! Whether the kernel lets MPI libraries at memory.
 //!
-//! A library moves long messages by having the kernel copy from another process, or by having it pin memory for a network card. Memory of a
-//! device that a driver has mapped for the host may be closed to both (on Linux mappings with `VM_IO` or `VM_PFNMAP`, as those of `amdgpu` and of PCI
-//! windows), and then libraries fail in the middle of a message: `process_vm_readv: Bad address`. Processors read and write such memory as any other.
+//! A library moves long messages by having the kernel copy from another process, or by having it
+//! pin memory for a network card. Memory of a device that a driver has mapped for the host may be
+//! closed to both (on Linux mappings with `VM_IO` or `VM_PFNMAP`, as those of `amdgpu` and of PCI
+//! windows), and then libraries fail in the middle of a message: `process_vm_readv: Bad address`.
+//! Processors read and write such memory as any other.
 
 use crate::comm::memory::Span;
 
-/// Returns `true` if the kernel lets others at the memory of `span`, which is of one mapping. Asks the kernel to copy its first byte, which takes less than a microsecond.
+/// Returns `true` if the kernel lets others at the memory of `span`, which is of one mapping. Asks
+/// the kernel to copy its first byte, which takes less than a microsecond.
 #[cfg(target_os = "linux")]
 pub(super) fn is_reachable(span: &Span) -> bool {
     let mut byte = 0u8;
     let of = |place: *mut u8| libc::iovec { iov_base: place.cast(), iov_len: 1 };
     let (local, remote) = (of(&raw mut byte), of(span.place().as_ptr()));
-    // SAFETY: the kernel writes one byte to `byte`, and finds out by itself whether it may read the other.
+    // SAFETY: the kernel writes one byte to `byte`, and finds out by itself whether it may read the
+    // other.
     let copied = span.bytes() == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == 1;
     // Where nobody may ask, as in many containers, no library does.
     copied || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)

@@ -1,4 +1,5 @@
-//! `MPI_Iallreduce` of one number, for what must not be a collective of the library itself: making and ending communicators.
+//! `MPI_Iallreduce` of one number, for what must not be a collective of the library itself: making
+//! and ending communicators.
 
 use std::mem;
 
@@ -16,7 +17,8 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Starts one. The caller holds the lock; `comm` is a valid communicator, all ranks of which do the same.
+    /// Starts one. The caller holds the lock; `comm` is a valid communicator, all ranks of which do
+    /// the same.
     pub fn start(rank: usize, comm: ffi::MPI_Comm, mine: u64, op: ffi::MPI_Op) -> Result<Reduction> {
         let mut numbers = Box::new([mine, 0]);
         let mut request = Request::null();

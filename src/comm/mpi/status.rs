@@ -1,10 +1,11 @@
 //! Status queries: how a rank that waits for long learns whether the other rank can still send.
 //!
-//! A rank that has waited for about a second asks the other one for its status: which collective it has called last, or
-//! that it has left. Ranks answer while they wait themselves, or when they have returned from their body and wait for the
-//! end; one that computes answers at its next wait. So a short wait costs no message, and a rank that leaves need not tell
-//! all others. The notes (queries, answers, and announcements of a failure or a mismatch) travel on an MPI communicator of their own,
-//! which all communicators of a family share.
+//! A rank that has waited for about a second asks the other one for its status: which collective it
+//! has called last, or that it has left. Ranks answer while they wait themselves, or when they have
+//! returned from their body and wait for the end; one that computes answers at its next wait. So a
+//! short wait costs no message, and a rank that leaves need not tell all others. The notes
+//! (queries, answers, and announcements of a failure or a mismatch) travel on an MPI communicator
+//! of their own, which all communicators of a family share.
 
 use std::collections::HashMap;
 use std::mem::{self, ManuallyDrop};
@@ -61,7 +62,8 @@ impl LastCalls {
 pub(super) struct Mismatches(Mutex<HashMap<u64, Mismatch>>);
 
 impl Mismatches {
-    /// Notes one, unless there was one before that says as much; returns whether it does. Those in collectives are not helped by one of exchanges.
+    /// Notes one, unless there was one before that says as much; returns whether it does. Those in
+    /// collectives are not helped by one of exchanges.
     fn note(&self, context: u64, found: Mismatch) -> bool {
         let mut all = locked(&self.0);
         let is_news = all.get(&context).is_none_or(|before| before.is_of_exchanges() && !found.is_of_exchanges());
@@ -98,7 +100,8 @@ pub(super) enum Status {
     Gone(Gone),
 }
 
-/// A message of this protocol: a query, its answer, or the announcement that the sender fails or has found a mismatch.
+/// A message of this protocol: a query, its answer, or the announcement that the sender fails or
+/// has found a mismatch.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Note {
@@ -265,7 +268,8 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Asks rank `other` for its status; returns the query's number. The caller holds the lock of MPI calls.
+    /// Asks rank `other` for its status; returns the query's number. The caller holds the lock of
+    /// MPI calls.
     pub fn query(&self, other: usize, stream: Stream) -> Result<u64> {
         let mut state = locked(&self.state);
         let query = state.next_query;
@@ -287,8 +291,9 @@ impl StatusProtocol {
         locked(&self.state).queries.remove(&query);
     }
 
-    /// Handles the notes that have come, and answers queries. The caller holds the lock of MPI calls. `is_sending` returns
-    /// whether a detached message to a rank is still under way on a stream.
+    /// Handles the notes that have come, and answers queries. The caller holds the lock of MPI
+    /// calls. `is_sending` returns whether a detached message to a rank is still under way on a
+    /// stream.
     pub fn poll(&self, is_sending: impl Fn(usize, Stream) -> bool) -> Result<()> {
         let mut state = locked(&self.state);
         state.outgoing.retain_mut(|(request, _)| request.test().1.is_none());
@@ -329,8 +334,8 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Returns `true` if all queries of this rank are answered. An answer that arrived after the end would be received on the next
-    /// communicator to which MPI gives the number of this one.
+    /// Returns `true` if all queries of this rank are answered. An answer that arrived after the
+    /// end would be received on the next communicator to which MPI gives the number of this one.
     pub fn is_answered(&self) -> bool {
         locked(&self.state).unanswered == 0
     }
@@ -345,8 +350,8 @@ impl StatusProtocol {
         locked(&self.state).phase = Phase::Failing;
     }
 
-    /// Tells all other ranks that this one fails: higher ones let it report first, and all know what the launcher's signal means that comes
-    /// then. The caller holds the lock of MPI calls.
+    /// Tells all other ranks that this one fails: higher ones let it report first, and all know
+    /// what the launcher's signal means that comes then. The caller holds the lock of MPI calls.
     pub fn announce_failure(&self) -> Result<()> {
         let mut state = locked(&self.state);
         for to in (0..self.size).filter(|&to| to != self.rank) {
@@ -355,8 +360,8 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Tells all other `members` of a communicator what this rank has found, unless something was found in it before; returns
-    /// whether it does. The caller holds the lock of MPI calls.
+    /// Tells all other `members` of a communicator what this rank has found, unless something was
+    /// found in it before; returns whether it does. The caller holds the lock of MPI calls.
     pub fn announce_mismatch(&self, context: u64, members: &[usize], found: &Mismatch) -> Result<bool> {
         if !self.mismatches.note(context, *found) {
             return Ok(false);
@@ -373,7 +378,8 @@ impl StatusProtocol {
         locked(&self.state).outgoing.is_empty()
     }
 
-    /// Cancels the receive of notes and lets go of those under way. The caller holds the lock of MPI calls, and MPI is alive.
+    /// Cancels the receive of notes and lets go of those under way. The caller holds the lock of
+    /// MPI calls, and MPI is alive.
     pub fn end(&self) {
         let mut state = locked(&self.state);
         let State { incoming, outgoing, .. } = &mut *state;
@@ -398,7 +404,8 @@ impl StatusProtocol {
     }
 }
 
-/// Returns what calls that send and receive notes need: MPI's type of bytes, its constant for any sender, and the size of a note.
+/// Returns what calls that send and receive notes need: MPI's type of bytes, its constant for any
+/// sender, and the size of a note.
 fn note_as_bytes() -> (ffi::MPI_Datatype, c_int, c_int) {
     // SAFETY: reads constants.
     unsafe { (ffi::RSMPI_UINT8_T, ffi::RSMPI_ANY_SOURCE, size_of::<Note>() as c_int) }
@@ -412,7 +419,8 @@ impl Drop for StatusProtocol {
                 self.end();
             }
         }
-        // While an answer or the note of a mismatch may still come the communicator is kept, so that no other gets its number, and with it the note.
+        // While an answer or the note of a mismatch may still come the communicator is kept, so
+        // that no other gets its number, and with it the note.
         if self.is_answered() && self.mismatches.is_empty() {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.comm) };

@@ -1,11 +1,15 @@
 //! How long a message has been waited for, and whether it can still come.
 //!
-//! - A short wait only counts polls and looks at the clock. After [`QUERY_AFTER`] the other rank is asked for its status.
-//! - If it is in another collective of the same number, the ranks have called different things: an error at once.
-//! - If it is past the collective or gone, a message that it sent before may still be on its way. It is an error if the
-//!   message has not come within [`GRACE`] and [`GRACE_POLLS`] more polls. By then MPI has moved what there was to move;
-//!   polls are counted, since a process that was stopped meanwhile has not polled.
-//! - A rank that finds that ranks called different things tells all ranks of the communicator, for it may answer none from then on.
+//! - A short wait only counts polls and looks at the clock. After [`QUERY_AFTER`] the other rank is
+//!   asked for its status.
+//! - If it is in another collective of the same number, the ranks have called different things: an
+//!   error at once.
+//! - If it is past the collective or gone, a message that it sent before may still be on its way.
+//!   It is an error if the message has not come within [`GRACE`] and [`GRACE_POLLS`] more polls. By
+//!   then MPI has moved what there was to move; polls are counted, since a process that was stopped
+//!   meanwhile has not polled.
+//! - A rank that finds that ranks called different things tells all ranks of the communicator, for
+//!   it may answer none from then on.
 //! - Any other status means that the other rank is slow: the wait goes on.
 
 use std::time::{Duration, Instant};

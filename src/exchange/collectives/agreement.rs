@@ -1,7 +1,8 @@
 //! Whether all ranks have called the same collective of device arrays, and what each of them gives.
 //!
-//! Data travel as messages between two ranks, of lengths that both must know. So ranks first exchange what they called, 64 bytes each along
-//! trees: what must agree does, or all of them return an error and nothing moves; what each gives is known to all.
+//! Data travel as messages between two ranks, of lengths that both must know. So ranks first
+//! exchange what they called, 64 bytes each along trees: what must agree does, or all of them
+//! return an error and nothing moves; what each gives is known to all.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -80,7 +81,8 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns a call for so many fields of elements of a type, of which this rank gives `own` per field.
+    /// Returns a call for so many fields of elements of a type, of which this rank gives `own` per
+    /// field.
     pub fn new(operation: Operation, ty: &str, fields: u64, own: u64) -> Call {
         let ty = TYPES.iter().position(|name| *name == ty).map_or(NONE, |at| at as u32);
         let peers = [NONE; 2];
@@ -137,7 +139,8 @@ impl Call {
     }
 }
 
-/// Returns the calls of all ranks where they agree; `valid` says whether what this rank gives fits its call.
+/// Returns the calls of all ranks where they agree; `valid` says whether what this rank gives fits
+/// its call.
 ///
 /// # Errors
 /// On all ranks: that of `valid` where there is one, elsewhere [`CommError::Mismatch`].

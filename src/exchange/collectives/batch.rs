@@ -73,7 +73,8 @@ impl Batch {
         [FieldBlocks { array, block, stride: total }, packed]
     }
 
-    /// Returns the fields as they lie in messages: the array itself where that is the same. Records only.
+    /// Returns the fields as they lie in messages: the array itself where that is the same. Records
+    /// only.
     pub fn packed<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -91,7 +92,8 @@ impl Batch {
         Ok(message)
     }
 
-    /// Returns the fields of a message, as they lie in arrays: the message itself where that is the same. Records only.
+    /// Returns the fields of a message, as they lie in arrays: the message itself where that is the
+    /// same. Records only.
     pub fn unpacked<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,

@@ -18,8 +18,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Numbers that are combined on the device: `f32 u32 i32 f64`, which lie in arrays as they are, and `u64 i64`, which lie in arrays of
-/// `u32`, two words each, the low one first.
+/// Numbers that are combined on the device: `f32 u32 i32 f64`, which lie in arrays as they are, and
+/// `u64 i64`, which lie in arrays of `u32`, two words each, the low one first.
 pub trait DeviceNumber: Reducible + sealed::Sealed {
     /// What arrays of them hold.
     type Element: DeviceElement;
@@ -68,7 +68,8 @@ crate::gpu::kernel_params! {
 
 const COMBINATION: &str = include_str!("../../../shaders/exchange/combination.wgsl");
 
-/// Returns the kernel that combines pairs of blocks, whose numbers the module `combination` combines.
+/// Returns the kernel that combines pairs of blocks, whose numbers the module `combination`
+/// combines.
 pub(crate) fn pairs_kernel(combination: String, form: NumberForm) -> KernelSource {
     let text = include_str!("../../../shaders/exchange/combine.wgsl");
     with_form(KernelSource::new("exchange::combine", text), combination, form)
@@ -156,8 +157,9 @@ impl Combiner {
         record_pairs(recorder, &self.pairs[form as usize], &raw::<N>(array, form), params, pairs)
     }
 
-    /// Records the reduction of all blocks to the first, along the tree of [`Communicator::all_reduce`]: blocks 0 and 1, 2 and 3, then pairs
-    /// of pairs. The others hold what came between. Cost: each number is read twice and written once.
+    /// Records the reduction of all blocks to the first, along the tree of
+    /// [`Communicator::all_reduce`]: blocks 0 and 1, 2 and 3, then pairs of pairs. The others hold
+    /// what came between. Cost: each number is read twice and written once.
     ///
     /// [`Communicator::all_reduce`]: crate::comm::Communicator::all_reduce
     pub fn reduce<N: DeviceNumber>(
@@ -176,8 +178,8 @@ impl Combiner {
         Ok(())
     }
 
-    /// Records the replacement of each block by its combination with all before it, one after the other. Cost: each number is read and
-    /// written once.
+    /// Records the replacement of each block by its combination with all before it, one after the
+    /// other. Cost: each number is read and written once.
     pub fn scan<N: DeviceNumber>(
         &self,
         recorder: &mut Recorder,
@@ -231,8 +233,9 @@ impl PairCombiner {
     }
 }
 
-/// Returns the form of the kernel that combines the numbers of an array: the least and the greatest `f64` are found by their words, as far as 32 bits count these,
-/// since compilers may take it that no number is NaN.
+/// Returns the form of the kernel that combines the numbers of an array: the least and the greatest
+/// `f64` are found by their words, as far as 32 bits count these, since compilers may take it that
+/// no number is NaN.
 fn form_of<N: DeviceNumber>(array: &Array<N::Element>, op: Op) -> NumberForm {
     let by_words = op != Op::Sum && array.len() < 1 << 31;
     if N::FORM == NumberForm::Double && by_words { NumberForm::Wide } else { N::FORM }

@@ -1,4 +1,5 @@
-//! Collectives on device arrays: what ranks hold on their devices, moved and joined through the host.
+//! Collectives on device arrays: what ranks hold on their devices, moved and joined through the
+//! host.
 //!
 //! [`Collectives`] has all of them, for arrays of any length, in flight or waited for:
 //!
@@ -14,7 +15,8 @@
 //! | [`reduce_scatter`](Collectives::reduce_scatter), [`reduce_scatter_v`](Collectives::reduce_scatter_v) | numbers | its part of their reduction |
 //! | [`scan`](Collectives::scan), [`scan_exclusive`](Collectives::scan_exclusive) | numbers | their reduction over the ranks up to this one, or before it |
 //!
-//! The functions of this module do the same with short data in arrays that exist; within those of [`Collectives`] short data take their way.
+//! The functions of this module do the same with short data in arrays that exist; within those of
+//! [`Collectives`] short data take their way.
 
 mod agreement;
 mod batch;
@@ -46,25 +48,32 @@ use crate::grid::{Cost, Transfers};
 const SHORT: u64 = 1 << 14;
 /// Bytes of a message that is worth being staged by itself.
 const USEFUL: u64 = 1 << 12;
-/// Bytes from which on data never travel along trees, where they pass each rank up to log2 of the ranks times.
+/// Bytes from which on data never travel along trees, where they pass each rank up to log2 of the
+/// ranks times.
 const LONG: u64 = 1 << 24;
 
-/// Returns `true` if so many bytes, of which each rank would send or receive an equal part from every other, travel along trees of the host. Parts of less than
-/// a page cost what their messages cost, two for each other rank; along trees it is two for each level.
+/// Returns `true` if so many bytes, of which each rank would send or receive an equal part from
+/// every other, travel along trees of the host. Parts of less than a page cost what their messages
+/// cost, two for each other rank; along trees it is two for each level.
 fn are_short(bytes: u64, ranks: usize) -> bool {
     bytes <= SHORT.max((ranks as u64).saturating_mul(USEFUL).min(LONG))
 }
 
 /// Collectives on device arrays, over the ranks of an [`Exchange`].
 ///
-/// - All ranks call them in the same order. Each begins with an agreement on what is called, along trees, so that calls that do not fit each
-///   other end with [`CommError::Mismatch`](crate::comm::CommError::Mismatch) on all ranks, in every build; it waits for other ranks to
-///   come, not for data or the device.
-/// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new array. Data above 16 KiB, and above 4 KiB for each rank where that is more
-///   (but for 16 MiB at most), travel in the chunks of the exchange, straight to the ranks that need them; shorter ones of `broadcast`, `all_gather` and
-///   `all_reduce` travel along trees of the host, before the call returns.
-/// - Counts are `u64` and messages are cut, so that there is no limit of 2^31 bytes; arrays have [`LONGEST`] elements at most.
-/// - Where several fields lie in an array one after the other (`fields`), each is gathered, scattered and so on by itself.
+/// - All ranks call them in the same order. Each begins with an agreement on what is called, along
+///   trees, so that calls that do not fit each other end with
+///   [`CommError::Mismatch`](crate::comm::CommError::Mismatch) on all ranks, in every build; it
+///   waits for other ranks to come, not for data or the device.
+/// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new
+///   array. Data above 16 KiB, and above 4 KiB for each rank where that is more (but for 16 MiB at
+///   most), travel in the chunks of the exchange, straight to the ranks that need them; shorter
+///   ones of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the
+///   call returns.
+/// - Counts are `u64` and messages are cut, so that there is no limit of 2^31 bytes; arrays have
+///   [`LONGEST`] elements at most.
+/// - Where several fields lie in an array one after the other (`fields`), each is gathered,
+///   scattered and so on by itself.
 /// - Submits what was recorded before, where data leave the rank.
 ///
 /// ```
@@ -100,8 +109,9 @@ impl fmt::Debug for Collectives {
 }
 
 impl Collectives {
-    /// Collectives whose data travel by `exchange`: over its ranks, in its chunks, but always exactly, as all ranks get the same bits. Exchanges that are in flight
-    /// together are started by one `Exchange` or its clones.
+    /// Collectives whose data travel by `exchange`: over its ranks, in its chunks, but always
+    /// exactly, as all ranks get the same bits. Exchanges that are in flight together are started
+    /// by one `Exchange` or its clones.
     pub fn new(exchange: Exchange) -> Self {
         let exchange = exchange.with_wire(Wire::Exact);
         Collectives { exchange, copies: Arc::default(), combiner: Arc::default() }
@@ -112,19 +122,21 @@ impl Collectives {
         self.exchange.comm()
     }
 
-    /// Returns what the exchanges of all collectives so far have cost this rank; what travelled along trees does not count.
+    /// Returns what the exchanges of all collectives so far have cost this rank; what travelled
+    /// along trees does not count.
     pub fn cost(&self) -> Cost {
         self.exchange.cost()
     }
 
-    /// Returns the exchange that follows when the first is done, as all ranks take their tags now; its cost counts already.
+    /// Returns the exchange that follows when the first is done, as all ranks take their tags now;
+    /// its cost counts already.
     fn later<T: DeviceElement>(&mut self, transfers: Transfers) -> LaterExchange {
         self.exchange.count(&transfers, T::ELEMENT.bytes());
         LaterExchange { tag: self.exchange.next_tag(), transfers, exchange: self.exchange.clone() }
     }
 
-    /// Returns the calls of all ranks, where they agree and what each gives is sound: `array` is on the device of `recorder` and at rest, and has
-    /// whole fields. `valid` is what else must hold.
+    /// Returns the calls of all ranks, where they agree and what each gives is sound: `array` is on
+    /// the device of `recorder` and at rest, and has whole fields. `valid` is what else must hold.
     fn agree<T: DeviceElement>(
         &self,
         recorder: &Recorder,

@@ -21,11 +21,13 @@ pub struct DeviceParts<T: DeviceElement> {
 type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
 
 impl Collectives {
-    /// Gives every rank a copy of the `array` of `root`, which others leave out; the root gets its own array back. Long ones travel in parts, so
-    /// that the root sends twice their bytes on any number of ranks.
+    /// Gives every rank a copy of the `array` of `root`, which others leave out; the root gets its
+    /// own array back. Long ones travel in parts, so that the root sends twice their bytes on any
+    /// number of ranks.
     ///
     /// # Errors
-    /// [`CommError`]; [`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse) where an array is missing or given too much.
+    /// [`CommError`]; [`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse) where an array is
+    /// missing or given too much.
     pub fn broadcast<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -107,7 +109,8 @@ impl Collectives {
         self.gather_on_all(recorder, own, fields, &calls)
     }
 
-    /// Gives `root` the arrays of all ranks, of one length, in the order of ranks, and the others nothing.
+    /// Gives `root` the arrays of all ranks, of one length, in the order of ranks, and the others
+    /// nothing.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -124,7 +127,8 @@ impl Collectives {
         Ok(self.gather_on(recorder, root, own, fields, &calls)?.map(|parts| parts.map(|parts| parts.array)))
     }
 
-    /// Gives `root` the arrays of all ranks, of any lengths, in the order of ranks, and the others nothing.
+    /// Gives `root` the arrays of all ranks, of any lengths, in the order of ranks, and the others
+    /// nothing.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -161,7 +165,8 @@ impl Collectives {
         self.scatter_parts(recorder, root, array, fields, &vec![calls[root].own; size as usize])
     }
 
-    /// Gives each rank its part of each field of the root's array, with the elements of a field that each rank gets.
+    /// Gives each rank its part of each field of the root's array, with the elements of a field
+    /// that each rank gets.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).
@@ -184,8 +189,8 @@ impl Collectives {
         self.scatter_parts(recorder, root, array, fields, &all)
     }
 
-    /// Gives each rank its one of the equal parts that each field of every rank's array is cut into; the parts that come stand in the order of
-    /// ranks. Arrays have one length.
+    /// Gives each rank its one of the equal parts that each field of every rank's array is cut
+    /// into; the parts that come stand in the order of ranks. Arrays have one length.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -203,7 +208,8 @@ impl Collectives {
         Ok(self.exchange_parts(recorder, array, fields, [&counts, &counts])?.map(|parts| parts.array))
     }
 
-    /// Gives each rank its part of each field of every rank's array, of `counts[rank]` elements; the parts that come stand in the order of ranks.
+    /// Gives each rank its part of each field of every rank's array, of `counts[rank]` elements;
+    /// the parts that come stand in the order of ranks.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -227,12 +233,14 @@ impl Collectives {
         self.exchange_parts(recorder, array, fields, [counts, &incoming])
     }
 
-    /// Sends an array to one rank, if `to` names one, and gives that of another, if `from` does: shifts, rings, permutations of ranks. Who sends to a rank
-    /// must be who that rank receives from.
+    /// Sends an array to one rank, if `to` names one, and gives that of another, if `from` does:
+    /// shifts, rings, permutations of ranks. Who sends to a rank must be who that rank receives
+    /// from.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse) on all ranks where senders and receivers
-    /// do not fit each other.
+    /// As [`all_gather`](Self::all_gather);
+    /// [`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse) on all ranks where senders and
+    /// receivers do not fit each other.
     pub fn send_receive<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -315,7 +323,8 @@ impl Collectives {
         })))
     }
 
-    /// This rank's part of what `root` has; `counts` are right for this rank, and at the root for all.
+    /// This rank's part of what `root` has; `counts` are right for this rank, and at the root for
+    /// all.
     fn scatter_parts<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,

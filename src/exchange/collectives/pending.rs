@@ -26,13 +26,17 @@ impl<O> Stage<O> {
     }
 }
 
-/// A collective of device arrays in flight, which gives its result when it [is finished](Self::finish).
+/// A collective of device arrays in flight, which gives its result when it [is
+/// finished](Self::finish).
 ///
-/// - What it sends is its own until then: work that is recorded with those arrays is refused when it is submitted.
-/// - Data move only inside the calls of this type: between pieces of other work, call [`progress`](Self::progress).
-/// - Several may be in flight. All ranks start them in the same order and finish them in the same order, or move all of them by
-///   `progress` until they are done.
-/// - Dropping it gives its arrays back; other ranks wait for what it should have sent: do it on all ranks, or when the run ends anyway.
+/// - What it sends is its own until then: work that is recorded with those arrays is refused when
+///   it is submitted.
+/// - Data move only inside the calls of this type: between pieces of other work, call
+///   [`progress`](Self::progress).
+/// - Several may be in flight. All ranks start them in the same order and finish them in the same
+///   order, or move all of them by `progress` until they are done.
+/// - Dropping it gives its arrays back; other ranks wait for what it should have sent: do it on all
+///   ranks, or when the run ends anyway.
 #[must_use = "a collective that is dropped does not take place"]
 pub struct PendingCollective<O> {
     /// None after an error.
@@ -85,8 +89,9 @@ impl<O> PendingCollective<O> {
         matches!(self.stage, Some(Stage::Done(_)))
     }
 
-    /// Waits until all is moved and returns the result, which work sees that is recorded afterwards. Submits what was recorded before if it
-    /// waits, so that the device works meanwhile.
+    /// Waits until all is moved and returns the result, which work sees that is recorded
+    /// afterwards. Submits what was recorded before if it waits, so that the device works
+    /// meanwhile.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.

@@ -4,8 +4,9 @@
 //! each rank's numbers -> a part for each rank -> combined there, in the order of ranks -> to all, to the root, or kept
 //! ```
 //!
-//! Of n numbers a rank sends and receives n, once there and once back, on any number of ranks; it needs memory for n more. Where parts are uneven a rank
-//! receives its own from every rank, and holds as much.
+//! Of n numbers a rank sends and receives n, once there and once back, on any number of ranks; it
+//! needs memory for n more. Where parts are uneven a rank receives its own from every rank, and
+//! holds as much.
 
 use super::agreement::{Call, Operation};
 use super::batch::Batch;
@@ -34,11 +35,13 @@ struct Gathered<N: DeviceNumber> {
 impl Collectives {
     /// Returns the reduction of all ranks' numbers, on every rank. The arrays have one length.
     ///
-    /// Floats are combined along a fixed tree over the ranks, that of [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce): the bits
-    /// depend on the number of ranks, and on nothing else.
+    /// Floats are combined along a fixed tree over the ranks, that of
+    /// [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce): the bits depend on the
+    /// number of ranks, and on nothing else.
     ///
     /// # Errors
-    /// [`CommError`](crate::comm::CommError); [`DeviceError`](crate::gpu::DeviceError) for arrays that do not fit.
+    /// [`CommError`](crate::comm::CommError); [`DeviceError`](crate::gpu::DeviceError) for arrays
+    /// that do not fit.
     pub fn all_reduce<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -63,7 +66,8 @@ impl Collectives {
         })))
     }
 
-    /// Returns the reduction of all ranks' numbers, as [`all_reduce`](Self::all_reduce) gives it, on `root`; the others get nothing.
+    /// Returns the reduction of all ranks' numbers, as [`all_reduce`](Self::all_reduce) gives it,
+    /// on `root`; the others get nothing.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -89,7 +93,8 @@ impl Collectives {
         })))
     }
 
-    /// This rank's one of the equal parts that each field of the reduction of all ranks' numbers is cut into. Arrays have one length.
+    /// This rank's one of the equal parts that each field of the reduction of all ranks' numbers is
+    /// cut into. Arrays have one length.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -107,7 +112,8 @@ impl Collectives {
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, vec![each * N::WORDS; size]))
     }
 
-    /// Returns this rank's part, of `counts[rank]` numbers, of each field of the reduction of all ranks' numbers. The counts are the same on all ranks.
+    /// Returns this rank's part, of `counts[rank]` numbers, of each field of the reduction of all
+    /// ranks' numbers. The counts are the same on all ranks.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -120,7 +126,8 @@ impl Collectives {
         fields: u64,
     ) -> Pending<Array<N::Element>> {
         let words: Vec<u64> = counts.iter().map(|count| count.saturating_mul(N::WORDS)).collect();
-        // The longest part comes from every rank. All know it, so that what is too long for one is refused by all.
+        // The longest part comes from every rank. All know it, so that what is too long for one is
+        // refused by all.
         let longest = words.iter().copied().max().unwrap_or(0).saturating_mul(fields);
         let blocks = allowed("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
         let valid = self.valid_counts(array.len(), &words, fields).and(blocks.map(drop).map_err(Into::into));
@@ -130,7 +137,8 @@ impl Collectives {
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, words))
     }
 
-    /// Returns the reduction of the numbers of the ranks up to and including this one, one after the other. The arrays have one length.
+    /// Returns the reduction of the numbers of the ranks up to and including this one, one after
+    /// the other. The arrays have one length.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -143,7 +151,8 @@ impl Collectives {
         self.scan_range::<N>(recorder, array, ScanRange::UpTo, op)
     }
 
-    /// Returns the reduction of the numbers of the ranks before this one, one after the other; nothing on the first rank. The arrays have one length.
+    /// Returns the reduction of the numbers of the ranks before this one, one after the other;
+    /// nothing on the first rank. The arrays have one length.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce).
@@ -158,7 +167,8 @@ impl Collectives {
         Ok(pending.map(move |before| (!first).then_some(before)))
     }
 
-    /// Returns the reduction of the numbers of the ranks in the range of this one, from its far end on; an array without elements where there are none.
+    /// Returns the reduction of the numbers of the ranks in the range of this one, from its far end
+    /// on; an array without elements where there are none.
     pub(crate) fn scan_range<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,

@@ -35,7 +35,8 @@ pub(crate) enum ScanRange {
 }
 
 impl ScanRange {
-    /// Returns the range of those ranks in whose range a rank is: what the adjoint of a sum combines.
+    /// Returns the range of those ranks in whose range a rank is: what the adjoint of a sum
+    /// combines.
     pub fn transposed(self) -> Self {
         match self {
             ScanRange::UpTo => ScanRange::From,

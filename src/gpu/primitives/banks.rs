@@ -2,10 +2,12 @@
 
 use crate::gpu::KernelSource;
 
-/// Banks of workgroup memory that arrays are padded for: those of most GPUs. Where there are half as many, two words of a padded access share one.
+/// Banks of workgroup memory that arrays are padded for: those of most GPUs. Where there are half
+/// as many, two words of a padded access share one.
 const BANKS: u32 = 32;
 
-/// Adds the function `padded`, which leaves a word out behind each [`BANKS`], to a kernel that may import it.
+/// Adds the function `padded`, which leaves a word out behind each [`BANKS`], to a kernel that may
+/// import it.
 pub(super) fn padded_memory(source: KernelSource) -> KernelSource {
     source.constant("BANKS", BANKS).module("gpu::padded", include_str!("../../../shaders/gpu/padded.wgsl"))
 }
@@ -15,7 +17,8 @@ mod tests {
     use super::BANKS;
     use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
-    /// Consecutive words of an invocation, as many as a scan and a scatter without subgroups give it, and neighbouring words.
+    /// Consecutive words of an invocation, as many as a scan and a scatter without subgroups give
+    /// it, and neighbouring words.
     #[test]
     fn padded_words_conflict_in_pairs_at_most() {
         for machine in GPUS {
@@ -31,8 +34,8 @@ mod tests {
         }
     }
 
-    /// Cycles that a subgroup takes to find random keys among 1024 splitters, by the place of what it asks for on a level, `path` nodes from
-    /// the left.
+    /// Cycles that a subgroup takes to find random keys among 1024 splitters, by the place of what
+    /// it asks for on a level, `path` nodes from the left.
     fn cycles(machine: &Machine, place: fn(u32, u64) -> u64) -> f64 {
         const DRAWS: u32 = 200;
         let mut bits = 1u64;

@@ -2,7 +2,8 @@
 
 use crate::gpu::{Array, DeviceError, Gpu, RawArray};
 
-/// How many leading elements of an array count; the others are neither read nor, in results, written.
+/// How many leading elements of an array count; the others are neither read nor, in results,
+/// written.
 #[derive(Clone, Copy)]
 pub enum Count<'a> {
     /// All.

@@ -8,14 +8,18 @@
 //! | [`Permute`] | rows gathered or scattered by an index |
 //! | [`Sort`] | the stable order of 32- and 64-bit keys |
 //!
-//! - All record into a caller's [`Recorder`](crate::gpu::Recorder): nothing here submits or waits. Working arrays
-//!   come from the device's pool and go back to it once the work has been submitted.
-//! - They are cheap to make and keep their kernels, which compile on the first dispatch. One instance serves any sizes.
-//! - How many elements count may be known to the device only ([`Count`]); arrays without elements are legal.
-//! - No workgroup waits for another: sums go up in one dispatch and come down in the next (*reduce, then scan*).
-//! - There are forms for GPUs (coalesced, with barriers) and for software renderers (serial, without). Results are the
-//!   same bits in all forms, and on any number of windows. An array in many windows takes as many bindings: where the
-//!   device has only the 8 of the floor, that is an error ([`DeviceError::TooManyWindows`]).
+//! - All record into a caller's [`Recorder`](crate::gpu::Recorder): nothing here submits or waits.
+//!   Working arrays come from the device's pool and go back to it once the work has been submitted.
+//! - They are cheap to make and keep their kernels, which compile on the first dispatch. One
+//!   instance serves any sizes.
+//! - How many elements count may be known to the device only ([`Count`]); arrays without elements
+//!   are legal.
+//! - No workgroup waits for another: sums go up in one dispatch and come down in the next (*reduce,
+//!   then scan*).
+//! - There are forms for GPUs (coalesced, with barriers) and for software renderers (serial,
+//!   without). Results are the same bits in all forms, and on any number of windows. An array in
+//!   many windows takes as many bindings: where the device has only the 8 of the floor, that is an
+//!   error ([`DeviceError::TooManyWindows`]).
 //! - Arrays that are written must be different from all others of the call.
 
 mod banks;
@@ -35,7 +39,8 @@ pub use sort::{Form, Keys, KeysOfBits, Sort};
 use crate::gpu::DeviceError;
 use crate::gpu::KernelSource;
 
-/// Returns the kernels of the room in all forms; those whose text has `subgroup` need operations across a subgroup.
+/// Returns the kernels of the room in all forms; those whose text has `subgroup` need operations
+/// across a subgroup.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     [scan::kernels(), reduce::kernels(), permute::kernels().into(), sort::kernels()].concat()
 }

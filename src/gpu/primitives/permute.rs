@@ -45,12 +45,12 @@ impl Permute {
         Permute { gather, scatter }
     }
 
-    /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of `index`) and c
-    /// below `width`. Rows whose index lies outside of `source` are not written.
+    /// Records `target[i * width + c]` = `source[index[i] * width + c]` for every i that counts (of
+    /// `index`) and c below `width`. Rows whose index lies outside of `source` are not written.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given twice, or `width` is 0;
-    /// as [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `target` is too short for the rows that count or is given
+    /// twice, or `width` is 0; as [`Recorder::dispatch`].
     pub fn gather<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -80,13 +80,13 @@ impl Permute {
         record(recorder, &self.gather, WHAT, (source, index, target), [width, rows], counted)
     }
 
-    /// Records `target[index[i] * width + c]` = `source[i * width + c]` for every i that counts (of `index`) and c
-    /// below `width`. Rows whose index lies outside of `target` are not moved; of several rows with one index, any may
-    /// stay.
+    /// Records `target[index[i] * width + c]` = `source[i * width + c]` for every i that counts (of
+    /// `index`) and c below `width`. Rows whose index lies outside of `target` are not moved; of
+    /// several rows with one index, any may stay.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is given twice, or `width`
-    /// is 0; as [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `source` is shorter than the rows that count or `target` is
+    /// given twice, or `width` is 0; as [`Recorder::dispatch`].
     pub fn scatter<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -117,7 +117,8 @@ fn record<T: DeviceElement>(
     if words == 0 || words > u64::from(u32::MAX) {
         return Err(misuse(what, format!("rows of {width} elements")));
     }
-    // A software renderer reads the index once per row; GPUs want neighbouring invocations at neighbouring words.
+    // A software renderer reads the index once per row; GPUs want neighbouring invocations at
+    // neighbouring words.
     let serial = recorder.gpu().capabilities().profile == Profile::Software;
     let run = if serial { words.min(16) } else { 1 };
     let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);

@@ -67,14 +67,16 @@ impl ReduceOperation {
     }
 }
 
-/// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every form.
+/// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every
+/// form.
 ///
-/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is joined to those of the
-/// same lane with smaller `k`, beginning with the identity; then the 64 lanes are halved, lane with lane + 32, + 16,
-/// ... + 1; lanes without elements are identities. The values of the blocks are reduced in the same way, until one is
-/// left.
+/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is
+/// joined to those of the same lane with smaller `k`, beginning with the identity; then the 64
+/// lanes are halved, lane with lane + 32, + 16, ... + 1; lanes without elements are identities. The
+/// values of the blocks are reduced in the same way, until one is left.
 ///
-/// Integer sums wrap. The least and greatest of `f32` with NaN among them are not defined, nor is the sign of a zero.
+/// Integer sums wrap. The least and greatest of `f32` with NaN among them are not defined, nor is
+/// the sign of a zero.
 pub struct Reduce {
     profile: Option<Profile>,
     gpu: [Kernel; 9],
@@ -137,7 +139,8 @@ impl Reduce {
         self.record(recorder, ReduceOperation::Sum, input, output, count)
     }
 
-    /// Records `output[0]` = the least element of `input` that counts; of none, the greatest number (infinity).
+    /// Records `output[0]` = the least element of `input` that counts; of none, the greatest number
+    /// (infinity).
     ///
     /// # Errors
     /// As [`Reduce::sum`].
@@ -151,7 +154,8 @@ impl Reduce {
         self.record(recorder, ReduceOperation::Min, input, output, count)
     }
 
-    /// Records `output[0]` = the greatest element of `input` that counts; of none, the least number (minus infinity).
+    /// Records `output[0]` = the greatest element of `input` that counts; of none, the least number
+    /// (minus infinity).
     ///
     /// # Errors
     /// As [`Reduce::sum`].

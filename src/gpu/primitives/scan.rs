@@ -1,7 +1,7 @@
 //! Exclusive prefix sums: reduce, then scan.
 //!
-//! The input is cut into parts. The sums of the parts are scanned first, in the same way, then every part again with
-//! the sum of those before it.
+//! The input is cut into parts. The sums of the parts are scanned first, in the same way, then
+//! every part again with the sum of those before it.
 
 use super::banks::padded_memory;
 use super::count::{COUNTED, Count, Counted, distinct, holds};
@@ -13,7 +13,8 @@ const GROUP_PART: u32 = 2048;
 const SERIAL_PARTS: u32 = 512;
 /// Elements of such a part at least.
 const SERIAL_LEAST: u32 = 256;
-/// Elements of such a part at most: llvmpipe silently ends all loops of an invocation after 65,535 iterations in all.
+/// Elements of such a part at most: llvmpipe silently ends all loops of an invocation after 65,535
+/// iterations in all.
 const SERIAL_MOST: u32 = 1 << 15;
 
 crate::gpu::kernel_params! {
@@ -114,7 +115,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// Exclusive scan of words: `output[i]` = the sum of `input[0..i]`.
 ///
-/// Sums wrap modulo 2^32. An element is read twice and written once, plus some hundredths of that for the sums of parts.
+/// Sums wrap modulo 2^32. An element is read twice and written once, plus some hundredths of that
+/// for the sums of parts.
 pub struct Scan {
     /// The profile it was made for; the device's own otherwise.
     profile: Option<Profile>,
@@ -139,12 +141,13 @@ impl Scan {
         Scan { profile: Some(profile), ..Self::new() }
     }
 
-    /// Records the scan of the leading elements of `input` that count. `output` has room for as many; if it has room
-    /// for one more, that receives the total. What lies behind stays as it is. `input` and `output` are different
-    /// arrays.
+    /// Records the scan of the leading elements of `input` that count. `output` has room for as
+    /// many; if it has room for one more, that receives the total. What lies behind stays as it is.
+    /// `input` and `output` are different arrays.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `output` is too short or the same array; as [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `output` is too short or the same array; as
+    /// [`Recorder::dispatch`].
     pub fn exclusive(
         &self,
         recorder: &mut Recorder,
@@ -175,7 +178,8 @@ impl Scan {
         };
         let span = (u64::from(counted.most) + 1).min(output.len()) as u32;
         let levels = levels(profile, span);
-        // Up: the sums of the parts of each level are the input of the next; the last level is one part.
+        // Up: the sums of the parts of each level are the input of the next; the last level is one
+        // part.
         let mut inputs = vec![(input.clone(), counted.clone())];
         for (k, level) in levels[..levels.len() - 1].iter().enumerate() {
             let (input, counted) = &inputs[k];

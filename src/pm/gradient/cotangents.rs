@@ -2,8 +2,8 @@
 
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 
-/// The derivatives of a loss by positions and momenta of this rank's particles: vectors in one array, all along x in the order of the sites, then
-/// y, then z.
+/// The derivatives of a loss by positions and momenta of this rank's particles: vectors in one
+/// array, all along x in the order of the sites, then y, then z.
 pub struct Cotangents {
     pub(super) positions: Array<f32>,
     pub(super) momenta: Array<f32>,

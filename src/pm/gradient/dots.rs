@@ -12,7 +12,8 @@ use crate::pm::start::LatticeFields;
 /// Words that come along with the products at most.
 const ALONG: u64 = 2;
 
-/// Products that have been recorded, each with the derivatives of the number that it is the cotangent of. They are fetched together, at the end.
+/// Products that have been recorded, each with the derivatives of the number that it is the
+/// cotangent of. They are fetched together, at the end.
 pub struct Dots {
     sum: ExactSum,
     derivatives: Rc<Derivatives>,
@@ -49,7 +50,8 @@ impl Dots {
         self.derivatives.numbers[number] != [0.0; COUNT]
     }
 
-    /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no parameter changes cost nothing.
+    /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no
+    /// parameter changes cost nothing.
     pub fn vectors(
         &mut self,
         recorder: &mut Recorder,
@@ -102,7 +104,8 @@ impl Dots {
         Ok(())
     }
 
-    /// Returns the derivatives by the parameters, and the first word of each array of `along`. One wait for the device, where there is anything.
+    /// Returns the derivatives by the parameters, and the first word of each array of `along`. One
+    /// wait for the device, where there is anything.
     pub fn fetch(
         &mut self,
         recorder: &mut Recorder,

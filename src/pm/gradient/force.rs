@@ -7,11 +7,13 @@
 //! cotangent -> fill ghost cells -> gradient of the force and of that density at the particles
 //! ```
 //!
-//! An acceleration reads the force where the particle is, and the force follows from where all particles are painted. On a mesh of c cells with p
-//! particles this takes three paintings, two transforms and a filter (11 passes over the mesh), and one pass that reads four values of each node.
+//! An acceleration reads the force where the particle is, and the force follows from where all
+//! particles are painted. On a mesh of c cells with p particles this takes three paintings, two
+//! transforms and a filter (11 passes over the mesh), and one pass that reads four values of each
+//! node.
 //!
-//! Tangent: one painting of the movements times the gradient of the weights, the filter of the force (10 passes), and one pass that reads six values of
-//! each node.
+//! Tangent: one painting of the movements times the gradient of the weights, the filter of the
+//! force (10 passes), and one pass that reads six values of each node.
 
 use crate::exchange::GridComms;
 use crate::fft::{Filter, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Values};
@@ -24,7 +26,8 @@ use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
 use crate::pm::{Config, Simulation, SimulationError, displaced};
 
-/// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as they need.
+/// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
+/// they need.
 #[derive(Clone, Copy)]
 pub struct Placed<'a> {
     force: &'a Force,
@@ -100,11 +103,12 @@ impl ForceDerivative {
         })
     }
 
-    /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force is there. All ranks call it. Waits for
-    /// exchanges only.
+    /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force is there.
+    /// All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] where there is none; [`SimulationError`] of the device or the ranks.
+    /// [`SimulationError::NoForce`] where there is none; [`SimulationError`] of the device or the
+    /// ranks.
     pub fn accelerations(
         &self,
         recorder: &mut Recorder,
@@ -151,8 +155,8 @@ impl ForceDerivative {
         Ok(recorder.copy(&spectrum, 0, &self.spectra, axis * modes, modes)?)
     }
 
-    /// Records `bar += (d density / d positions)^T by`, where `by` is on this rank's own cells and the density has the mean 1. All ranks call it. Waits
-    /// for exchanges only.
+    /// Records `bar += (d density / d positions)^T by`, where `by` is on this rank's own cells and
+    /// the density has the mean 1. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -169,7 +173,8 @@ impl ForceDerivative {
         Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
     }
 
-    /// Records `out` = how accelerations change where particles, whose force is there, move by `by`. All ranks call it. Waits for exchanges only.
+    /// Records `out` = how accelerations change where particles, whose force is there, move by
+    /// `by`. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// As [`accelerations`](Self::accelerations).
@@ -189,7 +194,8 @@ impl ForceDerivative {
         Ok(self.reader.record(recorder, placed.sites(), fields, self.scale, [by, out])?)
     }
 
-    /// Records `out` = how the density on this rank's own cells changes where particles move by `by`. All ranks call it. Waits for exchanges only.
+    /// Records `out` = how the density on this rank's own cells changes where particles move by
+    /// `by`. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.

@@ -9,8 +9,9 @@ use crate::pm::footprint::{Footprint, PlannedFor};
 use crate::pm::{Config, SimulationError};
 use crate::rank::Rank;
 
-/// Device memory of an evaluation of a gradient on the largest rank, in bytes: an upper bound that is close, where ghost cells reach as far as
-/// is typical (10 Mpc/h). Arrays of a loss are the caller's own.
+/// Device memory of an evaluation of a gradient on the largest rank, in bytes: an upper bound that
+/// is close, where ghost cells reach as far as is typical (10 Mpc/h). Arrays of a loss are the
+/// caller's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GradientMemory {
@@ -26,7 +27,8 @@ pub struct GradientMemory {
     pub particles: u64,
     /// Modes of the force mesh, and tables, which are there all the time.
     pub kept: u64,
-    /// The most of the force mesh at a time: of a force, its derivatives, or what a loss of the density takes.
+    /// The most of the force mesh at a time: of a force, its derivatives, or what a loss of the
+    /// density takes.
     pub mesh: u64,
     /// The most of the lattice at a time: of the initial conditions or their derivatives.
     pub start: u64,
@@ -47,7 +49,8 @@ impl GradientMemory {
             checkpoint_every,
             states: forces.div_ceil(checkpoint_every) + (checkpoint_every - 1).min(forces),
             state: of.of_particles(24),
-            // The noise of this run and of the one before; cotangents of both halves and of accelerations, these, other momenta.
+            // The noise of this run and of the one before; cotangents of both halves and of
+            // accelerations, these, other momenta.
             particles: of.phase_space() + 2 * of.of_particles(4) + 5 * of.of_particles(12),
             kept: pooled(16 * of.mesh.count) + tables(config),
             mesh: of.force().max(force_adjoint(&of)).max(density_loss(&of)),
@@ -55,7 +58,8 @@ impl GradientMemory {
         })
     }
 
-    /// That of an operator, which has tangents, too, and keeps displacements of the end for the density's.
+    /// That of an operator, which has tangents, too, and keeps displacements of the end for the
+    /// density's.
     pub(in crate::pm) fn of_operator(
         self,
         config: &Config,
@@ -76,7 +80,8 @@ impl GradientMemory {
         self.states as u64 * self.state + self.particles + self.kept + self.mesh.max(self.start)
     }
 
-    /// Refuses more than this rank's part of the device has; the same on all ranks where devices are alike.
+    /// Refuses more than this rank's part of the device has; the same on all ranks where devices
+    /// are alike.
     pub(in crate::pm) fn check(&self, context: &Rank) -> Result<(), SimulationError> {
         let (needed, sharing) = (self.total() + context.exchange.staging_bytes(&context.gpu), context.sharing);
         match context.memory_share() {
@@ -88,8 +93,8 @@ impl GradientMemory {
     }
 }
 
-/// Tables of amplitudes and their derivatives over squares of mode numbers, factors of operators along the axes, roots of unity, and what a download
-/// and a few numbers take.
+/// Tables of amplitudes and their derivatives over squares of mode numbers, factors of operators
+/// along the axes, roots of unity, and what a download and a few numbers take.
 fn tables(config: &Config) -> u64 {
     let (n, m) = (config.particles, config.mesh);
     let amplitudes = 9 * pooled(4 * (3 * (n / 2) * (n / 2) + 1));
@@ -99,17 +104,20 @@ fn tables(config: &Config) -> u64 {
     amplitudes + operators + roots + (8 << 10)
 }
 
-/// What a transform takes that makes its tables at its first use, as those with operators on modes do.
+/// What a transform takes that makes its tables at its first use, as those with operators on modes
+/// do.
 const PARAMETERS: u64 = 64 << 10;
 
-/// The force that is there, a painted component, and the integers that become it and its modes, or what the filter of the last one takes beside its result.
+/// The force that is there, a painted component, and the integers that become it and its modes, or
+/// what the filter of the last one takes beside its result.
 fn force_adjoint(of: &Footprint) -> u64 {
     of.of_cells(12)
         + of.mesh.field
         + (of.of_cells(8) + of.mesh.modes + of.mesh.forward).max(of.filters[0] + of.of_cells(4))
 }
 
-/// The force that is there, the painted movements, and the integers that become them, or the change of the force.
+/// The force that is there, the painted movements, and the integers that become them, or the change
+/// of the force.
 fn force_tangent(of: &Footprint) -> u64 {
     of.of_cells(12) + of.mesh.field + of.of_cells(8).max(of.filters[1] + of.of_cells(12))
 }
@@ -119,7 +127,8 @@ fn density_loss(of: &Footprint) -> u64 {
     of.mesh.there() + of.mesh.back() + of.of_cells(4)
 }
 
-/// Returns the modes and the cotangent of the contrast, and what cotangents of displacements and strains take; at the end the results.
+/// Returns the modes and the cotangent of the contrast, and what cotangents of displacements and
+/// strains take; at the end the results.
 fn start_adjoint(of: &Footprint) -> u64 {
     let lattice = &of.lattice;
     let (field, modes) = (lattice.field, lattice.modes);
@@ -135,7 +144,8 @@ fn start_adjoint(of: &Footprint) -> u64 {
     (field + modes + passed.max(second)).max(2 * of.of_particles(12) + 2 * field)
 }
 
-/// Returns the modes of the contrast and its change, and of the second order those of the source and its change, with the strains that make them.
+/// Returns the modes of the contrast and its change, and of the second order those of the source
+/// and its change, with the strains that make them.
 fn start_tangent(of: &Footprint) -> u64 {
     let lattice = &of.lattice;
     let (field, modes) = (lattice.field, lattice.modes);
@@ -148,7 +158,8 @@ fn start_tangent(of: &Footprint) -> u64 {
     }
 }
 
-/// Particles along an axis at most: sums over the three components of all of them have 2^38 terms at most.
+/// Particles along an axis at most: sums over the three components of all of them have 2^38 terms
+/// at most.
 const MAX_SIDE: u64 = 4508;
 
 /// Refuses more particles than derivatives can be summed of.
@@ -161,8 +172,9 @@ pub(super) fn check_particles(config: &Config) -> Result<(), SimulationError> {
 }
 
 impl Config {
-    /// Device memory of an operator of this run with one linearisation, or of a gradient, which takes less, on `ranks` ranks of any GPU, with a state
-    /// kept of every `checkpoint_every`-th force.
+    /// Device memory of an operator of this run with one linearisation, or of a gradient, which
+    /// takes less, on `ranks` ranks of any GPU, with a state kept of every `checkpoint_every`-th
+    /// force.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.

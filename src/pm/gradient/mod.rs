@@ -1,4 +1,5 @@
-//! Gradients of a run: from a loss of the final particles back to the white noise and the cosmological parameters.
+//! Gradients of a run: from a loss of the final particles back to the white noise and the
+//! cosmological parameters.
 //!
 //! | item | what it is |
 //! |---|---|
@@ -10,9 +11,10 @@
 //! | `parameters` | how factors of kicks, drifts and the start follow from the parameters, on the host |
 //!
 //! # Method
-//! Discretise, then differentiate: the adjoint of each operation of the schedule, in reverse, so that the result is the derivative of what the run
-//! computes (Li et al. 2024, ApJS 270, 36, which integrates backwards in time instead of keeping states). With cotangents `xi` of positions,
-//! `pi` of momenta and `alpha` of accelerations:
+//! Discretise, then differentiate: the adjoint of each operation of the schedule, in reverse, so
+//! that the result is the derivative of what the run computes (Li et al. 2024, ApJS 270, 36, which
+//! integrates backwards in time instead of keeping states). With cotangents `xi` of positions, `pi`
+//! of momenta and `alpha` of accelerations:
 //!
 //! ```text
 //! kick  p = keep p + f a:   alpha += f pi, then pi = keep pi        f_bar = pi . a     keep_bar = pi . p
@@ -20,11 +22,14 @@
 //! force a = acc(x):         xi += (d acc / d x)^T alpha, then alpha = 0
 //! ```
 //!
-//! Tangents go the other way, beside a run that is made again: `a' = (d acc / d x) x'`, `p' = keep p' + f a' + keep' p + f' a`, `x' = x' + f p' + f' p`.
+//! Tangents go the other way, beside a run that is made again: `a' = (d acc / d x) x'`, `p' = keep
+//! p' + f a' + keep' p + f' a`, `x' = x' + f p' + f' p`.
 //!
-//! States are kept where forces are computed: of every `checkpoint_every`-th force from the run itself, of those between from a second run
-//! of that part, whose bits are the first one's. So a backward step takes one force and one adjoint, and another force where states were
-//! left out. Everything is in fixed point or in a fixed order: the gradient has the same bits on any number of ranks.
+//! States are kept where forces are computed: of every `checkpoint_every`-th force from the run
+//! itself, of those between from a second run of that part, whose bits are the first one's. So a
+//! backward step takes one force and one adjoint, and another force where states were left out.
+//! Everything is in fixed point or in a fixed order: the gradient has the same bits on any number
+//! of ranks.
 
 mod cotangents;
 mod dots;
@@ -57,12 +62,14 @@ pub struct Sensitivity {
     pub loss: f64,
     /// The derivatives by the white noise of this rank's sites, C order.
     pub white_noise: Array<f32>,
-    /// The derivatives by the displacements at the start, vectors in one array: all along x, then y, then z.
+    /// The derivatives by the displacements at the start, vectors in one array: all along x, then
+    /// y, then z.
     pub positions: Array<f32>,
     /// The derivatives by the momenta at the start, likewise.
     pub momenta: Array<f32>,
-    /// The derivatives by the cosmological parameters, with everything that depends on them: the spectrum of the noise, the start, the
-    /// factors of kicks and drifts, the force. The same on all ranks.
+    /// The derivatives by the cosmological parameters, with everything that depends on them: the
+    /// spectrum of the noise, the start, the factors of kicks and drifts, the force. The same on
+    /// all ranks.
     pub cosmology: CosmologyGradient,
 }
 
@@ -97,11 +104,13 @@ impl fmt::Debug for Gradient {
 }
 
 impl Gradient {
-    /// Creates a run with the parameters of `config` and its adjoint, with a state kept of every `checkpoint_every`-th force: 1 is fastest, and about
-    /// the root of the number of steps takes least memory ([`GradientMemory`]). All ranks call it with the same values.
+    /// Creates a run with the parameters of `config` and its adjoint, with a state kept of every
+    /// `checkpoint_every`-th force: 1 is fastest, and about the root of the number of steps takes
+    /// least memory ([`GradientMemory`]). All ranks call it with the same values.
     ///
     /// # Errors
-    /// As [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0; [`SimulationError::Memory`] before anything is computed.
+    /// As [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0;
+    /// [`SimulationError::Memory`] before anything is computed.
     pub fn new(context: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {
             let (what, value) = ("checkpoint_every", "0".into());
@@ -128,12 +137,14 @@ impl Gradient {
         &self.sweeps.run.config
     }
 
-    /// Runs from `noise`, calls `loss` with the final state, and goes back. The loss adds its derivatives to the [`Cotangents`] and returns its value, which
-    /// is the same on all ranks. All ranks call it. Waits for the device.
+    /// Runs from `noise`, calls `loss` with the final state, and goes back. The loss adds its
+    /// derivatives to the [`Cotangents`] and returns its value, which is the same on all ranks. All
+    /// ranks call it. Waits for the device.
     ///
     /// # Errors
-    /// Those of `loss`; [`SimulationError`] as of [`Simulation::new`](crate::pm::Simulation::new) and [`Simulation::run`](crate::pm::Simulation::run); [`SimulationError::Loss`] when the loss or a
-    /// derivative is not finite.
+    /// Those of `loss`; [`SimulationError`] as of [`Simulation::new`](crate::pm::Simulation::new)
+    /// and [`Simulation::run`](crate::pm::Simulation::run); [`SimulationError::Loss`] when the loss
+    /// or a derivative is not finite.
     pub fn evaluate<E: From<SimulationError>>(
         &mut self,
         context: &mut Rank,
@@ -161,8 +172,9 @@ impl Gradient {
         Ok(Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology })
     }
 
-    /// Returns the derivatives by the parameters; refuses lost particles, and losses and derivatives that are not finite, the same on all ranks. All of it comes
-    /// from the device at once.
+    /// Returns the derivatives by the parameters; refuses lost particles, and losses and
+    /// derivatives that are not finite, the same on all ranks. All of it comes from the device at
+    /// once.
     fn checked(
         &mut self,
         context: &mut Rank,

@@ -26,8 +26,8 @@ impl Observer<'_> {
         &self.sweeps.bars
     }
 
-    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order: what
-    /// [`Simulation::density`] downloads. All ranks call it. Waits for exchanges only.
+    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order:
+    /// what [`Simulation::density`] downloads. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError::Lost`], and those of the device and the ranks.
@@ -35,8 +35,8 @@ impl Observer<'_> {
         self.sweeps.run.record_density(context, out)
     }
 
-    /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells is `by`, says of the positions. All ranks
-    /// call it. Waits for exchanges only.
+    /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells
+    /// is `by`, says of the positions. All ranks call it. Waits for exchanges only.
     ///
     /// # Errors
     /// As [`density`](Self::density).
@@ -44,11 +44,13 @@ impl Observer<'_> {
         self.sweeps.density_adjoint(context, by)
     }
 
-    /// Adds what a loss of the power spectrum says, whose derivative by the power of bin `b` of `spectrum`, which
-    /// [`Simulation::power`] has returned, is `by[b]`. All ranks call it with the same values. Waits for exchanges only.
+    /// Adds what a loss of the power spectrum says, whose derivative by the power of bin `b` of
+    /// `spectrum`, which [`Simulation::power`] has returned, is `by[b]`. All ranks call it with the
+    /// same values. Waits for exchanges only.
     ///
     /// # Errors
-    /// As [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values than bins.
+    /// As [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values
+    /// than bins.
     pub fn add_power(&mut self, context: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
         if spectrum.len() != by.len() {
             let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
@@ -73,8 +75,9 @@ impl Observer<'_> {
     }
 }
 
-/// Returns the factors of modes of the contrast by mode number squared, whose inverse transform is the derivative by the contrast: the power of a bin is
-/// the mean of `|delta_k|^2 V / N^2` over its modes.
+/// Returns the factors of modes of the contrast by mode number squared, whose inverse transform is
+/// the derivative by the contrast: the power of a bin is the mean of `|delta_k|^2 V / N^2` over its
+/// modes.
 fn power_table(n: u64, box_size: f64, spectrum: &[Bin], by: &[f64]) -> Vec<f32> {
     // The inverse transform divides by N, and a mode counts for itself and its conjugate.
     let unit = 2.0 * (box_size / n as f64).powi(3);

@@ -9,8 +9,8 @@ use crate::cosmology::{
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::{Config, SimulationError};
 
-/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of scale factors; where the power is tabulated,
-/// at fixed power today.
+/// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of
+/// scale factors; where the power is tabulated, at fixed power today.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CosmologyGradient {
@@ -50,16 +50,17 @@ pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmo
 /// Step of the differences, of a parameter.
 const STEP: f64 = 1e-3;
 
-/// Offsets in steps and weights of first derivatives of fourth order: in the middle, and on either side of an end of the range (Fornberg 1988,
-/// table 3).
+/// Offsets in steps and weights of first derivatives of fourth order: in the middle, and on either
+/// side of an end of the range (Fornberg 1988, table 3).
 const STENCILS: [&[(f64, f64)]; 3] = [
     &[(-2.0, 1.0 / 12.0), (-1.0, -2.0 / 3.0), (1.0, 2.0 / 3.0), (2.0, -1.0 / 12.0)],
     &[(0.0, -25.0 / 12.0), (1.0, 4.0), (2.0, -3.0), (3.0, 4.0 / 3.0), (4.0, -0.25)],
     &[(0.0, 25.0 / 12.0), (-1.0, -4.0), (-2.0, 3.0), (-3.0, -4.0 / 3.0), (-4.0, 0.25)],
 ];
 
-/// Returns the derivatives of `numbers`, which are `here` at this cosmology, by parameter `which`: differences of fourth order in `f64`, whose relative error is some
-/// 1e-10 for functions as smooth as these.
+/// Returns the derivatives of `numbers`, which are `here` at this cosmology, by parameter `which`:
+/// differences of fourth order in `f64`, whose relative error is some 1e-10 for functions as smooth
+/// as these.
 fn derivative(
     cosmology: &Cosmology,
     which: usize,
@@ -103,8 +104,9 @@ fn derivative(
     refused.map_or(Ok(Vec::new()), Err)
 }
 
-/// Returns the operations of a run and the factors of its start in a universe that may be another than that of `config`: the force is computed with the matter
-/// density of `config`, and its kicks are as much stronger as there is more matter.
+/// Returns the operations of a run and the factors of its start in a universe that may be another
+/// than that of `config`: the force is computed with the matter density of `config`, and its kicks
+/// are as much stronger as there is more matter.
 fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFactors), CosmologyError> {
     let growth = power.growth();
     let mut ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
@@ -117,8 +119,9 @@ fn run_of(config: &Config, power: &LinearPower) -> Result<(Vec<StepOp>, LptFacto
     Ok((ops, lpt_factors(&growth.at(config.a_start)?, config.lpt)))
 }
 
-/// Returns the numbers of a run that depend on the parameters: two of a kick (what it keeps, and its factor), one of a drift, in the order of the
-/// schedule; then the factors of the start: of positions and momenta, of first and second order.
+/// Returns the numbers of a run that depend on the parameters: two of a kick (what it keeps, and
+/// its factor), one of a drift, in the order of the schedule; then the factors of the start: of
+/// positions and momenta, of first and second order.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
     let (ops, start) = run_of(config, &config.linear_power(*cosmology)?)?;
     let mut all: Vec<f64> = ops.iter().flat_map(of_operation).collect();
@@ -237,7 +240,8 @@ fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>,
     Ok((0..rows).map(|row| [0, 1, 2, 3, 4].map(|which| columns[which][row])).collect())
 }
 
-/// Returns the derivatives of [`mode_amplitudes`] by all parameters: differences where the transfer function depends on them.
+/// Returns the derivatives of [`mode_amplitudes`] by all parameters: differences where the transfer
+/// function depends on them.
 fn amplitude_derivatives(config: &Config, cosmology: &Cosmology) -> Result<Vec<Vec<f32>>, CosmologyError> {
     let n = config.particles as usize;
     let (density, fundamental) = ((n as f64 / config.box_size).powi(3), 2.0 * PI / config.box_size);
@@ -295,7 +299,8 @@ mod tests {
     #[test]
     fn numbers_of_kicks_follow_from_growth() {
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
-            // Without a cosmological constant growth is that of Einstein and de Sitter, where the density's derivative is one-sided.
+            // Without a cosmological constant growth is that of Einstein and de Sitter, where the
+            // density's derivative is one-sided.
             let cosmology = cosmology_of(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9]).unwrap();
             let config = Config { cosmology, scheme, steps: 3, ..Config::default() };
             let rows = jacobian(&config, &cosmology).unwrap();

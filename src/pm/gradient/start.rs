@@ -1,6 +1,7 @@
 //! The derivatives of the initial conditions.
 //!
-//! With `G_a = i k_a / k^2`, `H_ab = k_a k_b / k^2`, `h_ab = H_ab delta`, `s1_a = G_a delta`, `s2_a = G_a L` and `C = c2r A r2c`:
+//! With `G_a = i k_a / k^2`, `H_ab = k_a k_b / k^2`, `h_ab = H_ab delta`, `s1_a = G_a delta`, `s2_a =
+//! G_a L` and `C = c2r A r2c`:
 //!
 //! ```text
 //! tangent  delta' = A w' + A' w        L' = sum_a h_aa' (tr h - h_aa) - 2 sum_{a<b} h_ab h_ab'        s1' = G delta'        s2' = G L'
@@ -9,8 +10,9 @@
 //!          delta_bar = sum_a conj(G_a) s1_bar_a + sum_{a<=b} H_ab h_ab_bar               w_bar = C delta_bar
 //! ```
 //!
-//! The strains h are computed again. Order 1 takes 8 transforms of the particles' lattice, order 2 some 40, once a derivative; what each leaves
-//! behind is submitted, so that its fields are free for the next.
+//! The strains h are computed again. Order 1 takes 8 transforms of the particles' lattice, order 2
+//! some 40, once a derivative; what each leaves behind is submitted, so that its fields are free
+//! for the next.
 
 use super::dots::Dots;
 use super::parameters::Layout;
@@ -29,7 +31,8 @@ pub struct StartTangent<'a> {
     pub factors: LptFactors,
 }
 
-/// Records how displacements and momenta at the start change, by axis, as `[displacement, momentum]`. All ranks call it.
+/// Records how displacements and momenta at the start change, by axis, as `[displacement,
+/// momentum]`. All ranks call it.
 pub fn tangent(
     fields: &mut LatticeFields<'_>,
     at: Source<'_>,
@@ -112,8 +115,8 @@ pub struct StartCotangents<'a> {
     pub amplitudes: &'a [Array<f32>],
 }
 
-/// Records the cotangent of the white noise, on this rank's sites, and adds to `dots` what the factors of the start and the amplitudes are worth.
-/// All ranks call it.
+/// Records the cotangent of the white noise, on this rank's sites, and adds to `dots` what the
+/// factors of the start and the amplitudes are worth. All ranks call it.
 pub fn adjoint(
     fields: &mut LatticeFields<'_>,
     at: Source<'_>,
@@ -135,8 +138,8 @@ pub fn adjoint(
     fields.filtered(&density, at.amplitudes)
 }
 
-/// `out = out + sum_a conj(G_a) s_bar_a` for the displacements of one order, whose field has the modes `source`, which are needed where the factors
-/// change with a parameter.
+/// `out = out + sum_a conj(G_a) s_bar_a` for the displacements of one order, whose field has the
+/// modes `source`, which are needed where the factors change with a parameter.
 fn displacements(
     fields: &mut LatticeFields<'_>,
     (factors, bars): (&LptFactors, &StartCotangents<'_>),

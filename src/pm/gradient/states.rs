@@ -51,7 +51,8 @@ impl States {
         &self.forces
     }
 
-    /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States between checkpoints are forgotten.
+    /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States
+    /// between checkpoints are forgotten.
     pub fn passed(&mut self, context: &mut Rank, run: &Simulation, number: usize) -> Result<(), DeviceError> {
         self.follows = None;
         match number % self.memory.checkpoint_every {

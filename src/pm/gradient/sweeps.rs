@@ -1,4 +1,5 @@
-//! Sweeps over the operations of a run: forwards with its states kept, backwards with cotangents, forwards again with tangents.
+//! Sweeps over the operations of a run: forwards with its states kept, backwards with cotangents,
+//! forwards again with tangents.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -112,7 +113,8 @@ impl Sweeps {
         GradientMemory::new(&run.config, run.grid(), &run.ops, checkpoint_every, &planned)
     }
 
-    /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is still to be asked of the run's force.
+    /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is
+    /// still to be asked of the run's force.
     pub fn forward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<(), SimulationError> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
@@ -157,7 +159,8 @@ impl Sweeps {
         Ok(())
     }
 
-    /// Adds what a loss of the density of the particles where they are, whose derivative by this rank's own cells is `by`, says of positions.
+    /// Adds what a loss of the density of the particles where they are, whose derivative by this
+    /// rank's own cells is `by`, says of positions.
     pub fn density_adjoint(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
@@ -166,7 +169,8 @@ impl Sweeps {
         force.density(&mut context.recorder, comms, placed, [by, &bars.positions])
     }
 
-    /// Records how the density of the particles where they are changes on this rank's own cells, by the tangents of positions.
+    /// Records how the density of the particles where they are changes on this rank's own cells, by
+    /// the tangents of positions.
     pub fn density_tangent(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(context)?;
@@ -175,7 +179,8 @@ impl Sweeps {
         force.density_tangent(&mut context.recorder, comms, placed, [&bars.positions, out])
     }
 
-    /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the dots what the parameters are worth.
+    /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the
+    /// dots what the parameters are worth.
     pub fn backward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
         self.dots.begin(&tape.derivatives);
         context.recorder.clear(&self.accelerations[0]);
@@ -287,8 +292,9 @@ impl Sweeps {
         start::adjoint(&mut fields, tape.source(), &bars, (&mut self.dots, &tape.numbers.layout))
     }
 
-    /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the start: those of positions and momenta at the end are in
-    /// the bars, and the particles are where they were at the end.
+    /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the
+    /// start: those of positions and momenta at the end are in the bars, and the particles are
+    /// where they were at the end.
     pub fn tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         self.start_tangent(context, tape, by)?;
         tape.states.first(context, &mut self.run)?;
@@ -321,7 +327,8 @@ impl Sweeps {
         force.accelerations_tangent(&mut context.recorder, comms, placed, moved)
     }
 
-    /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is that of its numbers.
+    /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is
+    /// that of its numbers.
     fn push_tangent(&mut self, context: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<(), SimulationError> {
         if change.is_some() && matches!(op, StepOp::Kick { .. } | StepOp::Drift { .. }) {
             self.run.settle(context)?;

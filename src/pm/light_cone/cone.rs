@@ -9,7 +9,8 @@ use crate::pm::{Config, SimulationError};
 pub struct Cone {
     /// The place of the observer, who looks today, in Mpc/h: in the box.
     pub observer: [f64; 3],
-    /// How far the cone reaches: a comoving distance in Mpc/h, at most [`MOST_BOXES`](Self::MOST_BOXES) sides of the box.
+    /// How far the cone reaches: a comoving distance in Mpc/h, at most
+    /// [`MOST_BOXES`](Self::MOST_BOXES) sides of the box.
     pub distance: f64,
     /// The part of the sky; all of it otherwise.
     pub opening: Option<Opening>,
@@ -38,14 +39,16 @@ pub(super) fn length(v: [f64; 3]) -> f64 {
 }
 
 impl Cone {
-    /// The farthest that a cone reaches, in sides of the box: numbers of replicas along an axis have seven bits.
+    /// The farthest that a cone reaches, in sides of the box: numbers of replicas along an axis
+    /// have seven bits.
     pub const MOST_BOXES: f64 = 60.0;
 
     /// Checks the cone of a run.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`] for an observer outside of the box, a distance that the run does not cover or that spans too many
-    /// boxes, no direction and no opening; [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
+    /// [`SimulationError::OutOfRange`] for an observer outside of the box, a distance that the run
+    /// does not cover or that spans too many boxes, no direction and no opening;
+    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
     pub fn validate(&self, config: &Config) -> Result<(), SimulationError> {
         let range = |what: &'static str, value: String, ok: bool, allowed: String| {
             if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed }) }

@@ -26,9 +26,11 @@ crate::gpu::kernel_params! {
         observer: [i32; 4],
         /// Minus the rest of the observer's place in spacings; spacings of a unit of length.
         rest: [f32; 4],
-        /// Unit vector to the middle of the sky that is seen, and the cosine of the angle to its rim.
+        /// Unit vector to the middle of the sky that is seen, and the cosine of the angle to its
+        /// rim.
         opening: [f32; 4],
-        /// Scale factor of the beginning, the step's length, the root of the former, the inverse change of the root.
+        /// Scale factor of the beginning, the step's length, the root of the former, the inverse
+        /// change of the root.
         epoch: [f32; 4],
         /// The distance in spacings as a polynomial.
         distance: [[f32; 4]; 2],
@@ -56,7 +58,8 @@ pub(in crate::pm) fn kernel() -> KernelSource {
     KernelSource::new("pm::light_cone", include_str!("../../../shaders/pm/light_cone.wgsl")).params::<LightConeParams>()
 }
 
-/// The particles of one rank that have crossed the past light cone of an observer, in the course of a run.
+/// The particles of one rank that have crossed the past light cone of an observer, in the course of
+/// a run.
 ///
 /// ```
 /// use meshloom::gpu::Options;
@@ -94,7 +97,8 @@ impl LightCone {
         Ok(LightCone { cone, kernel: Kernel::trusted(kernel()), scan: Scan::new(), before: None, rows: Vec::new() })
     }
 
-    /// The cone of a run that is resumed, with this rank's part of what had crossed when it was interrupted.
+    /// The cone of a run that is resumed, with this rank's part of what had crossed when it was
+    /// interrupted.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -107,8 +111,9 @@ impl LightCone {
         &self.cone
     }
 
-    /// Adds the particles that have crossed since the last call. Call it where the run begins or is resumed and after each step: from
-    /// what [`Simulation::run`] calls. Local to this rank. Waits for the device in steps that the cone reaches.
+    /// Adds the particles that have crossed since the last call. Call it where the run begins or is
+    /// resumed and after each step: from what [`Simulation::run`] calls. Local to this rank. Waits
+    /// for the device in steps that the cone reaches.
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
@@ -142,7 +147,8 @@ impl LightCone {
         let spacing = config.box_size / config.particles as f64;
         let most = |which: usize| states.iter().fold(0.0f64, |most, state| most.max(state.most[which])) / spacing;
         let (reach, slope) = (most(0), shell.slopes[0].max(shell.slopes[1]));
-        // The cubic is no farther from its beginning than the way of the step and 4/27 of the velocities of both ends.
+        // The cubic is no farther from its beginning than the way of the step and 4/27 of the
+        // velocities of both ends.
         let motion = 3f64.sqrt() * (2.0 * reach + 8.0 / 27.0 * most(1) * slope);
         let images = images(config, &self.cone, &shell, own, [reach, motion]);
         let count = volume(own);
@@ -194,7 +200,8 @@ impl LightCone {
         let [rx, ry, rz] = place.map(|x| (x.floor() - x) as f32);
         let (unit, cosine) = match &self.cone.opening {
             Some(opening) if opening.angle < 180.0 => (opening.unit(), opening.angle.to_radians().cos()),
-            // All directions have a component of at least -2 lengths; one of -1 may be rounded to less.
+            // All directions have a component of at least -2 lengths; one of -1 may be rounded to
+            // less.
             _ => ([0.0; 3], -2.0),
         };
         let [a0, a1] = shell.a;
@@ -219,8 +226,9 @@ impl LightCone {
         }
     }
 
-    /// All particles that have crossed so far, each rank's share of them in their order. They are the same on any number of ranks, to the
-    /// last bit. All ranks call it. Waits for the device and the other ranks.
+    /// All particles that have crossed so far, each rank's share of them in their order. They are
+    /// the same on any number of ranks, to the last bit. All ranks call it. Waits for the device
+    /// and the other ranks.
     ///
     /// # Errors
     /// [`SimulationError`] of the device and the ranks.
@@ -262,7 +270,8 @@ impl LightCone {
     }
 }
 
-/// Rows that a pass over `count` particles writes at a time: no more than there are particles, nor than an array holds.
+/// Rows that a pass over `count` particles writes at a time: no more than there are particles, nor
+/// than an array holds.
 pub(super) fn rows_at_once(count: u64) -> u64 {
     count.clamp(1 << 16, LONGEST / ROW as u64)
 }
@@ -285,14 +294,16 @@ mod tests {
     use crate::pm::light_cone::ConeParticle;
     use crate::{Error, Launch, launch};
 
-    /// Returns the integral of da / (a^3 E) from `a` to 1, which free particles move by in units of their momentum: the midpoint rule with 20,000 points, of
-    /// which h^2/24 times a change of slope of some 100 is left, 1e-8.
+    /// Returns the integral of da / (a^3 E) from `a` to 1, which free particles move by in units of
+    /// their momentum: the midpoint rule with 20,000 points, of which h^2/24 times a change of
+    /// slope of some 100 is left, 1e-8.
     fn way(cosmology: &Cosmology, a: f64) -> f64 {
         let h = (1.0 - a) / 20_000.0;
         (0..20_000).map(|i| a + (f64::from(i) + 0.5) * h).map(|a| h / (a.powi(3) * cosmology.expansion_rate(a))).sum()
     }
 
-    /// The same between two moments by the cubic with its values and slopes at both, at the part `s` of the step.
+    /// The same between two moments by the cubic with its values and slopes at both, at the part
+    /// `s` of the step.
     fn cubic(cosmology: &Cosmology, [a0, a1]: [f64; 2], [x0, x1]: [f64; 2], s: f64) -> f64 {
         let slope = |a: f64| -(a1 - a0) / (a.powi(3) * cosmology.expansion_rate(a));
         let (v0, v1, d) = (slope(a0), slope(a1), x1 - x0);
@@ -330,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Particles that move freely from where they are today, found by bisection in f64 on their true paths, in a box that the cone spans
-    /// several times.
+    /// Particles that move freely from where they are today, found by bisection in f64 on their
+    /// true paths, in a box that the cone spans several times.
     #[test]
     fn free_particles_cross_where_their_paths_meet_the_light() {
         let config = Config { particles: 5, mesh: 8, box_size: 130.0, a_start: 0.5, ..Config::default() };
@@ -367,7 +378,8 @@ mod tests {
             light.cross(&mut recorder, &config, &own, [&before, &after]).unwrap();
             before = after;
         }
-        // What cubics leave of the true paths of the fastest, and rounding of places up to 420 and of displacements up to 100.
+        // What cubics leave of the true paths of the fastest, and rounding of places up to 420 and
+        // of displacements up to 100.
         let steps = epochs.windows(2).map(|pair| [pair[0], pair[1]]);
         let left = steps.flat_map(|ends| {
             let ways = ends.map(|a| way(&cosmology, a));
@@ -398,7 +410,8 @@ mod tests {
                     })
                 };
                 let length = |way: f64| position(way).iter().map(|x| x * x).sum::<f64>().sqrt();
-                // The part of a fine table in which it crosses, and there the line between its ends.
+                // The part of a fine table in which it crosses, and there the line between its
+                // ends.
                 let gap = |&(_, way, distance): &(f64, f64, f64)| length(way) - distance;
                 let next = table.partition_point(|entry| gap(entry) < 0.0);
                 let key = (site as u64, image.map(|m| m as i32));
@@ -409,7 +422,8 @@ mod tests {
                 let (low, high) = (&table[next - 1], entry);
                 let s = gap(low) / (gap(low) - gap(high));
                 let [a, way] = [low.0 + s * (high.0 - low.0), low.1 + s * (high.1 - low.1)];
-                // Chords of 1/2000 in a leave h^2/8 of the second derivative of the light's distance, 3e-8 of 9000.
+                // Chords of 1/2000 in a leave h^2/8 of the second derivative of the light's
+                // distance, 3e-8 of 9000.
                 let slack = bound + 4e-4;
                 let r = length(way);
                 match crossings.remove(&key) {
@@ -421,7 +435,8 @@ mod tests {
                         assert!((f64::from(found.scale_factor) - a).abs() < slack * rate + 2e-7, "{found:?} {a}");
                         for (axis, want) in position(way).into_iter().enumerate() {
                             assert!((f64::from(found.position[axis]) - want).abs() < slack, "{found:?} {want}");
-                            // The derivative of what cubics leave, over the shortest step, and of the distance's polynomial.
+                            // The derivative of what cubics leave, over the shortest step, and of
+                            // the distance's polynomial.
                             let speed = 100.0 * number(site, axis, 1) / a;
                             let error = (f64::from(found.velocity[axis]) - speed).abs();
                             assert!(error < 2e-3 * 1000.0 / 0.8, "{found:?} {speed}");

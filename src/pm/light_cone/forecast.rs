@@ -10,14 +10,15 @@ use crate::gpu::LONGEST;
 use crate::grid::{Cost, volume};
 use crate::pm::{Config, SimulationError};
 
-/// What a cone will hold and cost, before there is one: of uniform matter, and of the rank that has most.
+/// What a cone will hold and cost, before there is one: of uniform matter, and of the rank that has
+/// most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConeForecast {
     /// Particles of all ranks.
     pub particles: u64,
-    /// Cost of the crossings. Its memory is beside the particles of the run, while particles cross with the force mesh free, or while those
-    /// that have crossed are sorted.
+    /// Cost of the crossings. Its memory is beside the particles of the run, while particles cross
+    /// with the force mesh free, or while those that have crossed are sorted.
     pub crossing: Cost,
     /// Bytes of device memory for the state at the beginning of a step, beside its force mesh.
     pub state_memory: u64,
@@ -31,7 +32,8 @@ impl Cone {
     /// Returns what this cone of a run on `ranks` ranks will hold and cost.
     ///
     /// # Errors
-    /// As [`validate`](Self::validate), those of the configuration, and [`SimulationError::OutOfRange`] for more particles than a rank can number.
+    /// As [`validate`](Self::validate), those of the configuration, and
+    /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
     pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
         self.validate(config)?;
         let own = config.grid(ranks)?.part(config.sites(), 0);
@@ -52,8 +54,9 @@ impl Cone {
             // Displacements of this size decide little here.
             let images = images(config, self, &shell, &own, [0.0; 2]).len();
             let parts = images.div_ceil(images_at_once(count)) as u64;
-            // The state is copied once; the greatest displacement is sought; for each part of the replicas displacements are read, numbers are
-            // written and summed, and what crosses is read and written.
+            // The state is copied once; the greatest displacement is sought; for each part of the
+            // replicas displacements are read, numbers are written and summed, and what crosses is
+            // read and written.
             device += count * (2 * 24 + 24 + parts * (24 + 4 + 12 + 8));
             steps += 1;
         }
@@ -74,8 +77,9 @@ impl Cone {
     }
 }
 
-/// Returns the bytes of device memory for sorting so many rows of a rank: keys and their order, twice where there are other ranks; then rows, or some words of
-/// each, where they are and where they go, and with others on the way.
+/// Returns the bytes of device memory for sorting so many rows of a rank: keys and their order,
+/// twice where there are other ranks; then rows, or some words of each, where they are and where
+/// they go, and with others on the way.
 fn sorting(rows: u64, ranks: usize) -> u64 {
     let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };
     let moving = 8 + 4 * arrays * words_at_once(rows, AT_ONCE) as u64;

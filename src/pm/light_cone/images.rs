@@ -5,7 +5,8 @@ use super::shell::Shell;
 use crate::grid::Box3;
 use crate::pm::Config;
 
-/// Replicas that a pass looks at: llvmpipe ends loops after 65,535 rounds, and an invocation has up to 16 particles.
+/// Replicas that a pass looks at: llvmpipe ends loops after 65,535 rounds, and an invocation has up
+/// to 16 particles.
 const IMAGES: u64 = 64;
 
 /// Replicas of a pass over `count` particles: no more than a word can count crossings of.
@@ -13,7 +14,8 @@ pub(super) fn images_at_once(count: u64) -> usize {
     IMAGES.min(u64::from(u32::MAX - 1) / count.max(1)).max(1) as usize
 }
 
-/// A replica of the box as one word: its numbers of sides along the axes from the box, each from -64 to 63 in seven bits.
+/// A replica of the box as one word: its numbers of sides along the axes from the box, each from
+/// -64 to 63 in seven bits.
 pub(super) fn image_code(image: [i64; 3]) -> u32 {
     image.iter().fold(0, |code, m| code << 7 | (m + 64) as u32)
 }
@@ -23,8 +25,9 @@ pub(super) fn image_of(code: u32) -> [i32; 3] {
     [14, 7, 0].map(|shift| (code >> shift & 127) as i32 - 64)
 }
 
-/// The replicas of the box in which particles of the sites `own` can cross `shell`, ascending. At its ends they are displaced by up to `reach`
-/// spacings along each axis, and within the step they move by up to `motion` of them.
+/// The replicas of the box in which particles of the sites `own` can cross `shell`, ascending. At
+/// its ends they are displaced by up to `reach` spacings along each axis, and within the step they
+/// move by up to `motion` of them.
 pub(super) fn images(config: &Config, cone: &Cone, shell: &Shell, own: &Box3, [reach, motion]: [f64; 2]) -> Vec<u32> {
     let (n, spacing) = (config.particles as f64, config.box_size / config.particles as f64);
     if own.iter().any(|range| range.is_empty()) {
@@ -32,7 +35,8 @@ pub(super) fn images(config: &Config, cone: &Cone, shell: &Shell, own: &Box3, [r
     }
     // Room for what rounding of f32 and of the observer's place may move.
     let reach = reach * (1.0 + 1e-5) + 1e-3;
-    // Who crosses where the cone has begun was no farther from there, at the beginning of the step, than it has moved.
+    // Who crosses where the cone has begun was no farther from there, at the beginning of the step,
+    // than it has moved.
     let far = (shell.distance[0] / spacing).min(cone.distance / spacing + motion) * (1.0 + 1e-5);
     let near = shell.distance[1] / spacing * (1.0 - 1e-5);
     let ends = [0, 1, 2].map(|axis| {

@@ -10,24 +10,32 @@
 //! | `crossing` | who crosses a shell, by a kernel |
 //!
 //! # Method
-//! Light that arrives at scale factor 1 was at the comoving distance chi(a) at scale factor a. A particle at x(a), or a replica of it in a
-//! neighbouring box, crosses the cone where `|x - observer| = chi(a)`: chi shrinks at the speed of light, so each does at most once, and in the
-//! step at whose beginning it is within chi and at whose end it is not. Both tests are made with the same operations and numbers as
-//! in the steps before and after: nothing is lost or found twice between steps, whatever the rounding.
+//! Light that arrives at scale factor 1 was at the comoving distance chi(a) at scale factor a. A
+//! particle at x(a), or a replica of it in a neighbouring box, crosses the cone where `|x -
+//! observer| = chi(a)`: chi shrinks at the speed of light, so each does at most once, and in the
+//! step at whose beginning it is within chi and at whose end it is not. Both tests are made with
+//! the same operations and numbers as in the steps before and after: nothing is lost or found twice
+//! between steps, whatever the rounding.
 //!
-//! Between the ends of a step a particle moves along the cubic in a that has the positions and the velocities `dx/da = p / (a^3 E)` of both ends
-//! (Hermite). It leaves `h^4/384` of the path's fourth derivative in a, for steps of h: at linear order, where x follows D1(a), less than 1e-6 of a displacement
-//! for ten steps to today. (The straight pieces that a scheme drifts along leave `h^2/8` of the second derivative.) Six steps of Newton's
-//! method from the chord solve for the crossing to rounding. Places are computed in lattice spacings, as a whole number and a rest whose sum
-//! rounds once to f32: they err by 2^-24 of the distance from the observer, and scale factors by the same part of a Hubble time.
+//! Between the ends of a step a particle moves along the cubic in a that has the positions and the
+//! velocities `dx/da = p / (a^3 E)` of both ends (Hermite). It leaves `h^4/384` of the path's
+//! fourth derivative in a, for steps of h: at linear order, where x follows D1(a), less than 1e-6
+//! of a displacement for ten steps to today. (The straight pieces that a scheme drifts along leave
+//! `h^2/8` of the second derivative.) Six steps of Newton's method from the chord solve for the
+//! crossing to rounding. Places are computed in lattice spacings, as a whole number and a rest
+//! whose sum rounds once to f32: they err by 2^-24 of the distance from the observer, and scale
+//! factors by the same part of a Hubble time.
 //!
 //! # Cost
-//! Beside the run a rank keeps the displacements and momenta of the step's beginning, and copies those of its end while the force mesh is
-//! free: 24 bytes a particle each, in steps that the cone reaches. Copies move 48 bytes a particle, the search for the greatest displacement 24, and
-//! for each 64 replicas in question a pass reads 24, writes and sums 4: for some ten replicas less than a tenth of what a step moves.
-//! Passes end in one number that the host waits for; crossing particles come to the host, 36 bytes each, in pieces. There are no messages between ranks
-//! until [`LightCone::particles`], which sorts all rows once: up to eight rounds of 256 counts a boundary between ranks, and each row sent once.
-//! On 1000 ranks the host's loop over replicas is as long as the number of boxes round the observer, some 10^4 for ten boxes each way.
+//! Beside the run a rank keeps the displacements and momenta of the step's beginning, and copies
+//! those of its end while the force mesh is free: 24 bytes a particle each, in steps that the cone
+//! reaches. Copies move 48 bytes a particle, the search for the greatest displacement 24, and for
+//! each 64 replicas in question a pass reads 24, writes and sums 4: for some ten replicas less than
+//! a tenth of what a step moves. Passes end in one number that the host waits for; crossing
+//! particles come to the host, 36 bytes each, in pieces. There are no messages between ranks until
+//! [`LightCone::particles`], which sorts all rows once: up to eight rounds of 256 counts a boundary
+//! between ranks, and each row sent once. On 1000 ranks the host's loop over replicas is as long as
+//! the number of boxes round the observer, some 10^4 for ten boxes each way.
 
 mod cone;
 mod crossing;

@@ -24,14 +24,17 @@ pub struct ConeParticle {
     pub scale_factor: f32,
     /// The particle's Lagrangian index `(i n + j) n + k`.
     pub id: u64,
-    /// In which replica of the box the particle's site lies: numbers of sides from the box that holds the observer.
+    /// In which replica of the box the particle's site lies: numbers of sides from the box that
+    /// holds the observer.
     pub image: [i32; 3],
 }
 
-/// This rank's share of the particles that have crossed, ascending by id and then by image over all ranks.
+/// This rank's share of the particles that have crossed, ascending by id and then by image over all
+/// ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConeParticles {
-    /// Nine words a particle: position, velocity and scale factor as bits of f32, and the number `id 2^21 + image`, low word first.
+    /// Nine words a particle: position, velocity and scale factor as bits of f32, and the number
+    /// `id 2^21 + image`, low word first.
     words: Vec<u32>,
     first: u64,
     total: u64,
@@ -87,7 +90,8 @@ impl ConeParticles {
         self.words
     }
 
-    /// A number that depends on every bit of all ranks' rows and on their order, and not on who has which. All ranks call it.
+    /// A number that depends on every bit of all ranks' rows and on their order, and not on who has
+    /// which. All ranks call it.
     ///
     /// # Errors
     /// [`SimulationError::Comm`].
@@ -96,8 +100,8 @@ impl ConeParticles {
         Ok(fingerprint(comm, rows, ROW as u64, &[bytemuck::cast_slice(&self.words)])?)
     }
 
-    /// Writes the rows as they are, `u32` of shape `(N, 9)`: what [`read`](Self::read) takes. The file has no name yet, which rank 0 gives it
-    /// by [`Sealed::publish`]. All ranks call it.
+    /// Writes the rows as they are, `u32` of shape `(N, 9)`: what [`read`](Self::read) takes. The
+    /// file has no name yet, which rank 0 gives it by [`Sealed::publish`]. All ranks call it.
     ///
     /// # Errors
     /// As [`write_npy`](crate::io::collective::write_npy).
@@ -110,7 +114,8 @@ impl ConeParticles {
         )
     }
 
-    /// Reads this rank's share of what [`seal`](Self::seal) wrote, on any number of ranks. All ranks call it.
+    /// Reads this rank's share of what [`seal`](Self::seal) wrote, on any number of ranks. All
+    /// ranks call it.
     ///
     /// # Errors
     /// [`IoError`] for files of another shape or that cannot be read.

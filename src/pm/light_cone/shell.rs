@@ -14,12 +14,16 @@ pub(super) struct Shell {
     pub a: [f64; 2],
     /// Comoving distances from which light of the two ends arrives today, in Mpc/h.
     pub distance: [f64; 2],
-    /// The distance as a polynomial of `t = (sqrt(a) - sqrt(a0)) / (sqrt(a1) - sqrt(a0))`, ascending, in Mpc/h. With matter alone it is linear
-    /// in t, so that the seventh degree leaves no more than a unit in the last place of f32 also where a step begins at half the scale factor that it ends at.
+    /// The distance as a polynomial of `t = (sqrt(a) - sqrt(a0)) / (sqrt(a1) - sqrt(a0))`,
+    /// ascending, in Mpc/h. With matter alone it is linear in t, so that the seventh degree leaves
+    /// no more than a unit in the last place of f32 also where a step begins at half the scale
+    /// factor that it ends at.
     pub polynomial: [f64; TERMS],
-    /// The part of the step after which the cone reaches no farther than asked for: 0 for all of it.
+    /// The part of the step after which the cone reaches no farther than asked for: 0 for all of
+    /// it.
     pub cut: f64,
-    /// What momenta at the two ends are multiplied by to be the change of position over the whole step: da / (a^3 E).
+    /// What momenta at the two ends are multiplied by to be the change of position over the whole
+    /// step: da / (a^3 E).
     pub slopes: [f64; 2],
 }
 
@@ -54,7 +58,8 @@ impl Shell {
     }
 }
 
-/// The polynomial through `values` at `nodes`, ascending: Newton's divided differences, multiplied out.
+/// The polynomial through `values` at `nodes`, ascending: Newton's divided differences, multiplied
+/// out.
 fn interpolated<const N: usize>(nodes: [f64; N], values: [f64; N]) -> [f64; N] {
     let mut divided = values;
     for order in 1..N {

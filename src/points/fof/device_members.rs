@@ -76,8 +76,8 @@ pub(super) fn kernels() -> [KernelSource; 4] {
 }
 
 impl Labelled<'_> {
-    /// Downloads the members of groups that `selection` may have: those of as many members here as it wants, and those with members on
-    /// other ranks. Submits and waits.
+    /// Downloads the members of groups that `selection` may have: those of as many members here as
+    /// it wants, and those with members on other ranks. Submits and waits.
     pub fn download(&self, recorder: &mut Recorder, selection: &Selection) -> Result<HostMembers, FofError> {
         let rows = self.selected(recorder, selection.min_members)?;
         let (permute, cloud) = (Permute::new(), &self.points.cloud);
@@ -101,7 +101,8 @@ impl Labelled<'_> {
         })
     }
 
-    /// Returns the rows of members, by label and then by index, which ascends with rows. Waits for their number.
+    /// Returns the rows of members, by label and then by index, which ascends with rows. Waits for
+    /// their number.
     fn selected(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
         let (permute, rows) = (Permute::new(), self.kept(recorder, min_members)?);
         let order = self.labels.select(recorder, &rows)?.order(recorder, self.total)?;
@@ -131,7 +132,8 @@ impl Labelled<'_> {
         Ok(rows)
     }
 
-    /// Returns the value that no point may have of the point with the least index. Waits for a word per attribute.
+    /// Returns the value that no point may have of the point with the least index. Waits for a word
+    /// per attribute.
     fn first_bad(&self, recorder: &mut Recorder) -> Result<Bad, DeviceError> {
         let mut least = Bad::NONE;
         for (attribute, values) in (0..).zip(self.attributes) {

@@ -50,7 +50,8 @@ pub enum FofError {
         /// The first point of all ranks that has a bad value.
         number: u64,
     },
-    /// A quantity of a group that overflows `f32`, in which it is to be written; the same error on all ranks.
+    /// A quantity of a group that overflows `f32`, in which it is to be written; the same error on
+    /// all ranks.
     #[error(
         "`{what}` of the group with label {label} is {value:e}, beyond the range of f32 (3.4e38), in which catalogues are \
          written; scale positions, masses or velocities to other units"

@@ -19,18 +19,22 @@ use crate::points::u64_array::U64Array;
 use crate::points::{AnyArray, Cloud};
 use crate::rank::Rank;
 
-/// Friends-of-friends groups of the points of all ranks: points are friends that lie within the linking length of each other,
-/// and a group is all friends of friends (Davis, Efstathiou, Frenk & White 1985).
+/// Friends-of-friends groups of the points of all ranks: points are friends that lie within the
+/// linking length of each other, and a group is all friends of friends (Davis, Efstathiou, Frenk &
+/// White 1985).
 ///
-/// - The label of a group is the least index of a point in it, indices counting the rows of all ranks' clouds in rank order: it
-///   depends neither on the number of ranks nor on the device or the order of anything.
-/// - A group may span any number of ranks. Each rank links its own points; then ranks compare nodes of their trees, and those points
-///   that are about the linking length from others, and the components that are found to be linked get the least label of any.
-/// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and `scale_factor` (one) travel with the points and
-///   enter the `catalogue` (feature `catalogue`).
+/// - The label of a group is the least index of a point in it, indices counting the rows of all
+///   ranks' clouds in rank order: it depends neither on the number of ranks nor on the device or
+///   the order of anything.
+/// - A group may span any number of ranks. Each rank links its own points; then ranks compare nodes
+///   of their trees, and those points that are about the linking length from others, and the
+///   components that are found to be linked get the least label of any.
+/// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and
+///   `scale_factor` (one) travel with the points and enter the `catalogue` (feature `catalogue`).
 ///
-/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and one below, one each for points and links,
-/// and five for about each doubling of the number of components that a group has in a row.
+/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and
+/// one below, one each for points and links, and five for about each doubling of the number of
+/// components that a group has in a row.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -83,8 +87,8 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
 }
 
 impl Groups {
-    /// Finds the groups of all ranks' points. Waits. All ranks call it, each with its own part of the input: any number of points, also
-    /// none.
+    /// Finds the groups of all ranks' points. Waits. All ranks call it, each with its own part of
+    /// the input: any number of points, also none.
     ///
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
@@ -117,7 +121,8 @@ impl Groups {
         Ok(Groups { labels, roots, spanning, length, ghosts: links.ghosts, cost, points })
     }
 
-    /// Returns the label of each of this rank's rows of the input, in its order. Submits and waits; with several ranks one exchange. All ranks call it.
+    /// Returns the label of each of this rank's rows of the input, in its order. Submits and waits;
+    /// with several ranks one exchange. All ranks call it.
     ///
     /// # Errors
     /// Those of the device and the ranks.
@@ -129,8 +134,8 @@ impl Groups {
         Ok(labels.download(&mut context.recorder)?)
     }
 
-    /// Measures the groups and lists their members (feature `catalogue`); see [`catalogue`](super::catalogue()). Waits for the points. All ranks call
-    /// it.
+    /// Measures the groups and lists their members (feature `catalogue`); see
+    /// [`catalogue`](super::catalogue()). Waits for the points. All ranks call it.
     ///
     /// # Errors
     /// As [`catalogue`](super::catalogue()), and those of the device.

@@ -18,16 +18,18 @@ use crate::points::Domain;
 pub enum Linking {
     /// A length, in the units of the coordinates: 0 or more.
     Length(f64),
-    /// The linking parameter b: a length in units of the mean separation `(V / N)^(1 / dims)`, which needs all axes to be
-    /// periodic.
+    /// The linking parameter b: a length in units of the mean separation `(V / N)^(1 / dims)`,
+    /// which needs all axes to be periodic.
     Separations(f64),
 }
 
 impl Linking {
-    /// Returns the length among `total` points, rounded to `f32`: points up to that distance, inclusive, are linked.
+    /// Returns the length among `total` points, rounded to `f32`: points up to that distance,
+    /// inclusive, are linked.
     ///
     /// # Errors
-    /// [`FofError::Length`] unless it is a number from 0 on, [`FofError::Volume`] for separations where an axis is open.
+    /// [`FofError::Length`] unless it is a number from 0 on, [`FofError::Volume`] for separations
+    /// where an axis is open.
     pub fn length(&self, domain: &Domain, total: u64) -> Result<f32, FofError> {
         let (Linking::Length(value) | Linking::Separations(value)) = *self;
         if value.is_nan() || value < 0.0 {

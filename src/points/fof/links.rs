@@ -1,10 +1,13 @@
-//! Links between groups of different ranks: which components of one rank's points have friends in which of another's.
+//! Links between groups of different ranks: which components of one rank's points have friends in
+//! which of another's.
 //!
-//! Of two ranks one asks, the other answers. They descend their trees together ([`Descent`]) until boxes or points are surely linked
-//! or surely apart. Most boxes have points of one component, and two components need one link: what lies below two boxes whose
-//! components are linked is not looked at again. So a dense halo that is cut costs no more than the surface of the cut in units of the
-//! linking length, and only points that are about that far from others are sent one by one. Pairs so near the length that
-//! rounding decides are left to the kernels, which link them as they would on one rank.
+//! Of two ranks one asks, the other answers. They descend their trees together ([`Descent`]) until
+//! boxes or points are surely linked or surely apart. Most boxes have points of one component, and
+//! two components need one link: what lies below two boxes whose components are linked is not
+//! looked at again. So a dense halo that is cut costs no more than the surface of the cut in units
+//! of the linking length, and only points that are about that far from others are sent one by one.
+//! Pairs so near the length that rounding decides are left to the kernels, which link them as they
+//! would on one rank.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -25,7 +28,8 @@ use crate::points::partition::Decomposition;
 use crate::points::tree::leaf_ranges;
 use crate::rank::Rank;
 
-/// A connected component of one rank's own points: the rank, and the row of its point with the least index.
+/// A connected component of one rank's own points: the rank, and the row of its point with the
+/// least index.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
 pub(super) struct Component {
@@ -61,8 +65,8 @@ pub(super) struct Links {
     pub cost: Cost,
 }
 
-/// Finds links between components of different ranks. `region` is of this rank's points; `roots` has the row of its component for each row.
-/// All ranks call it.
+/// Finds links between components of different ranks. `region` is of this rank's points; `roots`
+/// has the row of its component for each row. All ranks call it.
 pub(super) fn find(
     context: &mut Rank,
     points: &Decomposition,
@@ -99,12 +103,14 @@ pub(super) fn find(
     Ok(Links { pairs, ghosts: received.data().len() as u64, cost })
 }
 
-/// The components of this rank's nodes and points, those of points leaf by leaf as they are asked for.
+/// The components of this rank's nodes and points, those of points leaf by leaf as they are asked
+/// for.
 struct Labels<'a> {
     region: &'a Region,
     /// By place along the curve: the row of a component.
     points: LeafValues<u32>,
-    /// Of each leaf, and of each other node that was asked for: the row of its component, or [`SEVERAL`].
+    /// Of each leaf, and of each other node that was asked for: the row of its component, or
+    /// [`SEVERAL`].
     nodes: Vec<Cell<Option<u32>>>,
 }
 
@@ -148,7 +154,8 @@ impl<'a> Labels<'a> {
         (row != SEVERAL).then_some(row)
     }
 
-    /// Returns the row of the component of the point at a place along the curve; [`SEVERAL`], and noted, where it is not here.
+    /// Returns the row of the component of the point at a place along the curve; [`SEVERAL`], and
+    /// noted, where it is not here.
     fn of_point(&self, at: usize) -> u32 {
         self.points.of_points(at as u64..at as u64 + 1).first().copied().unwrap_or(SEVERAL)
     }
@@ -160,7 +167,8 @@ fn common(mut rows: impl Iterator<Item = u32>) -> u32 {
     if rows.all(|row| row == first) { first } else { SEVERAL }
 }
 
-/// A pair that rounding decides: a point of another rank, its component, and the place along the curve of one of this rank.
+/// A pair that rounding decides: a point of another rank, its component, and the place along the
+/// curve of one of this rank.
 type OpenPair = ([f32; 3], Component, usize);
 
 /// This rank's points as those of others are compared with them.
@@ -173,8 +181,9 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The box around what a box may be linked with here, but for what is linked already: of points, and of nodes no longer than half of it
-    /// or, if its points are in several components, than the linking length.
+    /// The box around what a box may be linked with here, but for what is linked already: of
+    /// points, and of nodes no longer than half of it or, if its points are in several components,
+    /// than the linking length.
     fn near(&mut self, rank: usize, request: &BoxRequest) -> BoundingBox {
         let BoxRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
@@ -211,7 +220,8 @@ impl Comparison<'_> {
         open
     }
 
-    /// Returns `true` if the points in `bounds`, of one component of another rank, are linked with what was met, if that is of one component too.
+    /// Returns `true` if the points in `bounds`, of one component of another rank, are linked with
+    /// what was met, if that is of one component too.
     fn links(&mut self, there: Component, bounds: &BoundingBox, met: Met, held: &BoundingBox) -> bool {
         let Some(here) = self.labels.of(met) else { return false };
         if self.linked.contains(&(there, here)) {
@@ -224,8 +234,8 @@ impl Comparison<'_> {
         sure
     }
 
-    /// Links of the pairs that rounding decides, among components of any ranks: those of a cloud of their points alone, in the frame of all
-    /// points.
+    /// Links of the pairs that rounding decides, among components of any ranks: those of a cloud of
+    /// their points alone, in the frame of all points.
     fn decide(
         &self,
         recorder: &mut Recorder,

@@ -1,4 +1,5 @@
-//! Friends-of-friends groups of the points of all ranks, and catalogues of groups: positions, masses, velocities, shapes, members.
+//! Friends-of-friends groups of the points of all ranks, and catalogues of groups: positions,
+//! masses, velocities, shapes, members.
 //!
 //! | item | gives |
 //! |---|---|
@@ -7,7 +8,8 @@
 //! | [`device_memory`] | what finding groups takes of a device |
 //! | `catalogue` (feature `catalogue`, on by default) | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
 //!
-//! The groups of one device's points alone are [`Components`](crate::points::neighbors::Components).
+//! The groups of one device's points alone are
+//! [`Components`](crate::points::neighbors::Components).
 
 #[cfg(feature = "catalogue")]
 mod catalogue;

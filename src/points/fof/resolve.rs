@@ -1,8 +1,9 @@
 //! Groups that span ranks: components of different ranks that are one group get its least label.
 //!
-//! Each component is known to its own rank and to those that it has links with. The method is that of *FastSV* (Zhang, Azad & Buluç 2020):
-//! each component has a parent, at first itself; in each round parents are replaced by the least of the grandparents at the other ends of
-//! links, and then by their own parents, so that chains of any length shrink as fast as their logarithm.
+//! Each component is known to its own rank and to those that it has links with. The method is that
+//! of *FastSV* (Zhang, Azad & Buluç 2020): each component has a parent, at first itself; in each
+//! round parents are replaced by the least of the grandparents at the other ends of links, and then
+//! by their own parents, so that chains of any length shrink as fast as their logarithm.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,7 +12,8 @@ use crate::comm::{CommError, Communicator, Op};
 use crate::grid::Cost;
 use crate::points::ghosts::{ask, cost_of, count};
 
-/// A component as the parent of others: the least index of its points, and where it is. Ordered by index.
+/// A component as the parent of others: the least index of its points, and where it is. Ordered by
+/// index.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 struct Root {
@@ -35,9 +37,10 @@ struct Hook {
     to: Root,
 }
 
-/// For each of this rank's components in any rank's `links`, by row: the least index of a point in its group. `indices_of` gives those of rows of this
-/// rank. Memory and messages are those of this rank's components with links; five exchanges a round, of which there are about as many as
-/// the logarithm of the longest chain of components. All ranks call it.
+/// For each of this rank's components in any rank's `links`, by row: the least index of a point in
+/// its group. `indices_of` gives those of rows of this rank. Memory and messages are those of this
+/// rank's components with links; five exchanges a round, of which there are about as many as the
+/// logarithm of the longest chain of components. All ranks call it.
 pub(super) fn resolve<E: From<CommError>>(
     comm: &Communicator,
     indices_of: impl FnOnce(&[u32]) -> Result<Vec<u64>, E>,
@@ -78,7 +81,8 @@ struct Graph<'a> {
     rows: Vec<u32>,
     /// Links: places in `rows`, and among the components at the other ends, ascending, each once.
     edges: Vec<(u32, u32)>,
-    /// Places in `rows` of the components with links to each rank, ascending for each, and how many these are.
+    /// Places in `rows` of the components with links to each rank, ascending for each, and how many
+    /// these are.
     shown: Vec<u32>,
     counts: Vec<u64>,
 }
@@ -115,10 +119,12 @@ impl<'a> Graph<'a> {
         self.rows.partition_point(|&other| other < row)
     }
 
-    /// Returns the values of the components at the other ends, of all own ones there are some for. One exchange.
+    /// Returns the values of the components at the other ends, of all own ones there are some for.
+    /// One exchange.
     fn across(&self, values: &[Root], cost: &mut Cost) -> Result<Vec<Root>, CommError> {
         let outgoing: Vec<Root> = self.shown.iter().map(|&place| values[place as usize]).collect();
-        // Links are known at both ends, so what ranks send each other is what they expect, in the order of the ends.
+        // Links are known at both ends, so what ranks send each other is what they expect, in the
+        // order of the ends.
         let received = self.comm.all_to_all_v(&outgoing, &self.counts)?;
         *cost += cost_of::<Root>(&self.counts, received.counts(), self.comm.rank());
         Ok(received.into_raw().0)
@@ -160,8 +166,8 @@ mod tests {
     use super::*;
     use crate::comm::run_threads;
 
-    /// Labels by rank and row of `each` components a rank, where component (rank, row) has the index `index[rank * each + row]`; each rank
-    /// tells every `ranks`-th link.
+    /// Labels by rank and row of `each` components a rank, where component (rank, row) has the
+    /// index `index[rank * each + row]`; each rank tells every `ranks`-th link.
     fn labels(ranks: usize, index: &[u64], links: &[[usize; 2]]) -> Vec<u64> {
         let each = index.len() / ranks;
         let parts = run_threads(ranks, |comm| {
@@ -174,7 +180,8 @@ mod tests {
                 |rows| Ok::<_, CommError>(rows.iter().map(|&row| index[first + row as usize]).collect()),
                 &told,
             )?;
-            // At most four messages a round to each other rank, and about as many rounds as a chain doubles.
+            // At most four messages a round to each other rank, and about as many rounds as a chain
+            // doubles.
             let rounds = u64::from(index.len().ilog2()) + 3;
             assert!(cost.messages <= (ranks as u64 - 1) * (4 * rounds + 1), "{} messages", cost.messages);
             found.iter().for_each(|&(row, label)| labels[row as usize] = label);

@@ -1,8 +1,10 @@
 //! Boxes around points, and how near and how far the points of two of them can be.
 
-/// What a square may be off by in kernels, which compute in `f32`: a pair whose square is that near the limit is for them to decide.
+/// What a square may be off by in kernels, which compute in `f32`: a pair whose square is that near
+/// the limit is for them to decide.
 const ROUNDING: f64 = 1e-5;
-/// Kernels may take differences of less for 0, and change others by as much: twice the least normal number, rounded up.
+/// Kernels may take differences of less for 0, and change others by as much: twice the least normal
+/// number, rounded up.
 const NOTHING: f64 = 3e-38;
 
 /// A box along the axes; empty where `low` is above `high`. Axes that points lack are 0.
@@ -52,8 +54,8 @@ impl BoundingBox {
         (0..3).map(|axis| along(axis).powi(2)).sum()
     }
 
-    /// Whether a kernel may find a point of `other` within `reach` of a point of this box; `side` is that of the domain, 0 along open axes.
-    /// Neither box is empty.
+    /// Whether a kernel may find a point of `other` within `reach` of a point of this box; `side`
+    /// is that of the domain, 0 along open axes. Neither box is empty.
     pub fn may_reach(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;
@@ -71,7 +73,8 @@ impl BoundingBox {
         square * (1.0 - ROUNDING) <= f64::from(reach).powi(2)
     }
 
-    /// Whether every kernel finds every point of `other` within `reach` of every point of this box. Neither box is empty.
+    /// Whether every kernel finds every point of `other` within `reach` of every point of this box.
+    /// Neither box is empty.
     pub fn surely_reaches(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;
@@ -90,8 +93,9 @@ impl BoundingBox {
         square <= f64::from(reach).powi(2) * (1.0 - ROUNDING)
     }
 
-    /// Returns how far `other` begins above this box, and ends below it, along an axis: negative where the boxes overlap. The negatives are how far the
-    /// farthest points are from each other, this box's below and above.
+    /// Returns how far `other` begins above this box, and ends below it, along an axis: negative
+    /// where the boxes overlap. The negatives are how far the farthest points are from each other,
+    /// this box's below and above.
     fn differences(&self, other: &BoundingBox, axis: usize) -> [f64; 2] {
         let [a, b, c, d] = [self.low[axis], self.high[axis], other.low[axis], other.high[axis]].map(f64::from);
         [c - b, a - d]

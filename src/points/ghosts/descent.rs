@@ -1,8 +1,10 @@
-//! Finding which points of this rank are near which points of others: ranks descend their trees together.
+//! Finding which points of this rank are near which points of others: ranks descend their trees
+//! together.
 //!
-//! A rank that wants to know sends the boxes of its topmost nodes to the ranks near them. Each answers with the box around what it has
-//! there, and the next round sends the nodes below those that got an answer and reach that box, down to parts of leaves. So a rank
-//! sends few boxes far from other ranks' points, and none of them is tested against all boxes of another rank.
+//! A rank that wants to know sends the boxes of its topmost nodes to the ranks near them. Each
+//! answers with the box around what it has there, and the next round sends the nodes below those
+//! that got an answer and reach that box, down to parts of leaves. So a rank sends few boxes far
+//! from other ranks' points, and none of them is tested against all boxes of another rank.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -22,7 +24,8 @@ struct Outline {
     levels: u32,
 }
 
-/// Points of this rank, the rank that is asked about them, and the box around what that has near them.
+/// Points of this rank, the rank that is asked about them, and the box around what that has near
+/// them.
 #[derive(Clone, Copy)]
 struct Ask {
     rank: u32,
@@ -50,8 +53,9 @@ pub(crate) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `own` is of this rank's points, about which others
-    /// ask. One all-gather of 28 bytes a rank. All ranks call it.
+    /// Begins with the topmost nodes of `region`, and the ranks for which `asked` holds. `own` is
+    /// of this rank's points, about which others ask. One all-gather of 28 bytes a rank. All ranks
+    /// call it.
     pub fn new(
         comm: &'a Communicator,
         region: &'a Region,
@@ -74,9 +78,11 @@ impl<'a> Descent<'a> {
         Ok(descent)
     }
 
-    /// Descends to the points. `request` makes what is sent for some points, given their box; `answer` takes what a rank has sent, and gives
-    /// the box around what is near it here, or an empty one. Returns this rank's points that are within reach of the last answers, by rank and
-    /// place, and what it has cost. `fetcher` has all that these ask for. Two exchanges of the host for each level and one below. All ranks call it.
+    /// Descends to the points. `request` makes what is sent for some points, given their box;
+    /// `answer` takes what a rank has sent, and gives the box around what is near it here, or an
+    /// empty one. Returns this rank's points that are within reach of the last answers, by rank and
+    /// place, and what it has cost. `fetcher` has all that these ask for. Two exchanges of the host
+    /// for each level and one below. All ranks call it.
     pub fn run<T: Pod, E: From<CommError> + From<DeviceError>>(
         mut self,
         fetcher: &mut Fetcher<'_>,

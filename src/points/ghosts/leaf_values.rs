@@ -1,7 +1,9 @@
-//! Values of points on the device, which come to the host leaf by leaf: those that somebody asks for.
+//! Values of points on the device, which come to the host leaf by leaf: those that somebody asks
+//! for.
 //!
-//! What is computed on the host from values that are not there is worth nothing: they are noted, [`Fetcher`] fetches them, and what asked for
-//! them is computed again. So a rank downloads the leaves near other ranks' points, by its surface, and waits for the device a few times.
+//! What is computed on the host from values that are not there is worth nothing: they are noted,
+//! [`Fetcher`] fetches them, and what asked for them is computed again. So a rank downloads the
+//! leaves near other ranks' points, by its surface, and waits for the device a few times.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -25,7 +27,8 @@ pub(crate) struct LeafValues<T> {
 }
 
 impl<T: DeviceElement> LeafValues<T> {
-    /// Those in an array of the device, `width` of each point. Waits for the last leaf, if it is not a whole one.
+    /// Those in an array of the device, `width` of each point. Waits for the last leaf, if it is
+    /// not a whole one.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -63,7 +66,8 @@ impl<T: DeviceElement> LeafValues<T> {
         }
     }
 
-    /// Returns the values of points that follow each other in one leaf; none, and noted, where they are not here.
+    /// Returns the values of points that follow each other in one leaf; none, and noted, where they
+    /// are not here.
     pub fn of_points(&self, places: std::ops::Range<u64>) -> &[T] {
         let leaf = places.start / LEAF;
         let [first, end] = [places.start, places.end].map(|at| ((at - leaf * LEAF) * self.width) as usize);
@@ -127,7 +131,8 @@ impl<'a> Fetcher<'a> {
         self.stores.iter().try_for_each(|store| store.fetch(recorder))
     }
 
-    /// Returns what `run` gives, with everything there that it asks for: it is called until nothing was missing.
+    /// Returns what `run` gives, with everything there that it asks for: it is called until nothing
+    /// was missing.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -141,7 +146,8 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Returns what `run` gives for each of `items`, with everything there that it asks for: those that missed anything are asked again, together.
+    /// Returns what `run` gives for each of `items`, with everything there that it asks for: those
+    /// that missed anything are asked again, together.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.

@@ -1,13 +1,15 @@
-//! Ghosts: copies of remote points within reach of this rank's points, and the send lists that keep them current.
+//! Ghosts: copies of remote points within reach of this rank's points, and the send lists that keep
+//! them current.
 //!
 //! | method | submits, waits | exchanges |
 //! |---|---|---|
 //! | [`Ghosts::within`] | yes: for boxes, leaves and rows | of the host: one all-gather, two for each level of the tree and one below, points, rows |
 //! | [`Ghosts::refresh`], [`Ghosts::accumulate`] | as [`Exchange::run`](crate::exchange::Exchange::run) | one |
 //!
-//! Ranks find the points that are near others by descending their trees together, from boxes around many points to those of leaves; then a
-//! rank asks for what is within reach of such points, of several at once where they are dense, and gets the rows of it. So ghosts are
-//! few, and requests, answers and the work for them grow with the surface of a rank's part.
+//! Ranks find the points that are near others by descending their trees together, from boxes around
+//! many points to those of leaves; then a rank asks for what is within reach of such points, of
+//! several at once where they are dense, and gets the rows of it. So ghosts are few, and requests,
+//! answers and the work for them grow with the surface of a rank's part.
 
 mod ask;
 mod bounding_box;
@@ -87,11 +89,13 @@ struct Adjoint {
 }
 
 impl Ghosts {
-    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of some that are up to half as far again. All
-    /// ranks call it, with one radius, and with trees in the same domain and frame.
+    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of
+    /// some that are up to half as far again. All ranks call it, with one radius, and with trees in
+    /// the same domain and frame.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; on all ranks [`DeviceError::Misuse`] where the radius of one is no finite number from 0 on, and
+    /// [`ExchangeError`] when the device or another rank fails; on all ranks
+    /// [`DeviceError::Misuse`] where the radius of one is no finite number from 0 on, and
     /// [`CommError::Mismatch`] where radii, domains or frames differ.
     pub fn within(context: &mut Rank, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         agree(&context.comm, tree, radius + 0.0)?; // without a sign of 0
@@ -99,8 +103,8 @@ impl Ghosts {
         Self::find(context, (&region, tree.order()), &region, &Reach::Same(radius))
     }
 
-    /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this rank's own points, whose rows `order` has. All
-    /// ranks call it.
+    /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this
+    /// rank's own points, whose rows `order` has. All ranks call it.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -163,26 +167,31 @@ impl Ghosts {
         self.owners.is_empty()
     }
 
-    /// Returns the owner of each ghost: the rank, and the row in that rank's cloud. By rank, then by row.
+    /// Returns the owner of each ghost: the rank, and the row in that rank's cloud. By rank, then
+    /// by row.
     pub fn owners(&self) -> &[(u32, u32)] {
         &self.owners
     }
 
-    /// Places along the curve, ascending, of the points that may reach points of other ranks; no other point can have ghosts.
+    /// Places along the curve, ascending, of the points that may reach points of other ranks; no
+    /// other point can have ghosts.
     pub(crate) fn asking(&self) -> &[u32] {
         &self.asking
     }
 
-    /// Returns what finding them has cost this rank between ranks; the exchange counts what moving values costs.
+    /// Returns what finding them has cost this rank between ranks; the exchange counts what moving
+    /// values costs.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// Returns the values of the ghosts, `width` elements each, from their owners. `values` has `width` elements for each point of the rank's own
-    /// cloud. Submits and waits as [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
+    /// Returns the values of the ghosts, `width` elements each, from their owners. `values` has
+    /// `width` elements for each point of the rank's own cloud. Submits and waits as
+    /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array that is too short.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an
+    /// array that is too short.
     pub fn refresh<T: DeviceElement>(
         &self,
         context: &mut Rank,
@@ -197,13 +206,15 @@ impl Ghosts {
         exchange_rows(context, &what, &outgoing, width, [&self.sends, &self.receives])
     }
 
-    /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of [`refresh`](Self::refresh).
-    /// `values` has `width` elements for each own point, `ghosts` for each ghost. Contributions to a point are summed in
-    /// the order of the ranks, then added to its value: the same bits for the same ranks. Submits and waits as
+    /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of
+    /// [`refresh`](Self::refresh). `values` has `width` elements for each own point, `ghosts` for
+    /// each ghost. Contributions to a point are summed in the order of the ranks, then added to its
+    /// value: the same bits for the same ranks. Submits and waits as
     /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an array of another length.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an
+    /// array of another length.
     pub fn accumulate(
         &self,
         context: &mut Rank,
@@ -256,7 +267,8 @@ fn agree(comm: &Communicator, tree: &Tree, radius: f32) -> Result<(), ExchangeEr
     Err(CommError::Mismatch { rank, called, other, other_called }.into())
 }
 
-/// Returns the rows of points at these places along the curve, ascending for each rank. Waits for them.
+/// Returns the rows of points at these places along the curve, ascending for each rank. Waits for
+/// them.
 fn rows_at(recorder: &mut Recorder, order: &Array<u32>, places: &[Vec<u32>]) -> Result<Vec<u32>, DeviceError> {
     let mut index = host_memory::reserve("places of ghosts", places.iter().map(Vec::len).sum())?;
     places.iter().for_each(|places| index.extend_from_slice(places));

@@ -1,4 +1,5 @@
-//! A rank's points under a tree of boxes, and how far each reaches. Boxes are on the host, points leaf by leaf as they are asked for.
+//! A rank's points under a tree of boxes, and how far each reaches. Boxes are on the host, points
+//! leaf by leaf as they are asked for.
 
 use super::bounding_box::BoundingBox;
 use super::leaf_values::{LeafValues, OnDemand};
@@ -9,7 +10,8 @@ use crate::points::tree::{LEAF, Levels, Tree, leaf_ranges};
 
 /// Points of a rank along the curve, and the boxes of a tree over them.
 ///
-/// What comes of points that are not on the host yet is worth nothing: see [`leaf_values`](super::leaf_values).
+/// What comes of points that are not on the host yet is worth nothing: see
+/// [`leaf_values`](super::leaf_values).
 pub(crate) struct Region {
     /// Coordinates per point.
     pub dims: usize,
@@ -52,7 +54,8 @@ impl Region {
         Self::around(recorder, tree.domain(), tree.positions(), tree.boxes())
     }
 
-    /// Creates the region of points along the curve, and of the boxes of a tree over them, as [`Tree::boxes`] has them. Waits for the boxes.
+    /// Creates the region of points along the curve, and of the boxes of a tree over them, as
+    /// [`Tree::boxes`] has them. Waits for the boxes.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -155,8 +158,8 @@ impl Region {
         self.points.of_points(at as u64..at as u64 + 1)
     }
 
-    /// Calls `visit` for each node and each point that may be within `reach` of `bounds`, nodes before what they hold; what a node holds is
-    /// left out unless `visit` returns true for it.
+    /// Calls `visit` for each node and each point that may be within `reach` of `bounds`, nodes
+    /// before what they hold; what a node holds is left out unless `visit` returns true for it.
     pub fn walk(&self, bounds: &BoundingBox, reach: f32, mut visit: impl FnMut(Met, &BoundingBox) -> bool) {
         let top = self.levels.count();
         let mut stack: Vec<(usize, u64)> = Vec::with_capacity(64);
@@ -180,7 +183,8 @@ impl Region {
     }
 }
 
-/// Values of all nodes of a tree from those of its leaves: each node has what `join` makes of the values of those that it holds.
+/// Values of all nodes of a tree from those of its leaves: each node has what `join` makes of the
+/// values of those that it holds.
 fn upwards<T>(levels: &Levels, leaves: Vec<T>, join: impl Fn(&[T]) -> T) -> Vec<T> {
     let mut values = leaves;
     values.reserve(levels.total() as usize - values.len());

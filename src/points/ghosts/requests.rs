@@ -18,9 +18,10 @@ pub(super) struct Request {
     pub reach: f32,
 }
 
-/// Requests for what points of `region` may reach on other ranks, and the rank that each is for. Points of a rank that follow each other on
-/// the curve are asked for together as long as their box is short compared with their reach: alone where points are sparse, and not
-/// one by one where they are dense.
+/// Requests for what points of `region` may reach on other ranks, and the rank that each is for.
+/// Points of a rank that follow each other on the curve are asked for together as long as their box
+/// is short compared with their reach: alone where points are sparse, and not one by one where they
+/// are dense.
 pub(super) fn requests(region: &Region, reach: &Reach, pending: &[Pending]) -> (Vec<Request>, Vec<u32>) {
     let (mut requests, mut ranks): (Vec<Request>, Vec<u32>) = (Vec::new(), Vec::new());
     for &Pending { rank, at } in pending {
@@ -41,7 +42,8 @@ pub(super) fn requests(region: &Region, reach: &Reach, pending: &[Pending]) -> (
     (requests, ranks)
 }
 
-/// Returns the box around what a node reaches here: of points, and of nodes that are no longer than half of it or its reach.
+/// Returns the box around what a node reaches here: of points, and of nodes that are no longer than
+/// half of it or its reach.
 pub(super) fn near(region: &Region, request: &Request) -> BoundingBox {
     let Request { bounds, reach } = request;
     let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(f64::from(*reach).powi(2)));
@@ -55,7 +57,8 @@ pub(super) fn near(region: &Region, request: &Request) -> BoundingBox {
     near
 }
 
-/// Finds the points that other ranks reach, one rank after the other. Memory: a byte per point and node.
+/// Finds the points that other ranks reach, one rank after the other. Memory: a byte per point and
+/// node.
 pub(super) struct Nearby<'a> {
     region: &'a Region,
     points: Vec<bool>,

@@ -1,4 +1,5 @@
-//! What is done with the neighbours that a search within a radius finds, and the kernel that does it.
+//! What is done with the neighbours that a search within a radius finds, and the kernel that does
+//! it.
 
 use super::callback::{self, MODULE};
 use super::group_shape::GroupShape;
@@ -14,8 +15,8 @@ pub(super) enum Action<'a> {
     Fill,
     /// Each adds `weight` to the bin of its distance, one of `bins`.
     Pairs { bins: u32, weight: u32, tally: Tally },
-    /// Each adds the product of its weight and the query's to the bin of its distance, one of `bins`. With `has_queries` queries are no
-    /// sources, and have weights of their own.
+    /// Each adds the product of its weight and the query's to the bin of its distance, one of
+    /// `bins`. With `has_queries` queries are no sources, and have weights of their own.
     WeightedPairs { bins: u32, has_queries: bool, tally: Tally },
     /// A callback runs.
     Callback(&'a Callback),
@@ -122,8 +123,9 @@ pub(super) enum Tally {
 }
 
 impl Tally {
-    /// Software renderers, whose invocations have several queries each, count few bins in registers: an access to workgroup memory takes them as
-    /// long as comparing with all edges. On a GPU the registers would cost half of the groups in flight.
+    /// Software renderers, whose invocations have several queries each, count few bins in
+    /// registers: an access to workgroup memory takes them as long as comparing with all edges. On
+    /// a GPU the registers would cost half of the groups in flight.
     pub fn of(form: GroupShape, bins: u32) -> Self {
         match bins {
             ..=FEW_BINS if form.slots > 1 => Tally::Registers,

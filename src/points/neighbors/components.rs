@@ -40,19 +40,24 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Finds connected components: points are linked that lie within a radius of each other, as in friends-of-friends.
+/// Finds connected components: points are linked that lie within a radius of each other, as in
+/// friends-of-friends.
 ///
-/// - A point's label is the least index of a point in its component: it does not depend on the tree, the device or the order
-///   of anything.
-/// - A link is what [`RadiusSearch`](super::RadiusSearch) counts as a neighbour: inclusive, the nearest image on periodic axes.
-/// - Points of a node of the tree that is no longer than the radius are linked without looking at them, and nodes that are in one
-///   component with a whole group of points are skipped: points that coincide cost O(N).
+/// - A point's label is the least index of a point in its component: it does not depend on the
+///   tree, the device or the order of anything.
+/// - A link is what [`RadiusSearch`](super::RadiusSearch) counts as a neighbour: inclusive, the
+///   nearest image on periodic axes.
+/// - Points of a node of the tree that is no longer than the radius are linked without looking at
+///   them, and nodes that are in one component with a whole group of points are skipped: points
+///   that coincide cost O(N).
 /// - Memory: 8 bytes per point beside the tree and the labels.
 /// - Everything is recorded; nothing submits or waits, except on drivers that limit loops
-///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it waits to learn whether it is complete.
+///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it waits to
+///   learn whether it is complete.
 ///
-/// The method is a disjoint-set forest that only ever links a root to a lower one (after Jayanti and Tarjan, *Concurrent disjoint
-/// set union*, 2021): invocations need not wait for each other, and what each sees may be out of date.
+/// The method is a disjoint-set forest that only ever links a root to a lower one (after Jayanti
+/// and Tarjan, *Concurrent disjoint set union*, 2021): invocations need not wait for each other,
+/// and what each sees may be out of date.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
@@ -101,7 +106,8 @@ impl Components {
         self
     }
 
-    /// Returns the label of each point of the tree's cloud, in its order: the least index of a point in its component.
+    /// Returns the label of each point of the tree's cloud, in its order: the least index of a
+    /// point in its component.
     ///
     /// # Errors
     /// [`NeighborError::Radius`], and those of the device.

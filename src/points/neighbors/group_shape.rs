@@ -12,14 +12,17 @@ pub enum Lanes {
     Subgroup {
         /// The fewest there can be: a power of two from 4 on, up to the device's own least.
         least: u32,
-        /// Invocations of a workgroup, rounded up to whole subgroups of any size that the device has.
+        /// Invocations of a workgroup, rounded up to whole subgroups of any size that the device
+        /// has.
         workgroup: u32,
     },
-    /// So many that are a workgroup, a power of two from 32 on. They share through its memory, with barriers: no optional feature.
+    /// So many that are a workgroup, a power of two from 32 on. They share through its memory, with
+    /// barriers: no optional feature.
     Workgroup(u32),
 }
 
-/// The shape of a group of queries that traverse a tree together: `slots` queries in each of its lanes.
+/// The shape of a group of queries that traverse a tree together: `slots` queries in each of its
+/// lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupShape {
     /// Its invocations.
@@ -28,20 +31,24 @@ pub struct GroupShape {
     pub slots: u32,
 }
 
-/// Invocations of a workgroup of groups that are subgroups, on GPUs. Cores hold a number of workgroups, 32 on an H100, whatever their size:
-/// with one group each half of its 64 subgroups would stay empty.
+/// Invocations of a workgroup of groups that are subgroups, on GPUs. Cores hold a number of
+/// workgroups, 32 on an H100, whatever their size: with one group each half of its 64 subgroups
+/// would stay empty.
 const SUBGROUPS: u32 = 64;
-/// Queries of a group of a subgroup at most, whatever form is asked for. NVIDIA's compiler (580.159 on an H100) makes of eight lists of eight in each of 32
-/// lanes a kernel that misses neighbours, always the same ones; an interpreter of the same text finds them all, and up to 128 queries all forms agree. No
-/// device gets such groups by itself.
+/// Queries of a group of a subgroup at most, whatever form is asked for. NVIDIA's compiler (580.159
+/// on an H100) makes of eight lists of eight in each of 32 lanes a kernel that misses neighbours,
+/// always the same ones; an interpreter of the same text finds them all, and up to 128 queries all
+/// forms agree. No device gets such groups by itself.
 const MOST_QUERIES: u32 = 128;
 /// Invocations of a workgroup of groups of one.
 const ALONE: u32 = 32;
 
 impl GroupShape {
-    /// Creates the shape for devices of this kind. On GPUs the lanes of a subgroup with one query each, since more would not fit into registers, or where
-    /// votes need workgroup memory a leaf of them. On software renderers the shape that measured fastest (`docs/particles.md`): the lanes of one
-    /// subgroup with up to four queries each, at most a leaf in all, where there are subgroup operations; else four queries per invocation.
+    /// Creates the shape for devices of this kind. On GPUs the lanes of a subgroup with one query
+    /// each, since more would not fit into registers, or where votes need workgroup memory a leaf
+    /// of them. On software renderers the shape that measured fastest (`docs/particles.md`): the
+    /// lanes of one subgroup with up to four queries each, at most a leaf in all, where there are
+    /// subgroup operations; else four queries per invocation.
     pub fn of(gpu: &Gpu) -> Self {
         Self::fitting(gpu.capabilities())
     }
@@ -53,7 +60,8 @@ impl GroupShape {
             Profile::Gpu if subgroup_least < 8 => GroupShape { lanes: Lanes::Workgroup(leaf), slots: 1 },
             Profile::Gpu => GroupShape::subgroups(subgroup_least, SUBGROUPS.max(subgroup_most), 1),
             Profile::Software if subgroup_least < 4 => GroupShape { lanes: Lanes::Alone, slots: 4 },
-            // More than four lists per invocation take long to compile, and crash SwiftShader's compiler.
+            // More than four lists per invocation take long to compile, and crash SwiftShader's
+            // compiler.
             Profile::Software => {
                 GroupShape::subgroups(subgroup_least, subgroup_most, (leaf / subgroup_least).clamp(1, 4))
             }
@@ -65,8 +73,9 @@ impl GroupShape {
         GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots }
     }
 
-    /// Creates the shape for linking, which keeps little per query: eight queries per invocation on software renderers (measured), for
-    /// which loading a word once per invocation takes as long as once per subgroup.
+    /// Creates the shape for linking, which keeps little per query: eight queries per invocation on
+    /// software renderers (measured), for which loading a word once per invocation takes as long as
+    /// once per subgroup.
     pub fn linking(gpu: &Gpu) -> Self {
         let form = GroupShape::of(gpu);
         match (gpu.capabilities().profile, form.lanes) {
@@ -75,7 +84,8 @@ impl GroupShape {
         }
     }
 
-    /// The same as far as a device allows it: whole subgroups of the sizes that it has and groups of no more than 128 queries, workgroup memory where it has no subgroups.
+    /// The same as far as a device allows it: whole subgroups of the sizes that it has and groups
+    /// of no more than 128 queries, workgroup memory where it has no subgroups.
     pub(super) fn on(self, gpu: &Gpu) -> Self {
         let Capabilities { subgroup_least, subgroup_most, .. } = *gpu.capabilities();
         let slots = self.slots.clamp(1, 32).next_power_of_two();

@@ -1,4 +1,5 @@
-//! Lists of neighbors: their memory, the order of their rows, and their way back to the ranks that asked.
+//! Lists of neighbors: their memory, the order of their rows, and their way back to the ranks that
+//! asked.
 
 use super::error::NeighborError;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
@@ -8,20 +9,22 @@ use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
 use crate::rank::Rank;
 
-/// Lists of `k` neighbors per row, nearest first, equal distances by index: on the device, or after [`download`](Self::download) on the host
-/// as `Fixed<Vec<u64>, Vec<f32>>`.
+/// Lists of `k` neighbors per row, nearest first, equal distances by index: on the device, or after
+/// [`download`](Self::download) on the host as `Fixed<Vec<u64>, Vec<f32>>`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fixed<I = U64Array, D = Array<f32>> {
     /// Entries per row.
     pub k: u32,
-    /// Indices of neighbors, among the points of all ranks; all bits are 1 where a row has fewer than `k`.
+    /// Indices of neighbors, among the points of all ranks; all bits are 1 where a row has fewer
+    /// than `k`.
     pub index: I,
     /// Distances of neighbors; infinity where a row has fewer than `k`.
     pub distance: D,
 }
 
-/// Lists of neighbors of any length: row `i` is entries `offsets[i]..offsets[i + 1]`, by ascending index. On the device, or after
-/// [`download`](Self::download) on the host as `Ragged<Vec<u64>, Vec<u64>, Vec<f32>>`.
+/// Lists of neighbors of any length: row `i` is entries `offsets[i]..offsets[i + 1]`, by ascending
+/// index. On the device, or after [`download`](Self::download) on the host as `Ragged<Vec<u64>,
+/// Vec<u64>, Vec<f32>>`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ragged<O = Array<u32>, I = U64Array, D = Array<f32>> {
     /// Where each row begins; after the last one the number of all entries.
@@ -124,7 +127,8 @@ impl Ragged {
         Ok(lengths)
     }
 
-    /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each entry once.
+    /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each
+    /// entry once.
     pub(super) fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
         let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
         let old = self.lengths(recorder)?;
@@ -140,8 +144,8 @@ impl Ragged {
         Ok(Ragged { offsets: offset, index, distance })
     }
 
-    /// Sends the rows, which are those behind `route`, back to where they were before. Submits and waits for the ranks, and for a word per
-    /// rank. All ranks call it.
+    /// Sends the rows, which are those behind `route`, back to where they were before. Submits and
+    /// waits for the ranks, and for a word per rank. All ranks call it.
     pub(super) fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
         let lengths = self.lengths(&mut context.recorder)?;
         let sent = route.back_as_sent(context, &lengths, 1)?;
@@ -176,7 +180,8 @@ impl Ragged {
     }
 }
 
-/// Returns where each of several rows of these lengths begins, and where the last one ends. Recorded only.
+/// Returns where each of several rows of these lengths begins, and where the last one ends.
+/// Recorded only.
 fn offsets_of(recorder: &mut Recorder, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
     let offset = recorder.gpu().array("neighbors::offset", lengths.len() + 1)?;
     Scan::new().exclusive(recorder, lengths, &offset, Count::All)?;
@@ -220,7 +225,8 @@ impl ListOrder {
         }
     }
 
-    /// Lists with room for so many entries a row, which are not filled yet, and the length of the longest. Waits once.
+    /// Lists with room for so many entries a row, which are not filled yet, and the length of the
+    /// longest. Waits once.
     ///
     /// # Errors
     /// [`NeighborError::TooLong`] for 2^32 entries and more; those of the device.
@@ -245,8 +251,9 @@ impl ListOrder {
         Ok((Ragged { offsets: offset, index, distance }, longest))
     }
 
-    /// Lists with their `rows`, of which the longest has so many entries, in ascending order of the index, which is below `sources`: within workgroups
-    /// where all are short, otherwise by one sort of all entries by (row, index). Recorded only.
+    /// Lists with their `rows`, of which the longest has so many entries, in ascending order of the
+    /// index, which is below `sources`: within workgroups where all are short, otherwise by one
+    /// sort of all entries by (row, index). Recorded only.
     pub fn by_index(
         &self,
         recorder: &mut Recorder,
@@ -269,8 +276,9 @@ impl ListOrder {
         Ok(lists)
     }
 
-    /// Returns the distances alone of lists with so many `rows`, ascending in each row. Submits, so that memory of the sort is free after it: 37 bytes an
-    /// entry while it lasts, the distances given and those returned among them.
+    /// Returns the distances alone of lists with so many `rows`, ascending in each row. Submits, so
+    /// that memory of the sort is free after it: 37 bytes an entry while it lasts, the distances
+    /// given and those returned among them.
     pub fn distances(
         &self,
         recorder: &mut Recorder,
@@ -288,7 +296,8 @@ impl ListOrder {
         Ok((offset, sorted))
     }
 
-    /// Returns the order of all entries by (row, word), for a word of so many bits an entry: one sort. Recorded only.
+    /// Returns the order of all entries by (row, word), for a word of so many bits an entry: one
+    /// sort. Recorded only.
     fn order_by(
         &self,
         recorder: &mut Recorder,

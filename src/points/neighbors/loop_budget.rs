@@ -1,21 +1,23 @@
 //! Traversals that take no more rounds of loops than a driver allows.
 //!
-//! Some drivers end all loops of an invocation after a number of rounds without an error (llvmpipe: 65,535). A traversal that could
-//! take more is cut into portions, each a dispatch.
+//! Some drivers end all loops of an invocation after a number of rounds without an error (llvmpipe:
+//! 65,535). A traversal that could take more is cut into portions, each a dispatch.
 
 use super::group_shape::{GroupShape, Lanes};
 use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::points::tree::LEAF;
 
-/// Rounds that a traversal may take beside those that it counts: on its way to a leaf, in the loops of a callback's `begin` and `end`.
+/// Rounds that a traversal may take beside those that it counts: on its way to a leaf, in the loops
+/// of a callback's `begin` and `end`.
 const SLACK: u32 = 8192;
 /// The most invocations whose rounds a driver counts together.
 const VECTOR: u32 = 16;
 /// The least number of rounds in which a portion makes progress.
 const LEAST: u32 = 1024;
 
-/// After how many rounds a traversal stops, if ever; see [`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds).
+/// After how many rounds a traversal stops, if ever; see
+/// [`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoopBudget(Option<u32>);
 
@@ -28,16 +30,17 @@ pub(super) struct Portions {
     pub leaf: u32,
 }
 
-/// Upper bound of the rounds of loops per leaf: all sources are loaded by the lanes, tested one by one, and accepted. llvmpipe counts one
-/// round extra per loop, also for loops that a condition skips.
+/// Upper bound of the rounds of loops per leaf: all sources are loaded by the lanes, tested one by
+/// one, and accepted. llvmpipe counts one round extra per loop, also for loops that a condition
+/// skips.
 pub(super) fn scan(form: GroupShape) -> u32 {
     let (leaf, loads) = (LEAF as u32, LEAF as u32 / form.least_lanes() + 1);
     // One for what is emptied before a leaf.
     1 + loads + (leaf + loads) + (leaf + 1)
 }
 
-/// The same when linking, without the steps to roots: each source is joined with the trees of a lane's queries, each tree at most once per
-/// source and once when two trees become one.
+/// The same when linking, without the steps to roots: each source is joined with the trees of a
+/// lane's queries, each tree at most once per source and once when two trees become one.
 pub(super) fn link(form: GroupShape) -> u32 {
     scan(form) + 3 * LEAF as u32 + form.slots + 1
 }
@@ -63,7 +66,8 @@ impl LoopBudget {
         LoopBudget(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
-    /// Refuses rows of lists that an invocation cannot go through: the longest has so many entries, and a callback takes `each` rounds for one.
+    /// Refuses rows of lists that an invocation cannot go through: the longest has so many entries,
+    /// and a callback takes `each` rounds for one.
     ///
     /// # Errors
     /// [`DeviceError::LoopRounds`].
@@ -81,26 +85,29 @@ impl LoopBudget {
         self.0.is_some()
     }
 
-    /// After how many rounds a linking traversal stops: each lane may take up to a 64th of these for its own steps to roots besides.
+    /// After how many rounds a linking traversal stops: each lane may take up to a 64th of these
+    /// for its own steps to roots besides.
     pub fn linking(&self, form: GroupShape) -> Option<u32> {
         let rounds = if form.lanes == Lanes::Alone { (self.0? / VECTOR).max(LEAST) } else { self.0? };
         Some(rounds / (64 + VECTOR) * 64)
     }
 
-    /// How a traversal of a tree of so many `leaves` is cut, if it could take too many rounds. `each` are the rounds that a callback
-    /// takes per neighbour.
+    /// How a traversal of a tree of so many `leaves` is cut, if it could take too many rounds.
+    /// `each` are the rounds that a callback takes per neighbour.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
     pub fn portions(&self, form: GroupShape, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
         let Some(mut rounds) = self.0 else { return Ok(None) };
         if form.lanes == Lanes::Alone {
-            // Drivers count the rounds of a vector of invocations, which are groups of their own here.
+            // Drivers count the rounds of a vector of invocations, which are groups of their own
+            // here.
             rounds = (rounds / VECTOR).max(LEAST);
         }
         let accepted = (LEAF as u32 + 1) * form.slots;
         let leaf = scan(form).saturating_add(accepted.saturating_mul(each.saturating_add(u32::from(each > 0))));
-        // A node costs 18 rounds, and there are leaves / 7 nodes; each portion repeats the path to where it begins.
+        // A node costs 18 rounds, and there are leaves / 7 nodes; each portion repeats the path to
+        // where it begins.
         let all = leaves * u64::from(leaf.saturating_add(3));
         let usable = rounds - LEAST / 2;
         if all <= u64::from(usable) {

@@ -10,20 +10,25 @@
 //! | [`QueryPoints`], [`Queries`] | the queries of a search on one device |
 //!
 //! # Algorithm
-//! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose neighbors are wanted. Queries that follow each
-//! other on a curve traverse the tree as a group ([`GroupShape`]) and share loads and one stack. A node is entered if any query of the
-//! group reaches it; testing the bounding box of the group alone lets one outlier drag its group through the whole tree (measured in
-//! `docs/particles.md`). Nothing is stored between nodes and points, so no buffer can be too small.
+//! A *source* is a point of a [`Tree`](crate::points::tree::Tree), a *query* a point whose
+//! neighbors are wanted. Queries that follow each other on a curve traverse the tree as a group
+//! ([`GroupShape`]) and share loads and one stack. A node is entered if any query of the group
+//! reaches it; testing the bounding box of the group alone lets one outlier drag its group through
+//! the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so
+//! no buffer can be too small.
 //!
 //! # Callbacks
-//! [`NearestSearch::visit`] and [`RadiusSearch::visit`] take a [`Callback`] that defines the functions of a
-//! [`Visit`](crate::points::Visit) and stores results in its own arrays. In contrast to a visit:
+//! [`NearestSearch::visit`] and [`RadiusSearch::visit`] take a [`Callback`] that defines the
+//! functions of a [`Visit`](crate::points::Visit) and stores results in its own arrays. In contrast
+//! to a visit:
 //!
 //! - `query` is the index of the query in its input, `near.index` that of the source.
-//! - A radius search may take up a query several times (in large trees, where a driver limits loops): `begin` must continue from what
-//!   `end` has stored, and the caller clears that before. There [`Callback::loop_rounds`] counts the loops of `each`; `begin` and `end`
-//!   may take 4000 rounds.
-//! - A visit of nearest neighbors whose text uses `offset` passes through lists in scratch memory: 16 bytes per neighbor more.
+//! - A radius search may take up a query several times (in large trees, where a driver limits
+//!   loops): `begin` must continue from what `end` has stored, and the caller clears that before.
+//!   There [`Callback::loop_rounds`] counts the loops of `each`; `begin` and `end` may take 4000
+//!   rounds.
+//! - A visit of nearest neighbors whose text uses `offset` passes through lists in scratch memory:
+//!   16 bytes per neighbor more.
 //!
 //! ```
 //! use meshloom::gpu::{Array, Callback};
@@ -39,13 +44,15 @@
 //! ```
 //!
 //! # Guarantees
-//! - A distance is the root of the sum of the squared differences along the nearest image, in `f32`; the root rounded to `f32` is
-//!   compared with radii and edges. It does not depend on the tree, the kernel variant or the number of ranks. Equal squares are ordered
-//!   by index.
-//! - This holds for any coordinates and lengths that `f32` holds, large and small ones side by side. Numbers below the smallest normal
-//!   `f32`, 1.2e-38, count as 0 (below 1e-37 beside coordinates above 4e37), and a distance beyond 3.4e38 is infinite. Distances that a
-//!   radius search returns lose digits below 1e-26 of the radius; whether they are within it is exact.
-//! - Coincident points, fewer points than neighbors asked for, no points, and queries outside of all points need no special care.
+//! - A distance is the root of the sum of the squared differences along the nearest image, in
+//!   `f32`; the root rounded to `f32` is compared with radii and edges. It does not depend on the
+//!   tree, the kernel variant or the number of ranks. Equal squares are ordered by index.
+//! - This holds for any coordinates and lengths that `f32` holds, large and small ones side by
+//!   side. Numbers below the smallest normal `f32`, 1.2e-38, count as 0 (below 1e-37 beside
+//!   coordinates above 4e37), and a distance beyond 3.4e38 is infinite. Distances that a radius
+//!   search returns lose digits below 1e-26 of the radius; whether they are within it is exact.
+//! - Coincident points, fewer points than neighbors asked for, no points, and queries outside of
+//!   all points need no special care.
 
 mod action;
 mod callback;

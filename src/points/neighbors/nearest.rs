@@ -63,11 +63,13 @@ struct ListPass<'a> {
 
 /// Searches of the nearest sources (k nearest neighbours).
 ///
-/// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled for 1, 2, 4, 8, 16, 24 and 32),
-///   longer ones take a traversal of the tree for each 32 entries.
-/// - The result is unique: entries are in the order of (`f32` square of the distance, index), also among coincident points.
-/// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit loops
-///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search asks whether it is done.
+/// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled
+///   for 1, 2, 4, 8, 16, 24 and 32), longer ones take a traversal of the tree for each 32 entries.
+/// - The result is unique: entries are in the order of (`f32` square of the distance, index), also
+///   among coincident points.
+/// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit
+///   loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search
+///   asks whether it is done.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
@@ -125,8 +127,8 @@ impl NearestSearch {
     /// Returns the lists of all queries, in the order of the input.
     ///
     /// # Errors
-    /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`], those of
-    /// [`Queries`], and of the device.
+    /// [`NeighborError::TooManyNeighbors`], [`NeighborError::Radius`], [`NeighborError::TooLong`],
+    /// those of [`Queries`], and of the device.
     pub fn lists(
         &self,
         recorder: &mut Recorder,
@@ -141,8 +143,9 @@ impl NearestSearch {
         Ok(search.lists)
     }
 
-    /// Returns the lists of some of the queries, those number `part` along the curve: results that memory would not hold at once are
-    /// computed part by part. Rows are in the order of the curve; `part` begins with a multiple of 32.
+    /// Returns the lists of some of the queries, those number `part` along the curve: results that
+    /// memory would not hold at once are computed part by part. Rows are in the order of the curve;
+    /// `part` begins with a multiple of 32.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -166,8 +169,9 @@ impl NearestSearch {
         Ok(search.lists)
     }
 
-    /// Returns how many leaves of the tree each group of queries along the curve looks at, besides its own, for up to 32 neighbours: what
-    /// a search costs, by group; `u32::MAX` for a group that looks at more of them than the driver allows in one dispatch
+    /// Returns how many leaves of the tree each group of queries along the curve looks at, besides
+    /// its own, for up to 32 neighbours: what a search costs, by group; `u32::MAX` for a group that
+    /// looks at more of them than the driver allows in one dispatch
     /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
@@ -198,8 +202,8 @@ impl NearestSearch {
         Ok(leaves)
     }
 
-    /// Runs `callback` over the list of each query, without storing lists (they pass through scratch memory, in parts, if `k` is above
-    /// 32 or the callback uses displacements).
+    /// Runs `callback` over the list of each query, without storing lists (they pass through
+    /// scratch memory, in parts, if `k` is above 32 or the callback uses displacements).
     ///
     /// # Errors
     /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
@@ -419,7 +423,8 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     kernels
 }
 
-/// Returns a callback for lists of kernels: sums of distances. It declares its array itself, for there is no device that could have one.
+/// Returns a callback for lists of kernels: sums of distances. It declares its array itself, for
+/// there is no device that could have one.
 fn sum_of_distances() -> Callback {
     Callback::trusted(
         "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\

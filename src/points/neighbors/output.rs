@@ -70,11 +70,14 @@ pub struct Counts;
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'a>(pub &'a Bins);
 
-/// The number of pairs of all ranks by their distance, in [`Bins`], and the sums of the products of their weights.
+/// The number of pairs of all ranks by their distance, in [`Bins`], and the sums of the products of
+/// their weights.
 ///
-/// Each weight is rounded to a multiple of 2^-31 of the least power of two above the largest weight of all ranks, and the products of the
-/// rounded weights are added up exactly: the same bits on any number of ranks, and exact for integers below 2^24. Among the points of the
-/// search the weights of both points of a pair are [`PairWeights::points`]. Costs 4 bytes per point and up to 6 atomic additions per pair.
+/// Each weight is rounded to a multiple of 2^-31 of the least power of two above the largest weight
+/// of all ranks, and the products of the rounded weights are added up exactly: the same bits on any
+/// number of ranks, and exact for integers below 2^24. Among the points of the search the weights
+/// of both points of a pair are [`PairWeights::points`]. Costs 4 bytes per point and up to 6 atomic
+/// additions per pair.
 ///
 /// ```
 /// use meshloom::points::neighbors::PairWeights;
@@ -158,8 +161,9 @@ outputs! {
 impl Rank {
     /// Builds a search among particles.
     ///
-    /// Collective; blocks. Particles that are [distributed](Self::distribute) and have not moved since stay where they are, and nothing is
-    /// sorted; others are sorted along a curve first, without their attributes. The search keeps the particles as they are now.
+    /// Collective; blocks. Particles that are [distributed](Self::distribute) and have not moved
+    /// since stay where they are, and nothing is sorted; others are sorted along a curve first,
+    /// without their attributes. The search keeps the particles as they are now.
     ///
     /// # Errors
     /// - [`NeighborError::Sort`] if domains or attributes differ between ranks, on all ranks.
@@ -170,9 +174,11 @@ impl Rank {
 
     /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
     ///
-    /// Collective; blocks only if ranks exchange points, or for the lengths of lists. Rows of results are those of the targets on this rank;
-    /// indices count the rows of the points of all ranks, in rank order. The same bits on any number of ranks, except for visits within a
-    /// radius whose result depends on the order of neighbors and that are not [`ordered`](Visit::ordered).
+    /// Collective; blocks only if ranks exchange points, or for the lengths of lists. Rows of
+    /// results are those of the targets on this rank; indices count the rows of the points of all
+    /// ranks, in rank order. The same bits on any number of ranks, except for visits within a
+    /// radius whose result depends on the order of neighbors and that are not
+    /// [`ordered`](Visit::ordered).
     ///
     /// | predicate | output | result |
     /// |---|---|---|
@@ -206,10 +212,13 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different things, on all ranks.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different things,
+    ///   on all ranks.
     /// - [`NeighborError::Domain`] if targets lie in another domain.
-    /// - [`NeighborError::Density`], [`NeighborError::Weights`] and [`NeighborError::Weight`] if densities or weights are out of range.
-    /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out of range.
+    /// - [`NeighborError::Density`], [`NeighborError::Weights`] and [`NeighborError::Weight`] if
+    ///   densities or weights are out of range.
+    /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out
+    ///   of range.
     /// - [`NeighborError::Particles`] if there is no attribute of a name.
     /// - [`NeighborError::TooLong`] for lists of 2^32 entries and more on a rank, on all ranks.
     /// - [`NeighborError::Device`] if a text does not compile or device memory is short.

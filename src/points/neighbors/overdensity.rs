@@ -31,8 +31,9 @@ crate::gpu::kernel_params! {
 }
 
 impl SparseParams {
-    /// Those of lists that reach as far as `radius`. They are measured in a power of two near it, which changes no digit: volumes in the caller's
-    /// unit may be too large for `f32`, or too small.
+    /// Those of lists that reach as far as `radius`. They are measured in a power of two near it,
+    /// which changes no digit: volumes in the caller's unit may be too large for `f32`, or too
+    /// small.
     fn new(dims: usize, least: u32, density: f64, radius: f32) -> Self {
         let exponent = ((radius.to_bits() >> 23) as i32 - 127).clamp(-126, 126);
         let points = unit_volume(dims) * density * 2f64.powi(exponent * dims as i32);
@@ -41,7 +42,8 @@ impl SparseParams {
             rows: 0,
             least: least.max(1),
             dims: dims as u32,
-            // Neither none nor without limit, whatever the density: what a sphere has grows with its radius.
+            // Neither none nor without limit, whatever the density: what a sphere has grows with
+            // its radius.
             points: (points as f32).clamp(f32::MIN_POSITIVE, f32::MAX),
             radius,
             scale: f32::from_bits(((127 - exponent) as u32) << 23),
@@ -49,7 +51,8 @@ impl SparseParams {
     }
 }
 
-/// Kernels that find the first sphere of a list: the one that reaches its end, and those that end at an entry.
+/// Kernels that find the first sphere of a list: the one that reaches its end, and those that end
+/// at an entry.
 pub(super) fn kernels() -> [KernelSource; 2] {
     let common = include_str!("../../../shaders/points/neighbors/sphere.wgsl");
     let kernel = |label: &str, text: &'static str| {
@@ -64,7 +67,8 @@ pub(super) fn kernels() -> [KernelSource; 2] {
 /// Entries of lists that are sorted at a time.
 const ENTRIES: u64 = 1 << 26;
 
-/// Queries one after another, of which each takes with those that follow as long lists as `most` entries hold, or its own.
+/// Queries one after another, of which each takes with those that follow as long lists as `most`
+/// entries hold, or its own.
 fn turns(lengths: &[u32], most: u64) -> Vec<Range<u64>> {
     let (mut turns, mut entries) = (Vec::<Range<u64>>::new(), 0);
     for (query, &length) in (0..).zip(lengths) {
@@ -103,7 +107,8 @@ fn unit_volume(dims: usize) -> f64 {
 }
 
 impl Search {
-    /// Returns the spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity) about the rows of `queries`.
+    /// Returns the spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity)
+    /// about the rows of `queries`.
     ///
     /// # Errors
     /// [`NeighborError::Density`]; those of lists within a radius.
@@ -155,7 +160,8 @@ impl Search {
         }
     }
 
-    /// Returns the spheres of [`overdense`](Self::overdense) as far as they lie within a radius: for each density one number per query, or [`UNKNOWN`].
+    /// Returns the spheres of [`overdense`](Self::overdense) as far as they lie within a radius:
+    /// for each density one number per query, or [`UNKNOWN`].
     fn first_within(
         &self,
         context: &mut Rank,

@@ -17,8 +17,8 @@ const LEAST_EDGE: f64 = 1e-33;
 /// The largest number of bins.
 const MAX_BINS: usize = 4096;
 
-/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <= r < edges[i + 1]`, where `r` is the
-/// [distance](super) as `f32`.
+/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <=
+/// r < edges[i + 1]`, where `r` is the [distance](super) as `f32`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bins(Vec<f32>);
 
@@ -26,8 +26,9 @@ impl Bins {
     /// Bins with these edges, rounded to `f32`: 2 to 4097.
     ///
     /// # Errors
-    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also as `f32`;
-    /// [`NeighborError::EdgesApart`] where the first above 0 is less than 1e-33 of the last.
+    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also
+    /// as `f32`; [`NeighborError::EdgesApart`] where the first above 0 is less than 1e-33 of the
+    /// last.
     pub fn new(edges: &[f64]) -> Result<Self, NeighborError> {
         let narrow: Vec<f32> = edges.iter().map(|&edge| edge as f32).collect();
         let wrong = (0..narrow.len()).find(|&i| {
@@ -65,8 +66,9 @@ impl Bins {
 
     /// Returns a warning if a bin reaches beyond half of the shortest periodic side of `domain`.
     ///
-    /// A pair counts once, at the distance of its nearest images. Beyond half a side fewer pairs have that distance than an
-    /// infinite periodic space has, so that the usual normalization by random points is wrong.
+    /// A pair counts once, at the distance of its nearest images. Beyond half a side fewer pairs
+    /// have that distance than an infinite periodic space has, so that the usual normalization by
+    /// random points is wrong.
     pub fn doubt(&self, domain: &Domain) -> Option<String> {
         let half = (0..domain.dims()).filter_map(|axis| domain.side(axis)).fold(f32::INFINITY, f32::min) / 2.0;
         let last = self.0[self.len()];
@@ -80,12 +82,14 @@ impl Bins {
 }
 
 impl RadiusSearch {
-    /// Adds to `counts` (two words per bin, low first; cleared by the caller) how many pairs of a query and a source have a
-    /// distance in each of `bins`. With [`PairFilter::ExcludeSelf`] and a tree's own points, every pair counts twice. Exact for any
-    /// number of pairs below 2^64. Recorded only, but for the upload of the edges, which submits.
+    /// Adds to `counts` (two words per bin, low first; cleared by the caller) how many pairs of a
+    /// query and a source have a distance in each of `bins`. With [`PairFilter::ExcludeSelf`] and a
+    /// tree's own points, every pair counts twice. Exact for any number of pairs below 2^64.
+    /// Recorded only, but for the upload of the edges, which submits.
     ///
     /// # Errors
-    /// Those of [`Queries`] and of the device; [`DeviceError::Misuse`] for counts that are too short.
+    /// Those of [`Queries`] and of the device; [`DeviceError::Misuse`] for counts that are too
+    /// short.
     pub fn pairs(
         &self,
         recorder: &mut Recorder,

@@ -27,7 +27,8 @@ impl RowOrder {
 pub struct Nearest {
     /// Neighbors per query, 0 to 1024.
     pub k: u32,
-    /// Largest distance, inclusive; infinity for no limit. Compared with the distance rounded to `f32`.
+    /// Largest distance, inclusive; infinity for no limit. Compared with the distance rounded to
+    /// `f32`.
     pub within: f32,
     /// Leaves out the point that is the query itself, by its index; other points at its place stay.
     pub excludes_self: bool,
@@ -71,8 +72,8 @@ pub enum PairFilter {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Within {
-    /// Largest distance, inclusive. Compared with the distance rounded to `f32`. Along a periodic axis a pair counts once, by its nearest
-    /// images, however large the radius.
+    /// Largest distance, inclusive. Compared with the distance rounded to `f32`. Along a periodic
+    /// axis a pair counts once, by its nearest images, however large the radius.
     pub radius: f32,
     /// Which points count.
     pub filter: PairFilter,
@@ -126,21 +127,25 @@ impl Predicate {
         Nearest { k, within: f32::INFINITY, excludes_self: false }
     }
 
-    /// Selects all points within `radius`, inclusive; the query itself is among them unless left out.
+    /// Selects all points within `radius`, inclusive; the query itself is among them unless left
+    /// out.
     pub fn within(radius: f32) -> Within {
         Within { radius, filter: PairFilter::All }
     }
 
-    /// Selects spheres about targets by their mean density: for each of `densities`, in points per unit of volume (of area, in a plane),
-    /// the innermost sphere that is not denser.
+    /// Selects spheres about targets by their mean density: for each of `densities`, in points per
+    /// unit of volume (of area, in a plane), the innermost sphere that is not denser.
     ///
-    /// For a density n the output [`Counts`](crate::points::Counts) is the smallest `N >= least` such that N points lie within the radius
-    /// `r` with `N = n V(r)` and point N + 1 does not; 0 if the sphere that just holds `least` points is less dense already. The radius
-    /// follows from `V(r) = N / n`. Pairs count once, by their nearest images, so that spheres longer than a periodic side are meaningless.
+    /// For a density n the output [`Counts`](crate::points::Counts) is the smallest `N >= least`
+    /// such that N points lie within the radius `r` with `N = n V(r)` and point N + 1 does not; 0
+    /// if the sphere that just holds `least` points is less dense already. The radius follows from
+    /// `V(r) = N / n`. Pairs count once, by their nearest images, so that spheres longer than a
+    /// periodic side are meaningless.
     ///
-    /// All targets are searched within a small radius; those whose spheres reach farther are searched again within 1.5 times the radius,
-    /// until none is left. Each search lists and sorts the points about each remaining target: 37 bytes of device memory per entry. At
-    /// most 2^26 entries are sorted at a time (2.5 GB) unless a single target has more.
+    /// All targets are searched within a small radius; those whose spheres reach farther are
+    /// searched again within 1.5 times the radius, until none is left. Each search lists and sorts
+    /// the points about each remaining target: 37 bytes of device memory per entry. At most 2^26
+    /// entries are sorted at a time (2.5 GB) unless a single target has more.
     ///
     /// ```
     /// use meshloom::points::{Counts, Domain, Particles, Predicate, Targets};

@@ -38,8 +38,9 @@ pub(super) struct RadiusPass<'a> {
 /// | [`lists`](Self::lists) | 2: count, then fill | once, for the number of all entries |
 /// | [`visit`](Self::visit) | 1 | no |
 ///
-/// In large trees on drivers that limit loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)) a traversal is cut
-/// into portions, and each call waits for each of them.
+/// In large trees on drivers that limit loops
+/// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)) a traversal is cut into
+/// portions, and each call waits for each of them.
 ///
 /// Lists are counted before memory is allocated for them, so that no length need be guessed.
 ///
@@ -82,8 +83,9 @@ impl RadiusSearch {
         self
     }
 
-    /// The same with so many workgroups for a histogram of pairs, about (8192 otherwise; at least 1): each counts for many queries in memory of its
-    /// own, where the driver does not limit loops.
+    /// The same with so many workgroups for a histogram of pairs, about (8192 otherwise; at least
+    /// 1): each counts for many queries in memory of its own, where the driver does not limit
+    /// loops.
     #[must_use]
     pub fn with_histograms(mut self, workgroups: u32) -> Self {
         self.histograms = workgroups.max(1);
@@ -159,7 +161,8 @@ impl RadiusSearch {
         self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
     }
 
-    /// Returns the neighbours of queries that have so many, in no order, and the length of the longest list. Waits once.
+    /// Returns the neighbours of queries that have so many, in no order, and the length of the
+    /// longest list. Waits once.
     ///
     /// # Errors
     /// As [`lists`](Self::lists).
@@ -183,9 +186,9 @@ impl RadiusSearch {
     /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.
     ///
     /// # Errors
-    /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback without its functions or
-    /// with more rounds per neighbour than a driver that limits loops allows,
-    /// [`Shader`](crate::gpu::DeviceError::Shader) for one that does not compile.
+    /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback
+    /// without its functions or with more rounds per neighbour than a driver that limits loops
+    /// allows, [`Shader`](crate::gpu::DeviceError::Shader) for one that does not compile.
     pub fn visit(
         &self,
         recorder: &mut Recorder,
@@ -200,10 +203,12 @@ impl RadiusSearch {
         self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Action::Callback(callback), arrays)
     }
 
-    /// Runs `callback` on the neighbors of each query, for each query once; with `is_ordered` in ascending order of the index.
+    /// Runs `callback` on the neighbors of each query, for each query once; with `is_ordered` in
+    /// ascending order of the index.
     ///
-    /// One traversal where the order of the tree is that of the index or does not matter, and one dispatch is enough. Otherwise neighbors are
-    /// listed, sorted and visited: two traversals, a wait, and 8 bytes per neighbor.
+    /// One traversal where the order of the tree is that of the index or does not matter, and one
+    /// dispatch is enough. Otherwise neighbors are listed, sorted and visited: two traversals, a
+    /// wait, and 8 bytes per neighbor.
     pub(super) fn visit_once(
         &self,
         recorder: &mut Recorder,
@@ -295,8 +300,9 @@ impl RadiusSearch {
 }
 
 impl RadiusSearch {
-    /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave enough workgroups, where that saves work at its end. Not where a driver ends
-    /// the loops of an invocation after a number of rounds.
+    /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave
+    /// enough workgroups, where that saves work at its end. Not where a driver ends the loops of an
+    /// invocation after a number of rounds.
     fn blocks(&self, visit: &Action<'_>, rows: u64) -> u32 {
         let block = self.form.block();
         match visit.in_workgroups() && !self.budget.is_limited() {
@@ -306,7 +312,8 @@ impl RadiusSearch {
     }
 }
 
-/// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the bins at their ends takes little.
+/// Workgroups of a histogram, about: enough for any GPU, and few enough that what they add to the
+/// bins at their ends takes little.
 const HISTOGRAMS: u32 = 8192;
 /// Queries that a workgroup of a histogram takes at most.
 const MOST_QUERIES: u64 = 1 << 15;

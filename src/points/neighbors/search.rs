@@ -41,9 +41,11 @@ pub(super) fn last_distance() -> KernelSource {
 pub(super) struct RankQueries {
     /// Arranged along the curve; `None`: the rank's own points, which are.
     pub targets: Option<QueryPoints>,
-    /// From the rows of the input to those of `targets`; `None` on one rank, where they are the same.
+    /// From the rows of the input to those of `targets`; `None` on one rank, where they are the
+    /// same.
     pub route: Option<Route>,
-    /// Of targets, where there are several ranks; the rank's own points have that of their decomposition.
+    /// Of targets, where there are several ranks; the rank's own points have that of their
+    /// decomposition.
     region: Option<Region>,
     /// Positions of targets by their rows here; `None`: the rank's own points.
     pub positions: Option<Array<f32>>,
@@ -52,15 +54,19 @@ pub(super) struct RankQueries {
 /// Own points and ghosts, and the queries among them.
 pub(super) type JointQueries = (JointPoints, QueryPoints);
 
-/// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve through all of them, of equal
-/// size, and fetches copies of the points of others that its queries reach.
+/// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve
+/// through all of them, of equal size, and fetches copies of the points of others that its queries
+/// reach.
 ///
-/// - Every method is called by all ranks, which look for the same ([`CommError::Differ`](crate::comm::CommError::Differ) otherwise). Rows are those of the input that this rank gave, in its order; indices count the rows
-///   of all ranks, in rank order.
+/// - Every method is called by all ranks, which look for the same
+///   ([`CommError::Differ`](crate::comm::CommError::Differ) otherwise). Rows are those of the input
+///   that this rank gave, in its order; indices count the rows of all ranks, in rank order.
 /// - Results are the same to the last bit for any number of ranks.
-/// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and results (indices and distances); lists within
-///   a radius take one more, for their lengths. [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
-/// - Results are put into the order of the rows on the device, where they lie as a whole: 8 bytes per entry, twice that with several ranks.
+/// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and
+///   results (indices and distances); lists within a radius take one more, for their lengths.
+///   [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
+/// - Results are put into the order of the rows on the device, where they lie as a whole: 8 bytes
+///   per entry, twice that with several ranks.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -88,7 +94,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Creates a search among particles: those that are in the order of a curve stay where they are.
+    /// Creates a search among particles: those that are in the order of a curve stay where they
+    /// are.
     pub(super) fn of(context: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
         let cloud = particles.cloud().without_attributes();
         let sorted = match particles.curve_order() {
@@ -109,7 +116,8 @@ impl Search {
         })
     }
 
-    /// Returns the `knn.k` nearest of all points for each of this rank's rows, or for its rows of `queries`.
+    /// Returns the `knn.k` nearest of all points for each of this rank's rows, or for its rows of
+    /// `queries`.
     pub(super) fn nearest_lists(
         &self,
         context: &mut Rank,
@@ -132,7 +140,8 @@ impl Search {
         })
     }
 
-    /// Values of the queries' rows here in their rows of the input: on the ranks that gave the queries.
+    /// Values of the queries' rows here in their rows of the input: on the ranks that gave the
+    /// queries.
     pub(super) fn home<T: DeviceElement>(
         &self,
         context: &mut Rank,
@@ -205,7 +214,8 @@ impl Search {
         }
     }
 
-    /// Returns how many pairs of a query and a point, within a radius, have a distance in each bin. The same on all ranks.
+    /// Returns how many pairs of a query and a point, within a radius, have a distance in each bin.
+    /// The same on all ranks.
     pub(super) fn histogram(
         &self,
         context: &mut Rank,
@@ -228,8 +238,8 @@ impl Search {
         Ok(counts)
     }
 
-    /// Returns what requests and results of all searches so far have cost this rank between ranks, besides what stands in the
-    /// exchange.
+    /// Returns what requests and results of all searches so far have cost this rank between ranks,
+    /// besides what stands in the exchange.
     pub fn cost(&self) -> Cost {
         self.cost.get()
     }
@@ -239,8 +249,8 @@ impl Search {
         self.ghosts.get()
     }
 
-    /// Checks that all ranks search alike: all among their own points or all among others in one domain,
-    /// with the same arguments. Collective, one all-gather of 8 bytes.
+    /// Checks that all ranks search alike: all among their own points or all among others in one
+    /// domain, with the same arguments. Collective, one all-gather of 8 bytes.
     pub(super) fn agree(
         &self,
         call: &str,
@@ -255,7 +265,8 @@ impl Search {
         queries.map_or(Ok(()), |cloud| in_one_domain(cloud.domain(), self.points.own.tree.domain()))
     }
 
-    /// Lists of this rank, or that those of some rank are too long, on all: they would wait for what that rank does not send. All ranks call it.
+    /// Lists of this rank, or that those of some rank are too long, on all: they would wait for
+    /// what that rank does not send. All ranks call it.
     fn no_longer_than_any<T>(&self, found: Result<T, NeighborError>) -> Result<T, NeighborError> {
         let own = match &found {
             Err(NeighborError::TooLong { rows, each }) => [*rows, *each],
@@ -267,7 +278,8 @@ impl Search {
         }
     }
 
-    /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and arranges them there.
+    /// Sends the queries of all ranks to the ranks whose part of the curve they lie in, and
+    /// arranges them there.
     pub(super) fn arrange_queries(
         &self,
         context: &mut Rank,
@@ -296,7 +308,8 @@ impl Search {
         Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region), positions })
     }
 
-    /// Returns the way of the queries from their rows in the input to their rows here; `None` on one rank.
+    /// Returns the way of the queries from their rows in the input to their rows here; `None` on
+    /// one rank.
     pub(super) fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
         if local.targets.is_some() { local.route.as_ref() } else { self.points.route.as_ref() }
     }
@@ -306,7 +319,8 @@ impl Search {
         queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
     }
 
-    /// Returns how far each query along the curve has found neighbours, but no farther than the limit. Recorded only.
+    /// Returns how far each query along the curve has found neighbours, but no farther than the
+    /// limit. Recorded only.
     fn reach(
         &self,
         recorder: &mut Recorder,
@@ -322,8 +336,9 @@ impl Search {
         Ok(reach)
     }
 
-    /// Returns the lists of the queries by their rows here, of rows among own points and ghosts, and the ghosts where other ranks have points. Queries that may reach
-    /// a point of another rank are searched for again, among ghosts too.
+    /// Returns the lists of the queries by their rows here, of rows among own points and ghosts,
+    /// and the ghosts where other ranks have points. Queries that may reach a point of another rank
+    /// are searched for again, among ghosts too.
     pub(super) fn nearest_rows(
         &self,
         context: &mut Rank,
@@ -354,7 +369,8 @@ impl Search {
         Ok((lists, fetched))
     }
 
-    /// Returns this rank's points with those that its queries reach on other ranks; `None` on one rank.
+    /// Returns this rank's points with those that its queries reach on other ranks; `None` on one
+    /// rank.
     fn fetch(
         &self,
         context: &mut Rank,
@@ -371,7 +387,8 @@ impl Search {
         Ok(fetched)
     }
 
-    /// Returns the queries at these places along the curve, or all of them, as targets among own points and ghosts. Recorded only.
+    /// Returns the queries at these places along the curve, or all of them, as targets among own
+    /// points and ghosts. Recorded only.
     fn targets_among(
         &self,
         recorder: &mut Recorder,
@@ -391,7 +408,8 @@ impl Search {
             permute.gather(recorder, &all.1, queries, &numbers, 1, Count::All)?;
         }
         if local.targets.is_none() {
-            // The number of an own point is its row among the joint ones, so that it can be left out of its own neighbours.
+            // The number of an own point is its row among the joint ones, so that it can be left
+            // out of its own neighbours.
             let rows = numbers;
             numbers = gpu.array("neighbors::selected", rows.len())?;
             permute.gather(recorder, joint.own_places(), &rows, &numbers, 1, Count::All)?;
@@ -400,7 +418,8 @@ impl Search {
         Ok(QueryPoints::arranged(&joint.points.tree, positions, numbers, extent))
     }
 
-    /// Own points and ghosts within a radius of the queries, and the queries among them; `None` where there are no ghosts.
+    /// Own points and ghosts within a radius of the queries, and the queries among them; `None`
+    /// where there are no ghosts.
     pub(super) fn points_within(
         &self,
         context: &mut Rank,
@@ -410,7 +429,8 @@ impl Search {
         Ok(self.points_and_ghosts_within(context, local, radius)?.0)
     }
 
-    /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to move values of points to them.
+    /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to
+    /// move values of points to them.
     pub(super) fn points_and_ghosts_within(
         &self,
         context: &mut Rank,
@@ -442,7 +462,8 @@ fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
     targets.map_or(Queries::Own, Queries::At)
 }
 
-/// Refuses to leave a query out of its own neighbours where queries are not the points: their indices are not those of points.
+/// Refuses to leave a query out of its own neighbours where queries are not the points: their
+/// indices are not those of points.
 pub(super) fn refuse_self_filter(queries: Option<&Cloud>, excludes_self: bool) -> Result<(), NeighborError> {
     if queries.is_some() && excludes_self {
         let why = "queries of their own are no points of the search, so none can be left out for being itself".into();

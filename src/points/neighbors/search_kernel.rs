@@ -32,7 +32,8 @@ pub(super) struct SearchVariant {
     /// The queries are the tree's own points, in its order.
     pub own: bool,
     pub traversal: Traversal,
-    /// Differences are brought to the unit of squares one by one; see [`Units`](super::units::Units).
+    /// Differences are brought to the unit of squares one by one; see
+    /// [`Units`](super::units::Units).
     pub wide: bool,
 }
 
@@ -40,7 +41,8 @@ pub(super) struct SearchVariant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Traversal {
     pub order: LeafOrder,
-    /// Only leaves from the group's own on, and only sources behind a query: each pair of points once.
+    /// Only leaves from the group's own on, and only sources behind a query: each pair of points
+    /// once.
     pub half: bool,
     pub cursor: Cursor,
 }
@@ -54,7 +56,8 @@ pub(super) enum LeafOrder {
     Curve,
 }
 
-/// What a traversal keeps in the array `cursor`, one word per group; `u32::MAX` for a group that is complete.
+/// What a traversal keeps in the array `cursor`, one word per group; `u32::MAX` for a group that is
+/// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cursor {
     /// There is no such array: every group is traversed to the end.
@@ -107,7 +110,8 @@ crate::gpu::kernel_params! {
         pub write: u32,
         /// Rows are by the index of the query (1) or along the curve (0).
         pub by_number: u32,
-        /// Leaves out: nothing (0), the source with the index of the query (1), those up to that index (2).
+        /// Leaves out: nothing (0), the source with the index of the query (1), those up to that
+        /// index (2).
         pub skip: u32,
         /// Rows along the curve are counted from this query.
         pub base: u32,
@@ -120,7 +124,8 @@ crate::gpu::kernel_params! {
         pub load_scale: f32,
         pub square_scale: f32,
         pub max_difference: f32,
-        /// Blocks of queries, of a workgroup's size each, that a workgroup takes one after the other.
+        /// Blocks of queries, of a workgroup's size each, that a workgroup takes one after the
+        /// other.
         pub blocks: u32,
         /// 0, which compilers do not know.
         pub nothing: u32,

@@ -11,8 +11,8 @@ use crate::gpu::{Array, Kernel, Profile, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Domain, Extent, Frame};
 
-/// Queries per dispatch, so that none takes seconds: watchdogs of displays and drivers end such dispatches. A GPU's least is taken for ten
-/// times as fast as a software renderer.
+/// Queries per dispatch, so that none takes seconds: watchdogs of displays and drivers end such
+/// dispatches. A GPU's least is taken for ten times as fast as a software renderer.
 pub(super) const fn queries_per_dispatch(profile: Profile) -> u64 {
     match profile {
         Profile::Gpu => 1 << 23,
@@ -20,11 +20,12 @@ pub(super) const fn queries_per_dispatch(profile: Profile) -> u64 {
     }
 }
 
-/// Finite stand-in for the side of an open axis: half of it, 2^126, is larger than any difference of loaded coordinates, which are
-/// below 2^125.
+/// Finite stand-in for the side of an open axis: half of it, 2^126, is larger than any difference
+/// of loaded coordinates, which are below 2^125.
 const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 
-/// Query points other than the points of the tree, in the order of a curve, so that neighbouring ones traverse the tree together.
+/// Query points other than the points of the tree, in the order of a curve, so that neighbouring
+/// ones traverse the tree together.
 #[derive(Clone)]
 pub struct QueryPoints {
     domain: Domain,
@@ -53,7 +54,8 @@ impl QueryPoints {
     /// Arranges the points of `cloud` for searches in `tree`. Recorded only.
     ///
     /// # Errors
-    /// [`NeighborError::Domain`] when the tree's points lie in another domain, and those of the device.
+    /// [`NeighborError::Domain`] when the tree's points lie in another domain, and those of the
+    /// device.
     pub fn new(recorder: &mut Recorder, builder: &Builder, cloud: &Cloud, tree: &Tree) -> Result<Self, NeighborError> {
         in_one_domain(cloud.domain(), tree.domain())?;
         let frame = Frame::over(cloud.domain(), cloud.core());
@@ -66,7 +68,8 @@ impl QueryPoints {
         QueryPoints { domain: *tree.domain(), positions, numbers, extent }
     }
 
-    /// The same as part of points of this extent: all ranks give the same, so that they choose the same units.
+    /// The same as part of points of this extent: all ranks give the same, so that they choose the
+    /// same units.
     pub(crate) fn with_extent(self, extent: Extent) -> Self {
         QueryPoints { extent, ..self }
     }
@@ -183,7 +186,8 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    /// Returns the parameters of a search whose rows are those of the input, but for those of a traversal that stops and of lists that have entries already.
+    /// Returns the parameters of a search whose rows are those of the input, but for those of a
+    /// traversal that stops and of lists that have entries already.
     pub(super) fn params(&self, tree: &Tree, knn: &Nearest, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self {
             in_one_domain(&targets.domain, tree.domain())?;
@@ -218,8 +222,9 @@ impl<'a> Queries<'a> {
         })
     }
 
-    /// Records `kernel` over `part` of the queries along the curve, with the parameters of a search and those of a callback. `part` begins where a leaf does. What takes several dispatches takes as many
-    /// submissions where it can, since some drivers watch these as a whole.
+    /// Records `kernel` over `part` of the queries along the curve, with the parameters of a search
+    /// and those of a callback. `part` begins where a leaf does. What takes several dispatches
+    /// takes as many submissions where it can, since some drivers watch these as a whole.
     pub(super) fn dispatch(
         &self,
         recorder: &mut Recorder,
@@ -244,8 +249,9 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// Queries of one dispatch after another. A dispatch ends with its own: it has more workgroups than they need where those come in rows or take several
-/// blocks, and what these would search for belongs to the next.
+/// Queries of one dispatch after another. A dispatch ends with its own: it has more workgroups than
+/// they need where those come in rows or take several blocks, and what these would search for
+/// belongs to the next.
 fn chunks(part: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let end = part.end;
     part.step_by(most as usize).map(move |first| first..(first + most).min(end))

@@ -1,18 +1,21 @@
 //! The units in which a search squares differences.
 //!
 //! # What counts as a distance
-//! The distance of two points is the root of the sum of the squares of their differences, all in `f32`; this rounded root is
-//! compared with radii and edges. Kernels need no root for it: the host finds the greatest square whose root passes
-//! ([`Units::at_most`], [`Units::below`]), and squares are compared.
+//! The distance of two points is the root of the sum of the squares of their differences, all in
+//! `f32`; this rounded root is compared with radii and edges. Kernels need no root for it: the host
+//! finds the greatest square whose root passes ([`Units::at_most`], [`Units::below`]), and squares
+//! are compared.
 //!
 //! # Coordinates of any magnitude
-//! Squares of differences are normal `f32` numbers only within a factor of some 2^100. A search therefore has a unit of its own, a power of
-//! two, which follows from its reach, or from the whole extent where the reach is unlimited: distances within reach are then at most 2^61,
-//! and larger differences, whose squares might overflow, are cut to [`FARTHEST`]. Where all coordinates fit that unit they are scaled as
-//! they are loaded, and nothing else is needed; otherwise differences are scaled one by one (`wide`).
+//! Squares of differences are normal `f32` numbers only within a factor of some 2^100. A search
+//! therefore has a unit of its own, a power of two, which follows from its reach, or from the whole
+//! extent where the reach is unlimited: distances within reach are then at most 2^61, and larger
+//! differences, whose squares might overflow, are cut to [`FARTHEST`]. Where all coordinates fit
+//! that unit they are scaled as they are loaded, and nothing else is needed; otherwise differences
+//! are scaled one by one (`wide`).
 //!
-//! Nearest neighbours at any distance may need several units: entries of a list that are too near for their squares to be precise are taken
-//! from a search in a finer unit ([`Units::finer`]).
+//! Nearest neighbours at any distance may need several units: entries of a list that are too near
+//! for their squares to be precise are taken from a search in a finer unit ([`Units::finer`]).
 
 use crate::points::Extent;
 
@@ -24,7 +27,8 @@ const FAR: i32 = 125;
 const FINEST: i32 = 126;
 /// Exponent from which on differences are squared without loss in any digit of a sum.
 const PRECISE: i32 = -37;
-/// Least exponent of the reach where the unit is that of the whole extent: below, distances within reach would lose digits.
+/// Least exponent of the reach where the unit is that of the whole extent: below, distances within
+/// reach would lose digits.
 const ROOM: i32 = 38;
 /// Exponent between a unit and the next finer one.
 const STEP: i32 = 100;
@@ -61,7 +65,8 @@ fn power(exponent: i32) -> f64 {
 }
 
 impl Units {
-    /// For a search up to `reach` among points of this extent, including queries, that has to distinguish lengths from `least` on.
+    /// For a search up to `reach` among points of this extent, including queries, that has to
+    /// distinguish lengths from `least` on.
     pub fn new(extent: &Extent, reach: f32, least: f32) -> Units {
         let (span, reach) = (extent.span(), f64::from(reach).min(extent.span()));
         let loadable = (FAR - exponent(extent.most())).min(FINEST);

@@ -16,8 +16,8 @@ use crate::points::rows::iota;
 use crate::points::{Attributes, Cloud, ParticleError, Particles};
 use crate::rank::Rank;
 
-/// Functions in WGSL that visit the neighbors of each query, with the attributes that they read and write: an output of
-/// [`Rank::query`](crate::Rank::query).
+/// Functions in WGSL that visit the neighbors of each query, with the attributes that they read and
+/// write: an output of [`Rank::query`](crate::Rank::query).
 ///
 /// The text defines a type and three functions, and may define a fourth:
 ///
@@ -29,16 +29,20 @@ use crate::rank::Rank;
 /// fn done(state: State) -> bool { .. }                    // ends a query within a radius if it returns true
 /// ```
 ///
-/// - `near` is `struct Neighbor { index: u32, distance: f32, offset: vec3<f32> }`; `offset` points from the query to the nearest image of the
-///   neighbor. `reach` is the radius, or the distance of the last of the nearest neighbors.
-/// - An attribute that is [read](Self::read) is a function of its name: `mass(near.index)` is the neighbor's value, and with
-///   [`Targets::Own`](crate::points::Targets::Own) `mass(query)` the query's. Attributes of other targets are declared by
-///   [`read_target`](Self::read_target). Values of width 2 to 4 are vectors; of other widths, `mass(i, c)` is value `c`.
-/// - An attribute that is [written](Self::write) is a function `set_name(query, value)`, or `set_name(query, c, value)` for widths above 4.
-///   What no query stores is 0.
-/// - Parameters are fields of `params`. Names of other things begin with `user_` to avoid name clashes.
-/// - Each query is visited once. Nearest neighbors come nearest first, equal distances by index; neighbors within a radius come in no
-///   particular order unless the visit is [`ordered`](Self::ordered).
+/// - `near` is `struct Neighbor { index: u32, distance: f32, offset: vec3<f32> }`; `offset` points
+///   from the query to the nearest image of the neighbor. `reach` is the radius, or the distance of
+///   the last of the nearest neighbors.
+/// - An attribute that is [read](Self::read) is a function of its name: `mass(near.index)` is the
+///   neighbor's value, and with [`Targets::Own`](crate::points::Targets::Own) `mass(query)` the
+///   query's. Attributes of other targets are declared by [`read_target`](Self::read_target).
+///   Values of width 2 to 4 are vectors; of other widths, `mass(i, c)` is value `c`.
+/// - An attribute that is [written](Self::write) is a function `set_name(query, value)`, or
+///   `set_name(query, c, value)` for widths above 4. What no query stores is 0.
+/// - Parameters are fields of `params`. Names of other things begin with `user_` to avoid name
+///   clashes.
+/// - Each query is visited once. Nearest neighbors come nearest first, equal distances by index;
+///   neighbors within a radius come in no particular order unless the visit is
+///   [`ordered`](Self::ordered).
 #[must_use = "a visit does nothing before a query"]
 #[derive(Clone)]
 pub struct Visit {
@@ -65,7 +69,8 @@ impl Visit {
         }
     }
 
-    /// Reads an attribute of the points of the search, or `x`, their coordinates; copies on other ranks are fetched.
+    /// Reads an attribute of the points of the search, or `x`, their coordinates; copies on other
+    /// ranks are fetched.
     pub fn read(mut self, name: &str) -> Self {
         self.read.push(name.into());
         self
@@ -89,7 +94,8 @@ impl Visit {
         self
     }
 
-    /// Sets the parameters, made with [`kernel_params!`](crate::kernel_params), of at most 96 bytes.
+    /// Sets the parameters, made with [`kernel_params!`](crate::kernel_params), of at most 96
+    /// bytes.
     pub fn params<P: KernelParams>(mut self, values: &P) -> Self {
         self.params = Some(Callback::new("").params(values));
         self
@@ -102,11 +108,12 @@ impl Visit {
         self
     }
 
-    /// Visits neighbors within a radius by ascending row, so that floating-point sums have the same bits on any number of ranks, on one
-    /// driver. Nearest neighbors have a fixed order anyway.
+    /// Visits neighbors within a radius by ascending row, so that floating-point sums have the same
+    /// bits on any number of ranks, on one driver. Nearest neighbors have a fixed order anyway.
     ///
-    /// Costs nothing for particles that are [distributed](crate::Rank::distribute) and have not moved since. Otherwise neighbors are
-    /// listed and sorted first: a second traversal and 8 bytes per neighbor.
+    /// Costs nothing for particles that are [distributed](crate::Rank::distribute) and have not
+    /// moved since. Otherwise neighbors are listed and sorted first: a second traversal and 8 bytes
+    /// per neighbor.
     pub fn ordered(mut self) -> Self {
         self.is_ordered = true;
         self
@@ -253,7 +260,8 @@ impl Search {
         let joint = found.as_ref().map(|(joint, _)| joint);
         let bound = self.bind(rank, (&local, targets), (joint, ghosts.as_ref()), visit)?;
         let (points, own) = (joint.map_or(&self.points.own, |joint| &joint.points), &self.points.own.tree);
-        // Own points are given as targets also where there are no ghosts: one kernel for any number of ranks.
+        // Own points are given as targets also where there are no ghosts: one kernel for any number
+        // of ranks.
         let targets = match (&found, &local.targets) {
             (Some((_, targets)), _) => targets.clone(),
             (None, Some(targets)) => targets.clone(),
@@ -335,7 +343,8 @@ impl Search {
         Ok(Bound { callback, written })
     }
 
-    /// Values of the input for the points that this rank searches: its own and ghosts, in the order of their rows.
+    /// Values of the input for the points that this rank searches: its own and ghosts, in the order
+    /// of their rows.
     fn source_rows(
         &self,
         rank: &mut Rank,

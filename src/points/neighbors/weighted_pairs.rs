@@ -53,7 +53,8 @@ struct IntegerWeights {
 }
 
 impl IntegerWeights {
-    /// Checks and converts the weights of `count` points of this rank, or ones. Collective: every rank calls it.
+    /// Checks and converts the weights of `count` points of this rank, or ones. Collective: every
+    /// rank calls it.
     fn new(comm: &Communicator, weights: Option<&[f32]>, count: u64) -> Result<Self, NeighborError> {
         let Some(weights) = weights else {
             let ones = std::iter::repeat_n(1 << (BITS - 1), count as usize);
@@ -82,8 +83,8 @@ impl IntegerWeights {
 }
 
 impl Search {
-    /// Counts pairs of a query and a point within a radius by distance, and adds up the products of their weights; see
-    /// [`WeightedHistogram`](crate::points::WeightedHistogram).
+    /// Counts pairs of a query and a point within a radius by distance, and adds up the products of
+    /// their weights; see [`WeightedHistogram`](crate::points::WeightedHistogram).
     ///
     /// # Errors
     /// Those of a histogram, and, the same on all ranks:
@@ -142,8 +143,8 @@ impl Search {
         })
     }
 
-    /// Returns the words of this rank's sums and counts, each in a number of its own. `table` has the weights of the sources, then those of
-    /// queries that are no sources.
+    /// Returns the words of this rank's sums and counts, each in a number of its own. `table` has
+    /// the weights of the sources, then those of queries that are no sources.
     fn add_weighted(
         &self,
         context: &mut Rank,

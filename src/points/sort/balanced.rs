@@ -1,8 +1,8 @@
 //! Distributed sort of host data by unique 128-bit keys, exactly balanced.
 //!
-//! The sorted elements of all ranks form one sequence of N; rank `b` gets its part
-//! [`split`]`(N, P, b)`. As in `splitters.rs` the boundaries are found by histograms, but keys are
-//! wider and unique: a boundary is found as soon as some candidate has exactly as many keys up to it as must come
+//! The sorted elements of all ranks form one sequence of N; rank `b` gets its part [`split`]`(N, P,
+//! b)`. As in `splitters.rs` the boundaries are found by histograms, but keys are wider and unique:
+//! a boundary is found as soon as some candidate has exactly as many keys up to it as must come
 //! before, which takes about log N / log 256 rounds for keys that are spread out.
 
 use std::cmp::Reverse;
@@ -31,7 +31,8 @@ pub struct Balanced<T> {
     pub total: u64,
 }
 
-/// The range of the keys of all ranks. Keys are numbered within it, which takes fewer rounds than all 128 bits would.
+/// The range of the keys of all ranks. Keys are numbered within it, which takes fewer rounds than
+/// all 128 bits would.
 #[derive(Clone, Copy)]
 struct KeyRange {
     low: [u64; 2],
@@ -66,7 +67,8 @@ impl Boundary {
         self.low + span / parts * j + span % parts * j / parts
     }
 
-    /// Narrows the interval by `sums`: how many keys of all ranks are at most each candidate, and at most `high`.
+    /// Narrows the interval by `sums`: how many keys of all ranks are at most each candidate, and
+    /// at most `high`.
     fn narrow(&mut self, sums: &[u64]) -> Result<(), SortError> {
         let key = |j: usize| if j as u64 == CANDIDATES { self.high } else { self.candidate(j as u64) };
         // The last sum is never below the target.
@@ -84,7 +86,8 @@ impl Boundary {
     }
 }
 
-/// Returns where this rank cuts its sorted elements, which are numbered by `dense`: `ranks + 1` places.
+/// Returns where this rank cuts its sorted elements, which are numbered by `dense`: `ranks + 1`
+/// places.
 fn cuts<T>(
     comm: &Communicator,
     elements: &[T],
@@ -121,14 +124,17 @@ fn cuts<T>(
     Ok([0].into_iter().chain(boundaries.iter().map(place)).chain([elements.len()]).collect())
 }
 
-/// Sorts the elements of all ranks by `key` (two words, the first one counts first) and gives each rank its part. No
-/// two elements of all ranks may have the same key. Collective; any number of elements on each rank, also none.
+/// Sorts the elements of all ranks by `key` (two words, the first one counts first) and gives each
+/// rank its part. No two elements of all ranks may have the same key. Collective; any number of
+/// elements on each rank, also none.
 ///
-/// Moves every element at most once; each round of the search for the boundaries takes about `2 log2(P)` messages of `2 P` KiB. Needs
-/// about three further copies of the elements during the exchange, and 32 bytes per element to sort those that are not in order.
+/// Moves every element at most once; each round of the search for the boundaries takes about `2
+/// log2(P)` messages of `2 P` KiB. Needs about three further copies of the elements during the
+/// exchange, and 32 bytes per element to sort those that are not in order.
 ///
 /// # Errors
-/// [`SortError::Repeated`] on at least one rank if two elements have the same key; [`SortError::Comm`].
+/// [`SortError::Repeated`] on at least one rank if two elements have the same key;
+/// [`SortError::Comm`].
 pub fn balanced<T: Pod>(
     comm: &Communicator,
     mut elements: Vec<T>,

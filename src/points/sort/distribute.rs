@@ -29,7 +29,8 @@ pub struct Sorted {
     pub part: Range<u64>,
     /// Number of points on all ranks.
     pub total: u64,
-    /// Bytes that this rank's sort reads and writes in device memory, as computed from sizes: keys, their order, rows moved.
+    /// Bytes that this rank's sort reads and writes in device memory, as computed from sizes: keys,
+    /// their order, rows moved.
     pub traffic: u64,
     /// The index of each point among the input of all ranks.
     ids: U64Array,
@@ -45,7 +46,8 @@ pub(crate) struct CurveOrder {
 }
 
 impl Sorted {
-    /// Returns the index of each of this rank's points among the input of all ranks, in rank order. Waits for the device.
+    /// Returns the index of each of this rank's points among the input of all ranks, in rank order.
+    /// Waits for the device.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -54,7 +56,8 @@ impl Sorted {
     }
 }
 
-/// Returns the bytes that moving the rows of the cloud's arrays and computing keys takes, besides the sort or merge.
+/// Returns the bytes that moving the rows of the cloud's arrays and computing keys takes, besides
+/// the sort or merge.
 fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
     let dims = cloud.domain().dims() as u64;
     let words = dims + cloud.attributes().map(|(_, attribute)| attribute.width()).sum::<u64>();
@@ -64,10 +67,11 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
     keys + count * row
 }
 
-/// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their number, with all
-/// attributes. All ranks call it, each with its own part of the input: any number of points, also none;
-/// the input is their parts in rank order. Points with equal keys keep the order of the input: the result is the
-/// same for any number of ranks. Cells along open axes cover the bounds of all ranks' points.
+/// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their
+/// number, with all attributes. All ranks call it, each with its own part of the input: any number
+/// of points, also none; the input is their parts in rank order. Points with equal keys keep the
+/// order of the input: the result is the same for any number of ranks. Cells along open axes cover
+/// the bounds of all ranks' points.
 ///
 /// `cloud` is left as it was. Waits for the device and the other ranks.
 ///
@@ -87,8 +91,8 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// ```
 ///
 /// # Errors
-/// [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks; [`SortError`] of the device, of a rank, or
-/// [`TooMany`](crate::points::ParticleError::TooMany) points.
+/// [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks; [`SortError`] of the device,
+/// of a rank, or [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let Distributed { cloud, keys, frame, route, part, total, traffic, first_row, .. } =
         distribute_rows(context, cloud, curve)?;

@@ -27,11 +27,12 @@ fn starts_of(lengths: &[u64]) -> Vec<u32> {
     [0].into_iter().chain(ends).collect()
 }
 
-/// Merges runs of `lengths` keys each, given as high and low words and ascending within each run. Returns the stable order of all
-/// keys, and the sorted keys.
+/// Merges runs of `lengths` keys each, given as high and low words and ascending within each run.
+/// Returns the stable order of all keys, and the sorted keys.
 ///
-/// Records one dispatch for each doubling of the number of runs that have keys, after an upload of a word per run; each reads and
-/// writes 12 bytes per key and halves the partner of its run. A sort of as many keys takes about 60 dispatches.
+/// Records one dispatch for each doubling of the number of runs that have keys, after an upload of
+/// a word per run; each reads and writes 12 bytes per key and halves the partner of its run. A sort
+/// of as many keys takes about 60 dispatches.
 ///
 /// # Errors
 /// [`DeviceError`] if device memory is short.
@@ -75,7 +76,8 @@ pub(super) fn merge(
     Ok((order, [high, low]))
 }
 
-/// Returns the bytes that [`merge`] reads and writes: 24 per key and pass, besides the probes of partners.
+/// Returns the bytes that [`merge`] reads and writes: 24 per key and pass, besides the probes of
+/// partners.
 pub(super) fn merge_traffic(lengths: &[u64]) -> u64 {
     let runs = lengths.iter().filter(|&&length| length > 0).count().max(1);
     24 * lengths.iter().sum::<u64>() * u64::from(runs.next_power_of_two().ilog2())

@@ -1,9 +1,11 @@
-//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared out evenly.
+//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared
+//! out evenly.
 //!
-//! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts its own keys, all
-//! ranks find the splitters that cut the sequence of all keys into equal parts, a [`Route`] moves rows once, and
-//! each rank sorts what it received. Equal keys keep the order of the input, so the result is the same permutation on any
-//! number of ranks, and each rank has exactly its [`split`](crate::grid::split) of it, whatever the points are.
+//! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts
+//! its own keys, all ranks find the splitters that cut the sequence of all keys into equal parts, a
+//! [`Route`] moves rows once, and each rank sorts what it received. Equal keys keep the order of
+//! the input, so the result is the same permutation on any number of ranks, and each rank has
+//! exactly its [`split`](crate::grid::split) of it, whatever the points are.
 //!
 //! | function | submits | waits |
 //! |---|---|---|

@@ -25,8 +25,9 @@ pub(super) fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -
     Ok(order)
 }
 
-/// Returns the points of one rank along `curve`: element `i` of the result is the index of the point that comes `i`-th. Equal
-/// keys keep their order. Cells along open axes cover the cloud's own [bounds](Cloud::bounds). Neither submits nor waits.
+/// Returns the points of one rank along `curve`: element `i` of the result is the index of the
+/// point that comes `i`-th. Equal keys keep their order. Cells along open axes cover the cloud's
+/// own [bounds](Cloud::bounds). Neither submits nor waits.
 ///
 /// # Errors
 /// [`DeviceError`] when an array or kernel does not fit the device.

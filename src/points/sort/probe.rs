@@ -14,8 +14,8 @@ pub(super) fn kernel() -> KernelSource {
     KernelSource::new("sort::probe", include_str!("../../../shaders/points/sort/probe.wgsl")).params::<ProbeParams>()
 }
 
-/// How many of the sorted `keys` are at most each of `probes`; both are high and low words. Recorded only: up to 32 halvings of 8 bytes
-/// per probe, whatever the number of keys.
+/// How many of the sorted `keys` are at most each of `probes`; both are high and low words.
+/// Recorded only: up to 32 halvings of 8 bytes per probe, whatever the number of keys.
 pub(crate) fn at_most(
     recorder: &mut Recorder,
     [high, low]: [&Array<u32>; 2],

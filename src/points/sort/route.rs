@@ -1,4 +1,5 @@
-//! Redistribution of rows between ranks by a fixed plan, forward and back, for any number of arrays.
+//! Redistribution of rows between ranks by a fixed plan, forward and back, for any number of
+//! arrays.
 
 use super::error::SortError;
 use crate::comm::Communicator;
@@ -10,18 +11,18 @@ use crate::points::rows::exchange_rows;
 use crate::points::u64_array::U64Array;
 use crate::rank::Rank;
 
-/// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie there. It serves any number
-/// of arrays that have the same rows, forward and back.
+/// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie
+/// there. It serves any number of arrays that have the same rows, forward and back.
 ///
 /// ```text
 /// rows before -> local order, cut by rank -> Exchange::run -> parts, by source rank -> merge order -> rows after
 /// ```
 ///
 /// - Rows are any number of elements wide, of any type; they are moved as words, exactly.
-/// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together, also those without
-///   rows.
-/// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no merge order it
-///   gathers them once.
+/// - All ranks of the exchange call [`forward`](Self::forward) and [`back`](Self::back) together,
+///   also those without rows.
+/// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no
+///   merge order it gathers them once.
 pub struct Route {
     order: Array<u32>,
     sends: Vec<u64>,
@@ -38,9 +39,11 @@ fn misuse(why: String) -> ExchangeError {
 }
 
 impl Route {
-    /// Creates the plan of one rank of `comm`: it sends its rows in `order` (a permutation), the first `sends[0]` to rank 0 and so on, and receives
-    /// `receives[r]` rows from rank `r`. Of the rows received, in rank order, row `merge[i]` becomes row `i`; without a merge order they
-    /// stay in rank order. Sends no message, but all ranks make their plans in one order: exchanges of two plans are told apart by it.
+    /// Creates the plan of one rank of `comm`: it sends its rows in `order` (a permutation), the
+    /// first `sends[0]` to rank 0 and so on, and receives `receives[r]` rows from rank `r`. Of the
+    /// rows received, in rank order, row `merge[i]` becomes row `i`; without a merge order they
+    /// stay in rank order. Sends no message, but all ranks make their plans in one order: exchanges
+    /// of two plans are told apart by it.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when the lengths do not fit together.
@@ -93,12 +96,13 @@ impl Route {
         [&self.sends, &self.receives]
     }
 
-    /// Moves the rows of `array`, of `width` elements each, to their new ranks and places. What was recorded before is
-    /// submitted if rows move between ranks; what is recorded after sees the result.
+    /// Moves the rows of `array`, of `width` elements each, to their new ranks and places. What was
+    /// recorded before is submitted if rows move between ranks; what is recorded after sees the
+    /// result.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when `array` does not have the
-    /// rows before, or the exchange is of other ranks.
+    /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] when
+    /// `array` does not have the rows before, or the exchange is of other ranks.
     pub fn forward<T: DeviceElement>(
         &self,
         context: &mut Rank,
@@ -117,7 +121,8 @@ impl Route {
         self.sends.len() == 1 && self.merge.is_none()
     }
 
-    /// Gives `to`, which has this rank's points after, the attributes that the points have in `from`.
+    /// Gives `to`, which has this rank's points after, the attributes that the points have in
+    /// `from`.
     pub(crate) fn forward_attributes(&self, context: &mut Rank, from: &Cloud, to: &mut Cloud) -> Result<(), SortError> {
         for (name, attribute) in from.attributes() {
             let (values, width) = (attribute.values(), attribute.width());
@@ -127,7 +132,8 @@ impl Route {
         Ok(())
     }
 
-    /// Returns the indices of this rank's rows after among the `total` of all ranks, of which this rank's before begin at `first`.
+    /// Returns the indices of this rank's rows after among the `total` of all ranks, of which this
+    /// rank's before begin at `first`.
     pub(crate) fn forward_ids(&self, context: &mut Rank, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
         let ids = U64Array::sum(&mut context.recorder, first, &self.order, total)?;
         ids.map(|words| self.exchange(context, words.clone(), 1))
@@ -146,7 +152,8 @@ impl Route {
         Ok(target)
     }
 
-    /// Returns the inverse of [`forward`](Self::forward): moves rows back to the ranks and places they had before.
+    /// Returns the inverse of [`forward`](Self::forward): moves rows back to the ranks and places
+    /// they had before.
     ///
     /// # Errors
     /// As [`forward`](Self::forward), with the rows after.

@@ -1,4 +1,5 @@
-//! How the points of all ranks are shared out along a curve: equal parts of the sequence of all keys.
+//! How the points of all ranks are shared out along a curve: equal parts of the sequence of all
+//! keys.
 
 use super::error::SortError;
 use super::order::{keys, order_of};
@@ -124,7 +125,8 @@ pub(super) fn gathered(
     Ok(target)
 }
 
-/// Which of this rank's points go to which rank, so that each gets its [`split`](crate::grid::split) of all points in the order of the curve.
+/// Which of this rank's points go to which rank, so that each gets its
+/// [`split`](crate::grid::split) of all points in the order of the curve.
 pub(crate) struct Shares {
     /// Points of all ranks.
     pub total: u64,
@@ -143,8 +145,9 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts those of all ranks by counting. Waits for the
-    /// device and the other ranks, up to eight rounds of 256 counts for each boundary. All ranks call it.
+    /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts
+    /// those of all ranks by counting. Waits for the device and the other ranks, up to eight rounds
+    /// of 256 counts for each boundary. All ranks call it.
     pub fn find(
         context: &mut Rank,
         cloud: &Cloud,
@@ -161,8 +164,8 @@ impl Shares {
         Ok(Shares { total, row_offsets, order, keys, sends, receives, splitters })
     }
 
-    /// Returns this rank's points by the rank that they go to, those of one rank in the order of the input. Recorded, after an upload of a word
-    /// per rank.
+    /// Returns this rank's points by the rank that they go to, those of one rank in the order of
+    /// the input. Recorded, after an upload of a word per rank.
     pub fn by_recipient(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let (gpu, count, ranks) = (recorder.gpu().clone(), self.order.len(), self.sends.len() as u32);
         let cuts: Vec<u32> = offsets(&self.sends).into_iter().map(|cut| cut as u32).collect();
@@ -182,8 +185,8 @@ fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<
     Ok(order)
 }
 
-/// Plans the way of rows to the ranks in `owners`, one per row; rows arrive in the order of ranks, those of one rank in its order. Blocks for a
-/// word per rank. Collective.
+/// Plans the way of rows to the ranks in `owners`, one per row; rows arrive in the order of ranks,
+/// those of one rank in its order. Blocks for a word per rank. Collective.
 pub(crate) fn route_to(context: &mut Rank, owners: &Array<u32>) -> Result<Route, SortError> {
     let (comm, ranks, recorder) = (context.comm.clone(), context.comm.size() as u32, &mut context.recorder);
     let order = by_rank(recorder, owners, ranks)?;
@@ -200,7 +203,8 @@ fn last_key(owner: u32) -> u64 {
     u64::from(owner) << 32 | u64::from(u32::MAX)
 }
 
-/// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of all ranks before each boundary.
+/// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of
+/// all ranks before each boundary.
 pub(super) fn cuts(
     recorder: &mut Recorder,
     comm: &Communicator,

@@ -1,10 +1,11 @@
-//! Where the sorted keys of all ranks are cut, so that every rank gets its exact share. Pure: what ranks tell each
-//! other goes in and out as slices.
+//! Where the sorted keys of all ranks are cut, so that every rank gets its exact share. Pure: what
+//! ranks tell each other goes in and out as slices.
 //!
-//! Keys of all ranks, in order, equal keys by rank and then by place, form one sequence of N; rank `b` gets its part
-//! [`split`]`(N, P, b)`. Each boundary has a target, the number of elements before it, and is found by histograms: all
-//! ranks count their keys up to 256 candidates a boundary, the sums narrow the interval that holds the key of the last
-//! element before the boundary, and after at most eight rounds that key is known. Its equals are then dealt out by
+//! Keys of all ranks, in order, equal keys by rank and then by place, form one sequence of N; rank
+//! `b` gets its part [`split`]`(N, P, b)`. Each boundary has a target, the number of elements
+//! before it, and is found by histograms: all ranks count their keys up to 256 candidates a
+//! boundary, the sums narrow the interval that holds the key of the last element before the
+//! boundary, and after at most eight rounds that key is known. Its equals are then dealt out by
 //! rank. Exact for any input: the cut does not depend on how keys are distributed.
 
 use crate::grid::split;
@@ -34,15 +35,17 @@ impl Interval {
 
 /// The search for the keys at the boundaries between ranks; the same on all ranks.
 ///
-/// Each round, until [`is_done`](Self::is_done): every rank counts its keys up to each of the [`candidates`](Self::candidates), the
-/// counts of all ranks are added, and every rank [`narrow`](Self::narrow)s by the sums. Then every rank counts its [`Ties`], and
+/// Each round, until [`is_done`](Self::is_done): every rank counts its keys up to each of the
+/// [`candidates`](Self::candidates), the counts of all ranks are added, and every rank
+/// [`narrow`](Self::narrow)s by the sums. Then every rank counts its [`Ties`], and
 /// [`cuts`](Self::cuts) is how much it sends to each.
 #[derive(Clone, Debug)]
 pub struct Splitters {
     intervals: Vec<Interval>,
 }
 
-/// Keys at the boundaries: for each boundary, how many of a rank's keys are less than its key, and how many equal it.
+/// Keys at the boundaries: for each boundary, how many of a rank's keys are less than its key, and
+/// how many equal it.
 #[derive(Clone, Debug)]
 pub struct Ties {
     pub less: Vec<u64>,
@@ -50,7 +53,8 @@ pub struct Ties {
 }
 
 impl Splitters {
-    /// Creates the boundaries of `total` elements between `ranks` ranks, with keys of at most `bits` bits (1 to 64).
+    /// Creates the boundaries of `total` elements between `ranks` ranks, with keys of at most
+    /// `bits` bits (1 to 64).
     pub fn new(total: u64, ranks: usize, bits: u32) -> Self {
         let ranks = ranks as u64;
         let high = u64::MAX >> (64 - bits);
@@ -67,7 +71,8 @@ impl Splitters {
         self.intervals.iter().all(Interval::is_found)
     }
 
-    /// Returns the candidates of the boundaries that are still sought, one boundary after the other.
+    /// Returns the candidates of the boundaries that are still sought, one boundary after the
+    /// other.
     pub fn candidates(&self) -> Vec<u64> {
         let sought = self.intervals.iter().filter(|interval| !interval.is_found());
         sought.flat_map(|interval| (0..CANDIDATES).map(|j| interval.candidate(j))).collect()
@@ -93,12 +98,14 @@ impl Splitters {
         self.intervals.iter().map(|interval| interval.low).collect()
     }
 
-    /// Returns where a rank cuts its `count` sorted keys: `ranks + 1` places; rank `b` receives what lies between places `b` and `b + 1`. `ties` are
-    /// its own, `less` is the sum of all ranks' and `equal_before` that of the ranks before it.
+    /// Returns where a rank cuts its `count` sorted keys: `ranks + 1` places; rank `b` receives
+    /// what lies between places `b` and `b + 1`. `ties` are its own, `less` is the sum of all
+    /// ranks' and `equal_before` that of the ranks before it.
     pub fn cuts(&self, ties: &Ties, less: &[u64], equal_before: &[u64], count: u64) -> Vec<u64> {
         let cut = |(b, interval): (usize, &Interval)| {
             let equals = interval.target.saturating_sub(less[b]).saturating_sub(equal_before[b]);
-            // No element comes before a boundary whose target is 0, not even those less than the key.
+            // No element comes before a boundary whose target is 0, not even those less than the
+            // key.
             if interval.target == 0 { 0 } else { ties.less[b] + equals.min(ties.equal[b]) }
         };
         [0].into_iter().chain(self.intervals.iter().enumerate().map(cut)).chain([count]).collect()

@@ -20,8 +20,8 @@ pub(super) fn kernel() -> KernelSource {
         .group(GROUP)
 }
 
-/// Returns the least and the greatest of `values`, one for each point along the curve of a tree, in each leaf: two words. Waits for them, a 16th of the
-/// values.
+/// Returns the least and the greatest of `values`, one for each point along the curve of a tree, in
+/// each leaf: two words. Waits for them, a 16th of the values.
 ///
 /// # Errors
 /// [`DeviceError`] when memory is short or the device fails.

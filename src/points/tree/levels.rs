@@ -7,9 +7,9 @@ pub const FAN: u64 = 8;
 /// Levels that 2^31 points can have, and one more for the end.
 const MAX_LEVELS: usize = 12;
 
-/// The levels of a tree over so many points. A leaf is [`LEAF`] neighbouring points, a node of the next level [`FAN`]
-/// neighbouring nodes of this one, up to a level of at most [`FAN`] nodes. Nodes are numbered level after level, leaves
-/// first.
+/// The levels of a tree over so many points. A leaf is [`LEAF`] neighbouring points, a node of the
+/// next level [`FAN`] neighbouring nodes of this one, up to a level of at most [`FAN`] nodes. Nodes
+/// are numbered level after level, leaves first.
 ///
 /// ```
 /// use meshloom::points::tree::Levels;
@@ -61,7 +61,8 @@ impl Levels {
         self.starts[level + 1] - self.starts[level]
     }
 
-    /// Returns the nodes of level `level - 1` that the node number `node` of `level` holds, counted within their level.
+    /// Returns the nodes of level `level - 1` that the node number `node` of `level` holds, counted
+    /// within their level.
     pub fn children(&self, level: usize, node: u64) -> std::ops::Range<u64> {
         node * FAN..((node + 1) * FAN).min(self.nodes(level - 1))
     }
@@ -109,7 +110,8 @@ mod tests {
     fn the_largest_tree_fits_the_kernels() {
         let levels = Levels::new((1 << 31) - 1);
         assert!(levels.count() < MAX_LEVELS && levels.total() < 1 << 28, "{levels:?}");
-        // The stack of a traversal (`STACK` of searches) holds at most FAN - 1 nodes per level and the one it is at.
+        // The stack of a traversal (`STACK` of searches) holds at most FAN - 1 nodes per level and
+        // the one it is at.
         assert!(levels.count() as u64 * (FAN - 1) < 80);
     }
 }

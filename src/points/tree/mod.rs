@@ -1,9 +1,9 @@
 //! A bounding volume hierarchy over points: axis-aligned boxes, packed along a Hilbert curve.
 //!
-//! Leaves are 32 points that follow each other on the curve, a node is 8 nodes of the level below ([`Levels`]): the shape
-//! follows from the number of points alone, so memory is known beforehand and points that coincide need no special care. Searches
-//! compute 1.7 times fewer distances than with leaves along a Morton curve, which straddle the jumps of that curve
-//! (`docs/particles.md`).
+//! Leaves are 32 points that follow each other on the curve, a node is 8 nodes of the level below
+//! ([`Levels`]): the shape follows from the number of points alone, so memory is known beforehand
+//! and points that coincide need no special care. Searches compute 1.7 times fewer distances than
+//! with leaves along a Morton curve, which straddle the jumps of that curve (`docs/particles.md`).
 //!
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
@@ -12,8 +12,9 @@
 //! | [`Tree::refit`] | arrange, one per level | no |
 //! | [`Builder::moments`] | one per level | no |
 //!
-//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for boxes; during the build also 16 to 18 for
-//! the sort. Keys use the positions buffer before it is filled.
+//! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for
+//! boxes; during the build also 16 to 18 for the sort. Keys use the positions buffer before it is
+//! filled.
 
 mod leaf_ranges;
 mod levels;
@@ -56,7 +57,8 @@ struct BoxKernels {
 }
 
 impl BoxKernels {
-    /// Records the boxes of all nodes over points along the curve: `positions`, `order`, and the boxes.
+    /// Records the boxes of all nodes over points along the curve: `positions`, `order`, and the
+    /// boxes.
     fn record(
         &self,
         recorder: &mut Recorder,
@@ -117,11 +119,12 @@ impl Builder {
         }
     }
 
-    /// Returns the tree over the points of `cloud`. Records keys, a sort, and one dispatch per level; neither submits nor waits.
+    /// Returns the tree over the points of `cloud`. Records keys, a sort, and one dispatch per
+    /// level; neither submits nor waits.
     ///
-    /// `frame` tells the cells of the curve: searches are fast where most points have cells of their own, as with
-    /// `Frame::over(dims, cloud.core())`, and right in any frame. Ranks that are to compute the same distances use one frame, over the
-    /// [bounds](Cloud::bounds) of all points.
+    /// `frame` tells the cells of the curve: searches are fast where most points have cells of
+    /// their own, as with `Frame::over(dims, cloud.core())`, and right in any frame. Ranks that are
+    /// to compute the same distances use one frame, over the [bounds](Cloud::bounds) of all points.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
@@ -142,8 +145,9 @@ impl Builder {
         self.over(recorder, (cloud, order, false), frame, (among, positions))
     }
 
-    /// Builds the tree over points that are sorted along a curve already, in any frame: keys and sort of [`build`](Self::build) fall away,
-    /// and the order of the tree is that of the cloud. Records one dispatch for the order, one for the points and one per level.
+    /// Builds the tree over points that are sorted along a curve already, in any frame: keys and
+    /// sort of [`build`](Self::build) fall away, and the order of the tree is that of the cloud.
+    /// Records one dispatch for the order, one for the points and one per level.
     ///
     /// # Errors
     /// [`DeviceError`] if memory is short or an array does not fit the kernels' bindings.
@@ -152,7 +156,8 @@ impl Builder {
         self.build_sorted_among(recorder, &sorted.cloud, &sorted.frame, among)
     }
 
-    /// As [`build_sorted`](Self::build_sorted), of points that are searched among others, of this extent.
+    /// As [`build_sorted`](Self::build_sorted), of points that are searched among others, of this
+    /// extent.
     pub(crate) fn build_sorted_among(
         &self,
         recorder: &mut Recorder,
@@ -165,7 +170,8 @@ impl Builder {
         self.over(recorder, (cloud, order, true), frame, (among, positions))
     }
 
-    /// Returns the tree over the points of a cloud in this order along the curve, and whether that is the order of the cloud; `positions` has room for them.
+    /// Returns the tree over the points of a cloud in this order along the curve, and whether that
+    /// is the order of the cloud; `positions` has room for them.
     fn over(
         &self,
         recorder: &mut Recorder,
@@ -205,7 +211,8 @@ impl Builder {
         Ok((positions, order))
     }
 
-    /// Returns the boxes of the nodes over points of `dims` coordinates that [`arranged`](Self::arranged) has put in order, as [`Tree::boxes`] has them.
+    /// Returns the boxes of the nodes over points of `dims` coordinates that
+    /// [`arranged`](Self::arranged) has put in order, as [`Tree::boxes`] has them.
     pub(crate) fn boxes(
         &self,
         recorder: &mut Recorder,
@@ -219,7 +226,8 @@ impl Builder {
         Ok(boxes)
     }
 
-    /// Indices of the points of `cloud` along the curve. Keys use the array `positions` before it is filled, if it is long enough.
+    /// Indices of the points of `cloud` along the curve. Keys use the array `positions` before it
+    /// is filled, if it is long enough.
     fn order(
         &self,
         recorder: &mut Recorder,
@@ -242,9 +250,10 @@ impl Builder {
         Ok(order.shown())
     }
 
-    /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of [`Tree::boxes`]. `masses` are
-    /// those of the points in the order of the cloud; without them every point has mass 1. The centre of a node without mass is the middle
-    /// of its box. Recorded only.
+    /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of
+    /// [`Tree::boxes`]. `masses` are those of the points in the order of the cloud; without them
+    /// every point has mass 1. The centre of a node without mass is the middle of its box. Recorded
+    /// only.
     ///
     /// Centres are means of the coordinates in `[0, side)`, without periodic images.
     ///
@@ -346,12 +355,14 @@ impl Tree {
         &self.positions
     }
 
-    /// Returns `true` if the order of the tree is that of the cloud, so that ascending indices follow the curve.
+    /// Returns `true` if the order of the tree is that of the cloud, so that ascending indices
+    /// follow the curve.
     pub(crate) fn is_sorted(&self) -> bool {
         self.is_sorted
     }
 
-    /// Returns the points in the order of the cloud. Records one dispatch unless the tree has that order.
+    /// Returns the points in the order of the cloud. Records one dispatch unless the tree has that
+    /// order.
     pub(crate) fn by_index(&self, recorder: &mut Recorder) -> Result<Array<f32>, DeviceError> {
         if self.is_sorted {
             return Ok(self.positions.clone());
@@ -362,8 +373,9 @@ impl Tree {
         Ok(positions)
     }
 
-    /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the least index of a point, and the bits of
-    /// the length of the diagonal. Nodes are numbered as in [`Levels`].
+    /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the
+    /// least index of a point, and the bits of the length of the diagonal. Nodes are numbered as in
+    /// [`Levels`].
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }
@@ -373,12 +385,13 @@ impl Tree {
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes new positions from `cloud`, which has the same points in the same order, and fits the boxes to them. The order
-    /// along the curve stays, so that results are right for any positions, and searches fast as long as points have moved little. Recorded
-    /// only.
+    /// Takes new positions from `cloud`, which has the same points in the same order, and fits the
+    /// boxes to them. The order along the curve stays, so that results are right for any positions,
+    /// and searches fast as long as points have moved little. Recorded only.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `cloud` has another number of points, or lies in another domain.
+    /// [`DeviceError::Misuse`] when `cloud` has another number of points, or lies in another
+    /// domain.
     pub fn refit(&self, recorder: &mut Recorder, cloud: &Cloud) -> Result<(), DeviceError> {
         let positions = cloud.positions();
         if positions.len() != self.positions.len() || *cloud.domain() != self.domain {

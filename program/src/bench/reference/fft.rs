@@ -1,7 +1,8 @@
 //! The same three-dimensional transforms on the processor, with rustfft and rayon.
 //!
-//! Both axes of a plane are transformed while the plane is in the cache; lines along the first axis are gathered a few
-//! neighboring columns at a time. Real rows are transformed in pairs, as real and imaginary parts of complex ones.
+//! Both axes of a plane are transformed while the plane is in the cache; lines along the first axis
+//! are gathered a few neighboring columns at a time. Real rows are transformed in pairs, as real
+//! and imaginary parts of complex ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +31,8 @@ struct AxisPlans {
 
 /// A field and its spectrum in host memory, with the plans between them.
 ///
-/// A complex field is transformed in place; a real one has its spectrum beside it, which the inverse overwrites.
+/// A complex field is transformed in place; a real one has its spectrum beside it, which the
+/// inverse overwrites.
 pub struct Reference {
     shape: [usize; 3],
     values: Values,
@@ -43,7 +45,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Plans transforms of `field`: cells in C order, complex ones as pairs. None where this build has no such library.
+    /// Plans transforms of `field`: cells in C order, complex ones as pairs. None where this build
+    /// has no such library.
     pub fn new(values: Values, shape: [u64; 3], field: Vec<f32>) -> Option<Self> {
         let shape = shape.map(|n| n as usize);
         let mut planner = FftPlanner::new();

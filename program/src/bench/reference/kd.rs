@@ -1,6 +1,7 @@
 //! The same searches on the processor, with kiddo's tree and rayon.
 //!
-//! The tree has no periodic boxes: a query near a face is repeated for its periodic images within reach of the box.
+//! The tree has no periodic boxes: a query near a face is repeated for its periodic images within
+//! reach of the box.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,8 +24,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Points of three coordinates each, in a periodic box of this side if there is one, with their tree.
-    /// None where this build has no such library.
+    /// Points of three coordinates each, in a periodic box of this side if there is one, with their
+    /// tree. None where this build has no such library.
     pub fn new(points: &[f32], side: Option<f32>) -> Option<Self> {
         let points: Vec<[f32; 3]> = points.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect();
         let tree = ImmutableKdTree::new_from_slice(&points);
@@ -46,7 +47,8 @@ impl Reference {
         self.tree = ImmutableKdTree::new_from_slice(&self.points);
     }
 
-    /// The `k` nearest neighbors of each point, index and distance, nearest first. Entries of missing ones are not written.
+    /// The `k` nearest neighbors of each point, index and distance, nearest first. Entries of
+    /// missing ones are not written.
     pub fn nearest(&self, k: NonZero<usize>, rows: &mut [(u32, f32)]) {
         rows.par_chunks_mut(k.get()).zip(&self.points).for_each(|(row, point)| {
             let mut near = self.tree.nearest_n::<SquaredEuclidean>(point, k);
@@ -64,8 +66,8 @@ impl Reference {
         });
     }
 
-    /// Ordered pairs of different points by distance: bin `i` holds `edges[i] <= r < edges[i + 1]`. In a periodic box
-    /// the last edge is at most half a side.
+    /// Ordered pairs of different points by distance: bin `i` holds `edges[i] <= r < edges[i + 1]`.
+    /// In a periodic box the last edge is at most half a side.
     pub fn pairs(&self, edges: &[f32]) -> Vec<u64> {
         let bins = edges.len() - 1;
         let reach = edges[bins] * edges[bins];
@@ -90,8 +92,8 @@ impl Reference {
         self.points.par_iter().enumerate().fold(none, count).reduce(none, sum)
     }
 
-    /// Groups of points that are linked by distances up to `length`, also across periodic faces: for each point the least
-    /// index in its group.
+    /// Groups of points that are linked by distances up to `length`, also across periodic faces:
+    /// for each point the least index in its group.
     pub fn groups(&self, length: f32) -> Vec<u32> {
         let forest = Forest::new(self.points.len());
         let reach = length * length;
@@ -139,10 +141,11 @@ fn nearest_images(mut near: Vec<NearestNeighbour<f32, u32>>) -> Vec<NearestNeigh
     kept
 }
 
-/// The parent of each element: itself, or an element before it (Jayanti and Tarjan, *Concurrent disjoint set union*, 2021).
+/// The parent of each element: itself, or an element before it (Jayanti and Tarjan, *Concurrent
+/// disjoint set union*, 2021).
 ///
-/// A parent is only replaced by a smaller element of the same set, so a stale value is still an ancestor: relaxed ordering
-/// suffices.
+/// A parent is only replaced by a smaller element of the same set, so a stale value is still an
+/// ancestor: relaxed ordering suffices.
 struct Forest(Vec<AtomicU32>);
 
 impl Forest {
@@ -151,7 +154,8 @@ impl Forest {
         Forest((0..count as u32).into_par_iter().map(AtomicU32::new).collect())
     }
 
-    /// Returns the root of the set of an element. Elements on the path are linked closer to it (path halving).
+    /// Returns the root of the set of an element. Elements on the path are linked closer to it
+    /// (path halving).
     fn root(&self, mut at: u32) -> u32 {
         loop {
             let parent = &self.0[at as usize];
@@ -166,7 +170,8 @@ impl Forest {
         }
     }
 
-    /// Unites two sets and returns the root, which another thread may have linked to another root since.
+    /// Unites two sets and returns the root, which another thread may have linked to another root
+    /// since.
     pub fn unite(&self, one: u32, other: u32) -> u32 {
         let (mut a, mut b) = (one, other);
         loop {
@@ -221,7 +226,8 @@ mod tests {
         assert_eq!((forest.unite(5, 3), forest.unite(6, 5), forest.unite(3, 6)), (3, 3, 3));
         assert_eq!((forest.unite(1, 2), forest.unite(2, 6)), (1, 1));
         assert_eq!(forest.least(), [0, 1, 1, 1, 4, 1, 1]);
-        // Seven chains through all elements, their links made in an order that no two neighbors share.
+        // Seven chains through all elements, their links made in an order that no two neighbors
+        // share.
         let (count, step) = (70_000, 7);
         let forest = Forest::new(count as usize);
         let links: Vec<u32> = (0..count - step).map(|i| (i * 27_457) % (count - step)).collect();

@@ -1,7 +1,8 @@
-//! The same work done by the processor with the libraries of the field, for `--reference`: rustfft, kiddo, rayon.
+//! The same work done by the processor with the libraries of the field, for `--reference`: rustfft,
+//! kiddo, rayon.
 //!
-//! Only builds with the feature `reference` have them. Others have types of the same names without values, so that benchmarks
-//! are written once.
+//! Only builds with the feature `reference` have them. Others have types of the same names without
+//! values, so that benchmarks are written once.
 
 #[cfg(feature = "reference")]
 pub mod fft;

@@ -1,4 +1,5 @@
-//! Steps of the shallow-water model on the processor's cores: two passes over rows, which rayon's threads share.
+//! Steps of the shallow-water model on the processor's cores: two passes over rows, which rayon's
+//! threads share.
 
 use meshloom_program::models::shallow_water::ShallowWaterConfig;
 use rayon::prelude::*;
@@ -72,7 +73,8 @@ fn extend(field: &mut [f32], width: usize) {
 }
 
 impl Reference {
-    /// From elevation and u of all cells; v is 0. None with the placeholder of builds without rayon.
+    /// From elevation and u of all cells; v is 0. None with the placeholder of builds without
+    /// rayon.
     pub fn new(config: &ShallowWaterConfig, elevation: &[f32], u: &[f32]) -> Option<Self> {
         let [nx, ny] = config.cells.map(|n| n as usize);
         let field = || vec![0.0; (nx + 2) * (ny + 2)];

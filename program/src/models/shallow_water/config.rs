@@ -4,7 +4,8 @@ use super::ShallowWaterError;
 use meshloom::grid::{Grid, LayoutError};
 use serde::Serialize;
 
-/// A run of the shallow-water model: a channel, periodic in x, between walls in the south and north. SI units.
+/// A run of the shallow-water model: a channel, periodic in x, between walls in the south and
+/// north. SI units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShallowWaterConfig {
     /// Columns (x) and rows (y).
@@ -19,10 +20,11 @@ pub struct ShallowWaterConfig {
     pub coriolis: [f64; 2],
     /// Lateral viscosity, in m^2/s.
     pub viscosity: f64,
-    /// Repeats two mistakes of mpi4jax's example, as that runs on one rank: friction of v from differences to u, and ghost columns that are not filled
-    /// again after friction.
+    /// Repeats two mistakes of mpi4jax's example, as that runs on one rank: friction of v from
+    /// differences to u, and ghost columns that are not filled again after friction.
     pub compatible: bool,
-    /// The process grid: parts along y and x; chosen by [`process_grid`](Self::process_grid) otherwise.
+    /// The process grid: parts along y and x; chosen by [`process_grid`](Self::process_grid)
+    /// otherwise.
     #[serde(skip)]
     pub grid: Option<[usize; 2]>,
 }
@@ -45,7 +47,8 @@ impl Default for ShallowWaterConfig {
 /// Part of the time in which a gravity wave crosses a cell that a step takes.
 const COURANT: f64 = 0.125;
 
-/// Weights of this tendency and of the last: Adams-Bashforth's, 3/2 and -1/2, with a tenth more of damping.
+/// Weights of this tendency and of the last: Adams-Bashforth's, 3/2 and -1/2, with a tenth more of
+/// damping.
 const ADAMS_BASHFORTH: [f64; 2] = [1.6, -0.6];
 
 /// Longest axis.
@@ -90,7 +93,8 @@ impl ShallowWaterConfig {
         [self.cells[1], self.cells[0], 1]
     }
 
-    /// Returns the process grid of a run on `ranks` ranks: that of the configuration, or the one with the fewest ghost cells on a rank. Axis 0 is y.
+    /// Returns the process grid of a run on `ranks` ranks: that of the configuration, or the one
+    /// with the fewest ghost cells on a rank. Axis 0 is y.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] when the configuration's does not fit so many ranks.
@@ -110,7 +114,8 @@ impl ShallowWaterConfig {
         Grid::new(grids.min_by_key(ghosts).unwrap_or([ranks, 1]), ranks)
     }
 
-    /// Returns the coefficients of the first step, which is Euler's and has no friction before it, and of all others.
+    /// Returns the coefficients of the first step, which is Euler's and has no friction before it,
+    /// and of all others.
     pub(super) fn coefficients(&self) -> [Coefficients; 2] {
         let ([dx, dy], dt) = (self.spacing, self.time_step());
         let of = |[this, last]: [f64; 2], viscosity: f64| {

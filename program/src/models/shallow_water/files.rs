@@ -11,8 +11,9 @@ use meshloom::io::collective::seal_npy;
 use meshloom::io::{NpyFile, Sealed};
 
 impl<T: Real> ShallowWater<T> {
-    /// Writes `fields` of this rank's own cells, each in C order, as one array of shape `(fields, rows, columns)`, or `(rows, columns)` of one.
-    /// All ranks call it; the file appears when rank 0 publishes it.
+    /// Writes `fields` of this rank's own cells, each in C order, as one array of shape `(fields,
+    /// rows, columns)`, or `(rows, columns)` of one. All ranks call it; the file appears when rank
+    /// 0 publishes it.
     ///
     /// # Errors
     /// As [`write_npy`](meshloom::io::collective::write_npy).
@@ -36,7 +37,8 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// Writes the height of the water and the velocity of `flow`; see [`seal_fields`](Self::seal_fields).
+    /// Writes the height of the water and the velocity of `flow`; see
+    /// [`seal_fields`](Self::seal_fields).
     ///
     /// # Errors
     /// As [`seal_fields`](Self::seal_fields).
@@ -55,7 +57,8 @@ impl<T: Real> ShallowWater<T> {
 }
 
 impl ShallowWaterConfig {
-    /// Returns the first cell of each row of `rank` of `ranks` in the grid, counted in C order, and the cells of a row.
+    /// Returns the first cell of each row of `rank` of `ranks` in the grid, counted in C order, and
+    /// the cells of a row.
     ///
     /// # Errors
     /// [`LayoutError`](meshloom::grid::LayoutError) when the process grid does not fit.
@@ -68,10 +71,12 @@ impl ShallowWaterConfig {
         Ok(Part::new(self, ranks, rank)?.rows())
     }
 
-    /// Returns the part of a state of `rank` of `ranks` in a file that [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
+    /// Returns the part of a state of `rank` of `ranks` in a file that
+    /// [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
     ///
     /// # Errors
-    /// [`IoError`](meshloom::io::IoError) for files of another shape or with numbers that are not finite, whose first index it names.
+    /// [`IoError`](meshloom::io::IoError) for files of another shape or with numbers that are not
+    /// finite, whose first index it names.
     pub fn read_state<T: Real>(&self, file: &NpyFile, ranks: usize, rank: usize) -> Result<Vec<T>, ShallowWaterError> {
         let [columns, rows] = self.cells;
         file.expect_shape(&[2 * FIELDS, rows, columns])?;

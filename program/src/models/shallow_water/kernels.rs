@@ -32,7 +32,8 @@ fn start(real: Element) -> KernelSource {
     source("shallow_water::start", include_str!("../../../shaders/shallow_water/start.wgsl"), real)
 }
 
-/// Returns the kernels in all forms that any device compiles; those for double precision are left out.
+/// Returns the kernels in all forms that any device compiles; those for double precision are left
+/// out.
 pub(super) fn all() -> Vec<KernelSource> {
     let forms = [false, true].into_iter();
     let forms = forms.flat_map(|compatible| [step(Element::F32, compatible), observe(Element::F32, compatible)]);
@@ -49,7 +50,8 @@ pub(super) struct Kernels {
 impl Kernels {
     pub fn new<T: Real>(compatible: bool) -> Self {
         let real = <T as DeviceElement>::ELEMENT;
-        // SAFETY: every index is guarded by the number of cells or within a tile; the tests run all forms in the sanitizer.
+        // SAFETY: every index is guarded by the number of cells or within a tile; the tests run all
+        // forms in the sanitizer.
         let unchecked = |source| unsafe { Kernel::new_unchecked(source) };
         let [start, step, observe] = [start(real), step(real, compatible), observe(real, compatible)].map(unchecked);
         Kernels { start, step, observe }

@@ -8,14 +8,17 @@
 //! | `plan` | where a rank's cells and ghost cells lie, what a step costs; pure |
 //! | `start` | the state at the start |
 //!
-//! The scheme is that of the example of mpi4jax, after D. Haefner's `shallow-water`: an Arakawa C grid, energy-conserving vorticity fluxes
-//! (Sadourny 1975), second-order Adams-Bashforth with weights 1.6 and -0.6, then explicit lateral friction; periodic in x, walls in y.
+//! The scheme is that of the example of mpi4jax, after D. Haefner's `shallow-water`: an Arakawa C
+//! grid, energy-conserving vorticity fluxes (Sadourny 1975), second-order Adams-Bashforth with
+//! weights 1.6 and -0.6, then explicit lateral friction; periodic in x, walls in y.
 //!
-//! **One kernel and one exchange per step.** The state is kept as it is before friction: the kernel of a step applies the friction of the step
-//! before to the neighbors that it reads, so that a number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
+//! **One kernel and one exchange per step.** The state is kept as it is before friction: the kernel
+//! of a step applies the friction of the step before to the neighbors that it reads, so that a
+//! number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
 //! wide. Where one rank has a whole axis it has no ghosts along it.
 //!
-//! **The same bits on any number of ranks and any process grid**: a cell is computed by the same kernel from the same numbers, whoever has it.
+//! **The same bits on any number of ranks and any process grid**: a cell is computed by the same
+//! kernel from the same numbers, whoever has it.
 
 mod config;
 mod error;
@@ -50,13 +53,14 @@ pub fn kernels() -> Vec<KernelSource> {
     kernels::all()
 }
 
-/// Cell-steps that are submitted at a time: 0.1 s of the fastest GPUs, so that no watchdog wakes and interrupts are soon noticed.
+/// Cell-steps that are submitted at a time: 0.1 s of the fastest GPUs, so that no watchdog wakes
+/// and interrupts are soon noticed.
 const SUBMITTED: u64 = 1 << 32;
 
 /// The state of one rank and its steps.
 ///
-/// Like a [`Simulation`](meshloom::pm::Simulation) it holds device arrays but no recorder: methods that work on the device borrow the rank's
-/// [`Rank`], which must be the one it was made with.
+/// Like a [`Simulation`](meshloom::pm::Simulation) it holds device arrays but no recorder: methods
+/// that work on the device borrow the rank's [`Rank`], which must be the one it was made with.
 ///
 /// ```
 /// use meshloom::{Launch, gpu::Options, launch};
@@ -94,20 +98,21 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
     }
 }
 
-/// Fails on all ranks if they are about to run different models, from the start or from a step on. One all-gather of 8 bytes a rank. All ranks
-/// call it.
+/// Fails on all ranks if they are about to run different models, from the start or from a step on.
+/// One all-gather of 8 bytes a rank. All ranks call it.
 fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
     let bits = 8 * size_of::<T>();
     Ok(context.comm.agree("ShallowWater", &[("config", config), ("step", &from), ("bits", &bits)])?)
 }
 
 impl<T: Real> ShallowWater<T> {
-    /// Checks `config`, allocates arrays on the device of `context` and records the state at the start. All ranks call it with the same
-    /// configuration. Submits uploads.
+    /// Checks `config`, allocates arrays on the device of `context` and records the state at the
+    /// start. All ranks call it with the same configuration. Submits uploads.
     ///
     /// # Errors
-    /// [`ShallowWaterError`] for parameters that ranks have different, on all of them; for parameters out of range, a process grid that does not fit, a device without `T`, too little memory; those of the
-    /// layers below.
+    /// [`ShallowWaterError`] for parameters that ranks have different, on all of them; for
+    /// parameters out of range, a process grid that does not fit, a device without `T`, too little
+    /// memory; those of the layers below.
     pub fn new(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         agree::<T>(context, &config, None)?;
         let mut water = Self::empty(context, config)?;
@@ -121,8 +126,8 @@ impl<T: Real> ShallowWater<T> {
         Ok(water)
     }
 
-    /// Creates a run that continues after step `step` from the own part of its [`state`](Self::state): to the bits of a run that was never
-    /// interrupted. Collective.
+    /// Creates a run that continues after step `step` from the own part of its
+    /// [`state`](Self::state): to the bits of a run that was never interrupted. Collective.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`ShallowWaterError::WrongLength`].
@@ -195,8 +200,8 @@ impl<T: Real> ShallowWater<T> {
         Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
-    /// Does so many steps. Collective. On one rank up to 256 steps are submitted together; on several each step submits and waits for its
-    /// ghost cells.
+    /// Does so many steps. Collective. On one rank up to 256 steps are submitted together; on
+    /// several each step submits and waits for its ghost cells.
     ///
     /// # Errors
     /// Those of the device and the ranks.
@@ -215,8 +220,9 @@ impl<T: Real> ShallowWater<T> {
         Ok(())
     }
 
-    /// Returns all that the next step depends on, of own cells: elevation, u and v before friction, and the tendencies of the last step, each in C order.
-    /// Waits for the device; no communication.
+    /// Returns all that the next step depends on, of own cells: elevation, u and v before friction,
+    /// and the tendencies of the last step, each in C order. Waits for the device; no
+    /// communication.
     ///
     /// # Errors
     /// [`Error::Device`], as [`ShallowWaterError::Library`].

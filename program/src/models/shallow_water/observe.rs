@@ -92,10 +92,12 @@ impl<T: Real> ShallowWater<T> {
         Ok(Flow { elevation: field(0)?, velocity: [field(1)?, field(2)?] })
     }
 
-    /// Returns the figures of the moment. Sums are exact, so that they do not depend on the order of cells. Collective. Blocks.
+    /// Returns the figures of the moment. Sums are exact, so that they do not depend on the order
+    /// of cells. Collective. Blocks.
     ///
     /// # Errors
-    /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those of the device and the ranks.
+    /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those
+    /// of the device and the ranks.
     pub fn diagnostics(&self, context: &mut Rank) -> Result<Diagnostics, ShallowWaterError> {
         let seen = self.observe(context)?;
         let cells: u64 = self.config.cells.iter().product();
@@ -125,7 +127,8 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// Returns the elevation at every so many cells, 480 along an axis at most, on rank 0; none elsewhere. Collective. Blocks.
+    /// Returns the elevation at every so many cells, 480 along an axis at most, on rank 0; none
+    /// elsewhere. Collective. Blocks.
     ///
     /// # Errors
     /// Those of the device and the ranks.

@@ -1,4 +1,5 @@
-//! A rank's part of the grid: where its cells and ghost cells lie, what kernels are told of it, what a step costs. Pure.
+//! A rank's part of the grid: where its cells and ghost cells lie, what kernels are told of it,
+//! what a step costs. Pure.
 
 use super::ShallowWaterConfig;
 use meshloom::grid::{Cost, FieldLayout, GhostPlan, Grid, LayoutError, Link, extent, volume};
@@ -41,7 +42,8 @@ pub struct StepCost {
     pub cells: u64,
     /// Exchanges of ghost cells.
     pub exchanges: u64,
-    /// One dispatch and its exchange. Device memory counts each number of own cells once, since caches serve neighbors.
+    /// One dispatch and its exchange. Device memory counts each number of own cells once, since
+    /// caches serve neighbors.
     pub cost: Cost,
 }
 
@@ -58,7 +60,8 @@ impl Part {
     /// Creates the part of `rank` of `ranks`.
     pub fn new(config: &ShallowWaterConfig, ranks: usize, rank: usize) -> Result<Self, LayoutError> {
         let grid = config.process_grid(ranks)?;
-        // A tendency reaches one cell, and the friction before it one more. The mistake of `compatible` reaches u one cell farther.
+        // A tendency reaches one cell, and the friction before it one more. The mistake of
+        // `compatible` reaches u one cell farther.
         let width = if config.compatible { 3 } else { 2 };
         let widths = [0, 1, 2].map(|axis| if grid.along(axis) > 1 { [width; 2] } else { [0; 2] });
         let shape = config.shape();
@@ -81,7 +84,8 @@ impl Part {
         self.params.tiles.iter().map(|&n| u64::from(n)).product()
     }
 
-    /// Returns the first cell of each own row in the grid, counted in C order, and the cells of a row.
+    /// Returns the first cell of each own row in the grid, counted in C order, and the cells of a
+    /// row.
     pub fn rows(&self) -> (impl Iterator<Item = u64> + use<>, u64) {
         let ([y, x, _], columns) = (self.layout().own.clone(), u64::from(self.params.first[2]));
         (y.map(move |y| y * columns + x.start), x.end - x.start)
@@ -108,7 +112,8 @@ impl Part {
         StepCost { cells: self.cells(), exchanges: u64::from(links > 0), cost }
     }
 
-    /// Returns the bytes of device memory that a run takes, with numbers of so many bytes: two states, tendencies, and what is shown of a state.
+    /// Returns the bytes of device memory that a run takes, with numbers of so many bytes: two
+    /// states, tendencies, and what is shown of a state.
     pub fn memory(&self, number: u64) -> u64 {
         let terms = number / 4 * 2 * 4 * self.cells();
         FIELDS * number * (2 * self.layout().len() + 2 * self.cells()) + terms

@@ -8,7 +8,8 @@ use meshloom::gpu::Array;
 /// Longest side of a picture.
 const LONGEST_SIDE: u64 = 480;
 
-/// The cells of this rank that are in pictures: those in the middle of blocks, so large that no side has too many.
+/// The cells of this rank that are in pictures: those in the middle of blocks, so large that no
+/// side has too many.
 pub(super) struct Samples {
     /// Their places in the array of the state.
     pub index: Array<u32>,

@@ -5,8 +5,9 @@
 //! eta = -sum over rows of dy u f / g, less its mean, + 0.2 m sin(10 pi x / Lx) cos(8 pi y / Ly)
 //! ```
 //!
-//! Elevation and u are functions of the row but for the ripple, which is a product of a function of the row and one of the column: the host
-//! computes rows and columns in f64, the device the cells. Sum and mean go over the rows of the grid and one more on either side.
+//! Elevation and u are functions of the row but for the ripple, which is a product of a function of
+//! the row and one of the column: the host computes rows and columns in f64, the device the cells.
+//! Sum and mean go over the rows of the grid and one more on either side.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -18,7 +19,8 @@ const JET: [f64; 2] = [10.0, 0.02];
 /// The ripple's height in m, and its half waves along x and y.
 const RIPPLE: [f64; 3] = [0.2, 10.0, 8.0];
 
-/// Returns the elevation without ripple, the ripple's part, and u of each row of a range, one after the other.
+/// Returns the elevation without ripple, the ripple's part, and u of each row of a range, one after
+/// the other.
 pub(super) fn rows(config: &ShallowWaterConfig, range: Range<u64>) -> Vec<f64> {
     let ([nx, ny], [dx, dy]) = (config.cells, config.spacing);
     let [length_x, length_y] = [(nx - 1) as f64 * dx, (ny - 1) as f64 * dy];

@@ -1,8 +1,9 @@
 //! Codes of 64-bit keys: words in the order of the keys, of few bits, so that few passes sort them.
 //!
-//! A code is the leading bits of its key, unless those would leave many keys tied, as in a halo of points in a large box. A sample of the
-//! keys tells: if two of it agree in their leading bits, codes are made from the sample, which is dense where keys are (splitters, as in
-//! sample sort: W. D. Frazer and A. C. McKellar, J. ACM 17, 496, 1970).
+//! A code is the leading bits of its key, unless those would leave many keys tied, as in a halo of
+//! points in a large box. A sample of the keys tells: if two of it agree in their leading bits,
+//! codes are made from the sample, which is dense where keys are (splitters, as in sample sort: W.
+//! D. Frazer and A. C. McKellar, J. ACM 17, 496, 1970).
 
 use super::plan::{CodeShape, Form, most_splitters};
 use crate::gpu::primitives::count::{COUNTED, Counted};
@@ -91,8 +92,9 @@ impl Codes {
         Codes { form, splitters, codes }
     }
 
-    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, beside which codes from a sample have a bit that `exact.wgsl` says and others
-    /// anything, and gives the sample as `splitters.wgsl` lays it out.
+    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, beside which codes
+    /// from a sample have a bit that `exact.wgsl` says and others anything, and gives the sample as
+    /// `splitters.wgsl` lays it out.
     pub fn record(
         &self,
         recorder: &mut Recorder,

@@ -9,8 +9,8 @@ pub enum Keys<'a> {
     U32(&'a Array<u32>),
     /// Signed numbers.
     I32(&'a Array<i32>),
-    /// The total order of IEEE numbers by their bits: NaN with the sign set, minus infinity, ..., -0.0, +0.0, ...,
-    /// infinity, other NaN. Zeros of different signs are different keys.
+    /// The total order of IEEE numbers by their bits: NaN with the sign set, minus infinity, ...,
+    /// -0.0, +0.0, ..., infinity, other NaN. Zeros of different signs are different keys.
     F32(&'a Array<f32>),
     /// Unsigned numbers in two words, of equally long arrays.
     U64 {
@@ -29,8 +29,8 @@ pub struct KeysOfBits<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The same keys, of which only the `bits` lowest differ: fewer passes sort them. If others differ, they are
-    /// ignored.
+    /// The same keys, of which only the `bits` lowest differ: fewer passes sort them. If others
+    /// differ, they are ignored.
     pub fn bits(self, bits: u32) -> KeysOfBits<'a> {
         let all = if matches!(self, Keys::U64 { .. }) { 64 } else { 32 };
         KeysOfBits { keys: self, bits: bits.min(all) }
@@ -58,8 +58,8 @@ impl<'a> From<Keys<'a>> for KeysOfBits<'a> {
     }
 }
 
-/// What turns a word into one that is ordered as an unsigned number: `flip` is applied to all, `negative` too to those
-/// whose highest bit is set.
+/// What turns a word into one that is ordered as an unsigned number: `flip` is applied to all,
+/// `negative` too to those whose highest bit is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flip {
     pub flip: u32,

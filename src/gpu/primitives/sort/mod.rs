@@ -1,7 +1,7 @@
 //! Stable radix sort of 32- and 64-bit keys.
 //!
-//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and scatters (*reduce,
-//! then scan*): three kinds of dispatches, and no workgroup waits for another.
+//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and
+//! scatters (*reduce, then scan*): three kinds of dispatches, and no workgroup waits for another.
 
 mod codes;
 mod keys;
@@ -23,14 +23,17 @@ use plan::{code_shape, digits, traffic};
 use runs::Runs;
 use wide::PassSequence;
 
-/// Sorts keys or computes their order, stably: equal keys stay in the order in which they were given.
+/// Sorts keys or computes their order, stably: equal keys stay in the order in which they were
+/// given.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
 /// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ.
-/// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so many bits are sorted, which
-///   follow the distribution of the keys. What they leave tied is sorted by more passes over the tied keys alone.
-/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile: 0.7 bytes more per element on GPUs with subgroups of 16
-///   and more, 1 on those without, 2.7 on those with smaller ones.
+/// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so
+///   many bits are sorted, which follow the distribution of the keys. What they leave tied is
+///   sorted by more passes over the tied keys alone.
+/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile: 0.7
+///   bytes more per element on GPUs with subgroups of 16 and more, 1 on those without, 2.7 on those
+///   with smaller ones.
 pub struct Sort {
     passes: Passes,
     codes: Codes,
@@ -41,7 +44,8 @@ pub struct Sort {
 /// Invocations per workgroup of each form.
 const GROUP_SOFTWARE: u32 = 8;
 const GROUP_PORTABLE: u32 = 128;
-/// Two for subgroups: a workgroup may have 16 subgroups, so the second is for those of 16 invocations and more.
+/// Two for subgroups: a workgroup may have 16 subgroups, so the second is for those of 16
+/// invocations and more.
 const SUBGROUPS: [u32; 2] = [64, 256];
 
 impl Sort {
@@ -78,12 +82,13 @@ impl Sort {
         self.passes.form()
     }
 
-    /// Records `order[i]` = the index of the i-th key in ascending order, for all keys that count; equal keys by index.
-    /// `order` has room for as many; what it has beyond stays as it is. Keys are not changed.
+    /// Records `order[i]` = the index of the i-th key in ascending order, for all keys that count;
+    /// equal keys by index. `order` has room for as many; what it has beyond stays as it is. Keys
+    /// are not changed.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `order` is too short or one of the keys, or the words of keys differ in number; as
-    /// [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `order` is too short or one of the keys, or the words of keys
+    /// differ in number; as [`Recorder::dispatch`].
     pub fn order<'a>(
         &self,
         recorder: &mut Recorder,
@@ -94,8 +99,9 @@ impl Sort {
         self.order_and_ties(recorder, keys, order, count).map(drop)
     }
 
-    /// As [`order`](Self::order). Gives, in an array of one word, how many keys were still tied after the passes over codes, so that further
-    /// passes had to sort them; `None` for keys that have no codes.
+    /// As [`order`](Self::order). Gives, in an array of one word, how many keys were still tied
+    /// after the passes over codes, so that further passes had to sort them; `None` for keys that
+    /// have no codes.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -131,11 +137,12 @@ impl Sort {
         Ok(None)
     }
 
-    /// Records the sorting of keys and, along with them, `values`, in place; what does not count stays where it is.
+    /// Records the sorting of keys and, along with them, `values`, in place; what does not count
+    /// stays where it is.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when `values` is too short or one of the keys, or the words of keys differ in number; as
-    /// [`Recorder::dispatch`].
+    /// [`DeviceError::Misuse`] when `values` is too short or one of the keys, or the words of keys
+    /// differ in number; as [`Recorder::dispatch`].
     pub fn pairs<'a>(
         &self,
         recorder: &mut Recorder,
@@ -161,7 +168,8 @@ impl Sort {
                 let other = [gpu.array::<u32>("sort::keys", most)?, gpu.array("sort::values", most)?];
                 let (mut here, mut there) = ([keys, values.clone()], other);
                 if !digits.len().is_multiple_of(2) {
-                    // An odd number of passes ends in the caller's arrays if it begins in the others.
+                    // An odd number of passes ends in the caller's arrays if it begins in the
+                    // others.
                     std::mem::swap(&mut here, &mut there);
                     recorder.copy(&there[0], 0, &here[0], 0, most)?;
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
@@ -192,8 +200,8 @@ impl Sort {
         }
     }
 
-    /// Returns the bytes that [`Sort::order`] reads and writes for so many keys in one word or two, of which `bits` bits differ; of
-    /// two words, what keys take that are not clustered.
+    /// Returns the bytes that [`Sort::order`] reads and writes for so many keys in one word or two,
+    /// of which `bits` bits differ; of two words, what keys take that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         if keys == 0 {
@@ -202,7 +210,8 @@ impl Sort {
         let tiles = self.passes.tiles(keys);
         match bits {
             33.. if wide => {
-                // Keys are read and codes written; sorted codes are read twice, to find short and long runs.
+                // Keys are read and codes written; sorted codes are read twice, to find short and
+                // long runs.
                 let codes = code_shape(self.form(), bits, keys).bits;
                 let words = if bits - codes >= 32 { 1 } else { 2 };
                 traffic(&digits(codes), tiles, len) + 4 * (words + 1 + 2) * len
@@ -228,8 +237,9 @@ impl Sort {
         self.sweep(recorder, (counted, &tables), &sequence, [order, &array("sort::index")?], &words).map(drop)
     }
 
-    /// Passes over one word. The last writes the first of `indices`; what goes along with the keys, if anything does, is the one of them that
-    /// the first pass does not write. Sorted keys go back and forth between `words`; gives those that the last pass wrote.
+    /// Passes over one word. The last writes the first of `indices`; what goes along with the keys,
+    /// if anything does, is the one of them that the first pass does not write. Sorted keys go back
+    /// and forth between `words`; gives those that the last pass wrote.
     fn sweep(
         &self,
         recorder: &mut Recorder,

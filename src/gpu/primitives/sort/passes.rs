@@ -30,7 +30,8 @@ pub(super) struct Passes {
     /// Threads of a software renderer.
     threads: u32,
     count: [Kernel; 2],
-    /// Without and with indices to read; for keys that are ordered as unsigned numbers, and for others.
+    /// Without and with indices to read; for keys that are ordered as unsigned numbers, and for
+    /// others.
     scatter: [[Kernel; 2]; 2],
     scan: Scan,
 }

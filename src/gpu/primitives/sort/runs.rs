@@ -1,6 +1,7 @@
 //! Runs of keys with equal codes, once the codes are in order.
 //!
-//! Short runs are sorted by insertion. The keys of long ones are found, so that passes over both words sort them alone.
+//! Short runs are sorted by insertion. The keys of long ones are found, so that passes over both
+//! words sort them alone.
 
 use super::codes::{WideKeys, wide_key};
 use super::plan::{BLOCK, CodeShape, Form, part_of_runs};
@@ -79,7 +80,8 @@ impl Runs {
         Runs { form, short, long, take, restore, scan: Scan::with(profile) }
     }
 
-    /// Records the sorting of short runs: `order` holds the indices of keys in the order of their codes.
+    /// Records the sorting of short runs: `order` holds the indices of keys in the order of their
+    /// codes.
     pub fn sort_short(
         &self,
         recorder: &mut Recorder,
@@ -114,8 +116,8 @@ impl Runs {
         Ok(LongRuns { ends, places, params, total })
     }
 
-    /// Records `compact` = the entries of `order` that belong to long runs, in their order, and `words` = the words of `low` that they
-    /// point to.
+    /// Records `compact` = the entries of `order` that belong to long runs, in their order, and
+    /// `words` = the words of `low` that they point to.
     pub fn take(
         &self,
         recorder: &mut Recorder,

@@ -1,8 +1,10 @@
 //! The order of 64-bit keys.
 //!
-//! Passes move two words per element, a code (see [`codes`](super::codes)) and the index, not three. Keys that are tied by then are few: short
-//! runs of them are put in order by insertion; the keys of long runs are taken out, sorted by both words, and put back. How many
-//! those are is known to the device only: where there are none, the passes that are recorded for them find that no key counts.
+//! Passes move two words per element, a code (see [`codes`](super::codes)) and the index, not
+//! three. Keys that are tied by then are few: short runs of them are put in order by insertion; the
+//! keys of long runs are taken out, sorted by both words, and put back. How many those are is known
+//! to the device only: where there are none, the passes that are recorded for them find that no key
+//! counts.
 
 use super::Sort;
 use super::codes::WideKeys;
@@ -24,7 +26,8 @@ pub(super) struct PassSequence<'a> {
 }
 
 impl Sort {
-    /// Returns the order of 64-bit keys of which the `bits` lowest, more than 32, differ. Gives the number of keys of long runs.
+    /// Returns the order of 64-bit keys of which the `bits` lowest, more than 32, differ. Gives the
+    /// number of keys of long runs.
     pub(super) fn wide(
         &self,
         recorder: &mut Recorder,
@@ -51,7 +54,8 @@ impl Sort {
         Ok(long.total)
     }
 
-    /// Sorts `indices[0]` by the keys that it points to, whose low words are `words[0]`. Gives the one of `indices` that has them in order.
+    /// Sorts `indices[0]` by the keys that it points to, whose low words are `words[0]`. Gives the
+    /// one of `indices` that has them in order.
     fn by_both_words<'a>(
         &self,
         recorder: &mut Recorder,

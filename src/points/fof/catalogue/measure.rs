@@ -1,4 +1,5 @@
-//! Measuring groups: on the rank that has all members, or at the rank that the label's hash decides.
+//! Measuring groups: on the rank that has all members, or at the rank that the label's hash
+//! decides.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -74,8 +75,9 @@ impl Introduction {
     }
 }
 
-/// Measures the groups that have members on several ranks, of which `groups` are those of this rank: returns a row for
-/// each label that `meetings` assigns to this rank. Collective; seven rounds.
+/// Measures the groups that have members on several ranks, of which `groups` are those of this
+/// rank: returns a row for each label that `meetings` assigns to this rank. Collective; seven
+/// rounds.
 pub(super) fn spanning(local: &Local, groups: &[usize], meetings: &Rendezvous) -> Result<Vec<Row>, FofError> {
     let introduce =
         |&group: &usize| Introduction { reference: local.reference(group), count: local.rows(group).len() as u64 };

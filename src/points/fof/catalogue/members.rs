@@ -17,7 +17,8 @@ pub(super) struct Reference {
     pub known: u32,
 }
 
-/// A member of a group, relative to the group's reference; zero where there is no such axis or quantity.
+/// A member of a group, relative to the group's reference; zero where there is no such axis or
+/// quantity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relative {
     pub mass: f64,
@@ -159,8 +160,8 @@ fn check(members: &Members) -> Result<(), FofError> {
     }
 }
 
-/// A value that no point may have, in words that ranks send each other: the least of all ranks' is that of the point
-/// with the least number.
+/// A value that no point may have, in words that ranks send each other: the least of all ranks' is
+/// that of the point with the least number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::points::fof) struct Bad(pub [u64; 3]);
 

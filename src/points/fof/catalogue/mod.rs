@@ -1,4 +1,5 @@
-//! Catalogues of groups, from the labels of points: count, mass, centre, velocity, size and shape of each group, and its members.
+//! Catalogues of groups, from the labels of points: count, mass, centre, velocity, size and shape
+//! of each group, and its members.
 
 mod measure;
 mod members;
@@ -21,9 +22,11 @@ use crate::host_memory::{self, HostMemoryError};
 use crate::points::Domain;
 use crate::points::sort::{Balanced, balanced};
 
-/// The points of this rank that groups are measured from: any part of the points of all ranks, in any order, also none.
+/// The points of this rank that groups are measured from: any part of the points of all ranks, in
+/// any order, also none.
 ///
-/// Every slice has one row per point. All ranks give the same optional ones, also a rank without points.
+/// Every slice has one row per point. All ranks give the same optional ones, also a rank without
+/// points.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
     /// The space that the points lie in; the same on all ranks.
@@ -61,7 +64,8 @@ pub struct Selection {
     pub min_members: u64,
     /// The order of the rows.
     pub order: Order,
-    /// The observer that radial velocities are relative to; with two axes the first two coordinates count.
+    /// The observer that radial velocities are relative to; with two axes the first two coordinates
+    /// count.
     pub observer: Option<[f64; 3]>,
 }
 
@@ -72,13 +76,14 @@ impl Default for Selection {
     }
 }
 
-/// Groups of points: this rank's part of the rows, one per group, and of the members of all groups. Rows and members are
-/// distributed [evenly](crate::grid::split) and independently: the members of a group need not be on the rank that has
-/// its row, and may be on several ranks.
+/// Groups of points: this rank's part of the rows, one per group, and of the members of all groups.
+/// Rows and members are distributed [evenly](crate::grid::split) and independently: the members of
+/// a group need not be on the rank that has its row, and may be on several ranks.
 ///
-/// Distances are those of the images nearest to the group's *reference*, the point whose index is the label. For a
-/// group that extends less than half a side from it these are the true distances. The centre and size of a group that wraps all around a
-/// periodic box depend on where the reference is.
+/// Distances are those of the images nearest to the group's *reference*, the point whose index is
+/// the label. For a group that extends less than half a side from it these are the true distances.
+/// The centre and size of a group that wraps all around a periodic box depend on where the
+/// reference is.
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,26 +106,29 @@ pub struct Catalogue {
     pub velocity: Option<Vec<f64>>,
     /// The root of the mean of `|x - center|^2`.
     pub inertia_radius: Vec<f64>,
-    /// The root of the mean of `|v - velocity|^2`, over all axes together; where there are velocities.
+    /// The root of the mean of `|v - velocity|^2`, over all axes together; where there are
+    /// velocities.
     pub velocity_dispersion: Option<Vec<f64>>,
     /// The greatest distance of a member from the centre.
     pub max_radius: Vec<f64>,
-    /// Root-mean-square semi-axes, `dims` each, largest first: roots of the eigenvalues of the mean of
-    /// `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8 of the largest they
-    /// are rounding.
+    /// Root-mean-square semi-axes, `dims` each, largest first: roots of the eigenvalues of the mean
+    /// of `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8
+    /// of the largest they are rounding.
     pub axes: Vec<f64>,
-    /// The directions of the axes, `dims * dims` each: unit rows, whose component of largest magnitude is positive.
-    /// Where axes are equal, some directions of many.
+    /// The directions of the axes, `dims * dims` each: unit rows, whose component of largest
+    /// magnitude is positive. Where axes are equal, some directions of many.
     pub directions: Vec<f64>,
     /// The mean scale factor; where there are any.
     pub scale_factor: Option<Vec<f64>>,
-    /// The component of `velocity` away from the observer, along the straight line to `center` as it stands here (no
-    /// image of it is looked for), 0 for a group right at the observer; where there are velocities and an observer.
+    /// The component of `velocity` away from the observer, along the straight line to `center` as
+    /// it stands here (no image of it is looked for), 0 for a group right at the observer; where
+    /// there are velocities and an observer.
     pub radial_velocity: Option<Vec<f64>>,
-    /// Where the members of each row begin among the members of all ranks, and where those of the last one end: one
-    /// entry more than rows.
+    /// Where the members of each row begin among the members of all ranks, and where those of the
+    /// last one end: one entry more than rows.
     pub offset: Vec<u64>,
-    /// Indices of members: this rank's part of all of them, in the order of rows, ascending in each group.
+    /// Indices of members: this rank's part of all of them, in the order of rows, ascending in each
+    /// group.
     pub members: Vec<u64>,
     /// The place of the first of `members` among those of all ranks.
     pub members_start: u64,
@@ -136,7 +144,8 @@ struct Place {
     number: u64,
 }
 
-/// Returns the global row index of each of the `made` rows that this rank has made, wherever they were sorted to.
+/// Returns the global row index of each of the `made` rows that this rank has made, wherever they
+/// were sorted to.
 fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Vec<u64>, FofError> {
     let rows = sorted.elements.iter().zip(sorted.part.start..);
     let mut replies: Vec<(u64, [u64; 2])> = host_memory::reserve("places of groups", sorted.elements.len())?;
@@ -150,14 +159,17 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
     Ok(places)
 }
 
-/// Measures groups of points and lists their members. Collective over host data: no device takes part.
+/// Measures groups of points and lists their members. Collective over host data: no device takes
+/// part.
 ///
-/// - **Same bits for any number of ranks**, however points are distributed and ordered: sums are of integers.
-/// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the members.
-/// - A group that lies on one rank is measured there, any other at a rank that a hash of the label decides. In total 15 rounds of
-///   messages between all ranks, for any number of groups, and two balanced sorts; sent are
-///   a label and a count for each group and rank, some 500 bytes for each that spans ranks, 216 for each row, and 16
-///   for each member.
+/// - **Same bits for any number of ranks**, however points are distributed and ordered: sums are of
+///   integers.
+/// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the
+///   members.
+/// - A group that lies on one rank is measured there, any other at a rank that a hash of the label
+///   decides. In total 15 rounds of messages between all ranks, for any number of groups, and two
+///   balanced sorts; sent are a label and a count for each group and rank, some 500 bytes for each
+///   that spans ranks, 216 for each row, and 16 for each member.
 ///
 /// ```
 /// use meshloom::comm::run_threads;
@@ -183,17 +195,17 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///
 /// # Errors
 /// On all ranks, of the first rank whose points are wrong: [`FofError::WrongLength`],
-/// [`Observer`](FofError::Observer), [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on all ranks
-/// [`CommError::Differ`](crate::comm::CommError::Differ) and, of the first point of all, [`Mass`](FofError::Mass) and
-/// [`NonFinite`](FofError::NonFinite). On some rank [`Label`](FofError::Label) and
-/// [`Repeated`](FofError::Repeated) for numbers that only several ranks together show to be wrong.
-/// [`FofError::Comm`] on the others.
+/// [`Observer`](FofError::Observer), [`Label`](FofError::Label), [`TooMany`](FofError::TooMany); on
+/// all ranks [`CommError::Differ`](crate::comm::CommError::Differ) and, of the first point of all,
+/// [`Mass`](FofError::Mass) and [`NonFinite`](FofError::NonFinite). On some rank
+/// [`Label`](FofError::Label) and [`Repeated`](FofError::Repeated) for numbers that only several
+/// ranks together show to be wrong. [`FofError::Comm`] on the others.
 pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
     catalogue_of_some(comm, members, selection, Bad::of(members))
 }
 
-/// Measures the groups of `members`, which may leave out those of groups that are surely too small; `bad` is the first bad value also of
-/// those.
+/// Measures the groups of `members`, which may leave out those of groups that are surely too small;
+/// `bad` is the first bad value also of those.
 pub(super) fn catalogue_of_some(
     comm: &Communicator,
     members: &Members,
@@ -262,7 +274,8 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     })
 }
 
-/// Checks that all ranks ask for the same catalogue and that the values of all ranks are valid. Collective.
+/// Checks that all ranks ask for the same catalogue and that the values of all ranks are valid.
+/// Collective.
 fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad) -> Result<(), FofError> {
     let Bad([number, which, bits]) = bad;
     let Selection { min_members, order, observer } = selection;
@@ -285,7 +298,8 @@ fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad
     }
 }
 
-/// Returns the members of all ranks' groups in the order of the rows, balanced; `groups` are the row and the number of each group here.
+/// Returns the members of all ranks' groups in the order of the rows, balanced; `groups` are the
+/// row and the number of each group here.
 fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>) -> Result<Balanced<Place>, FofError> {
     groups.sort_unstable();
     let places = |&(row, group): &(u64, usize)| local.numbers(group).map(move |number| Place { row, number });

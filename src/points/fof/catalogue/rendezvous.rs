@@ -1,4 +1,5 @@
-//! Combining what several ranks know of a label at one rank, which a hash of the label decides (rendezvous hashing).
+//! Combining what several ranks know of a label at one rank, which a hash of the label decides
+//! (rendezvous hashing).
 
 use bytemuck::Pod;
 
@@ -13,7 +14,8 @@ fn meeting(label: u64, ranks: usize) -> usize {
     ((u128::from(fnv1a(START, &label.to_le_bytes())) * ranks as u128) >> 64) as usize
 }
 
-/// Which labels are sent to which rank, so that records follow without their labels and replies return in order.
+/// Which labels are sent to which rank, so that records follow without their labels and replies
+/// return in order.
 pub(super) struct Rendezvous<'a> {
     comm: &'a Communicator,
     /// Own labels, by their place in the caller's list, in the order in which they are sent.
@@ -26,7 +28,8 @@ pub(super) struct Rendezvous<'a> {
 }
 
 impl<'a> Rendezvous<'a> {
-    /// Sends every rank's labels, fewer than 2^32 and all different, to the ranks that combine them. Collective; one round.
+    /// Sends every rank's labels, fewer than 2^32 and all different, to the ranks that combine
+    /// them. Collective; one round.
     pub fn new(comm: &'a Communicator, labels: &[u64]) -> Result<Self, CommError> {
         let (ranks, mut sends) = (comm.size(), vec![0; comm.size()]);
         let to = host_memory::collect("labels of groups", labels.iter().map(|&label| meeting(label, ranks)))?;
@@ -52,8 +55,8 @@ impl<'a> Rendezvous<'a> {
         &self.labels
     }
 
-    /// Sends a record for each own label, in the caller's order; the records received for each label combined here are folded, from
-    /// `initial` and in rank order. Collective; one round.
+    /// Sends a record for each own label, in the caller's order; the records received for each
+    /// label combined here are folded, from `initial` and in rank order. Collective; one round.
     pub fn send<T: Pod, U: Clone>(
         &self,
         records: &[T],
@@ -70,8 +73,9 @@ impl<'a> Rendezvous<'a> {
         Ok(combined)
     }
 
-    /// Replies to all ranks that sent a label with the record for it, `combined` being in the order of [`labels`](Self::labels); returns
-    /// the replies to the own labels, in the caller's order. Collective; one round.
+    /// Replies to all ranks that sent a label with the record for it, `combined` being in the order
+    /// of [`labels`](Self::labels); returns the replies to the own labels, in the caller's order.
+    /// Collective; one round.
     pub fn reply<T: Pod>(&self, combined: &[T]) -> Result<Vec<T>, CommError> {
         let outgoing = host_memory::collect("records of groups", self.slots.iter().map(|&slot| combined[slot]))?;
         let received = self.comm.all_to_all_v(&outgoing, &self.receives)?;

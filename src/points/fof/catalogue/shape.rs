@@ -2,9 +2,9 @@
 
 use nalgebra::{Matrix2, Matrix3, SymmetricEigen};
 
-/// Root-mean-square semi-axes, largest first, and their directions: unit rows, one after the other, `dims` values each,
-/// the component of largest magnitude (the first of several) positive. `covariance` is xx, xy, xz, yy, yz, zz. The rest
-/// is 0.
+/// Root-mean-square semi-axes, largest first, and their directions: unit rows, one after the other,
+/// `dims` values each, the component of largest magnitude (the first of several) positive.
+/// `covariance` is xx, xy, xz, yy, yz, zz. The rest is 0.
 pub(super) fn principal(covariance: &[f64; 6], dims: usize) -> ([f64; 3], [f64; 9]) {
     let [xx, xy, xz, yy, yz, zz] = *covariance;
     let (mut axes, mut directions) = ([0.0; 3], [0.0; 9]);

@@ -1,13 +1,14 @@
-//! Sums over the members of a group that do not depend on their order or on how they are distributed over ranks.
+//! Sums over the members of a group that do not depend on their order or on how they are
+//! distributed over ranks.
 //!
-//! Each term is computed in f64 from one member alone, scaled by a power of two and cut to a 128-bit integer. Integers
-//! add exactly, so any grouping gives the same bits. The power is chosen for each group and quantity from the greatest
-//! magnitudes in the group, which need no order either, and from its count, so that the sum cannot overflow: a
-//! term keeps what is above 2^-80 of the greatest in groups of 2^40 members, and more in smaller ones; a term of f64
-//! has 53 bits.
+//! Each term is computed in f64 from one member alone, scaled by a power of two and cut to a
+//! 128-bit integer. Integers add exactly, so any grouping gives the same bits. The power is chosen
+//! for each group and quantity from the greatest magnitudes in the group, which need no order
+//! either, and from its count, so that the sum cannot overflow: a term keeps what is above 2^-80 of
+//! the greatest in groups of 2^40 members, and more in smaller ones; a term of f64 has 53 bits.
 //!
-//! Two passes: first the means, then squares of the distances from them. Squares from the reference that are then moved
-//! to the mean would cancel where the reference lies far outside; these do not.
+//! Two passes: first the means, then squares of the distances from them. Squares from the reference
+//! that are then moved to the mean would cancel where the reference lies far outside; these do not.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -165,8 +166,8 @@ impl Means {
     }
 }
 
-/// Sums of products of distances from the mean (xx, xy, xz, yy, yz, zz) and of squares of velocities relative to the
-/// mean, with their weights; and the square of the greatest distance.
+/// Sums of products of distances from the mean (xx, xy, xz, yy, yz, zz) and of squares of
+/// velocities relative to the mean, with their weights; and the square of the greatest distance.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Second {
@@ -216,7 +217,8 @@ mod tests {
 
     #[test]
     fn sums_of_the_largest_terms_fit_and_small_ones_are_kept() {
-        // The least and greatest products of three f32, and of numbers just below and at a power of two.
+        // The least and greatest products of three f32, and of numbers just below and at a power of
+        // two.
         for bound in [2f64.powi(-447), 1e-30, 1.0, 2.0 - f64::EPSILON, 1e30, 2f64.powi(388)] {
             for count in [1u64, 2, 1000, (1 << 40) - 1, 1 << 40] {
                 let scale = Scale::new(bound, 64 - count.leading_zeros() as i32);
