@@ -40,10 +40,7 @@ fn bench<T: Value>(gpu: &Gpu, n: u64, name: &str) -> Result<(), Failure> {
     let forward =
         least(&mut recorder, |recorder| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?))?;
     let inverse =
-        least(
-            &mut recorder,
-            |recorder| Ok(transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?),
-        )?;
+        least(&mut recorder, |recorder| Ok(transform.inverse(recorder, &mut comms, &spectrum, &field, &layout)?))?;
     let per_cell = |seconds: f64| seconds * 1e9 / (n * n * n) as f64;
     println!(
         "{n:>4}^3 {name:<7}  forward {:8.3} ns per cell  inverse {:8.3} ns per cell",

@@ -19,7 +19,7 @@ use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Filter, Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use meshloom::fft::{Filter, FilterOptions, Spec, Transform, TransformOptions, Values};
 use meshloom::gpu::{Callback, Options, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::{Error, Launch, Rank, kernel_params, launch};
@@ -56,7 +56,6 @@ struct Work<'a> {
     rank: &'a mut Rank,
     recorder: Recorder,
     comms: GridComms,
-    tuning: TransformTuning,
 }
 
 impl Work<'_> {
@@ -68,7 +67,7 @@ impl Work<'_> {
         direct: impl Fn([u64; 3]) -> f64,
     ) -> Result<[f64; 2], Error> {
         let gpu = &self.rank.gpu;
-        let filter = Filter::<f32>::new(gpu, spec, &self.comms, &self.tuning, callback, 1)?;
+        let filter = Filter::<f32>::new(gpu, spec, &self.comms, callback, &FilterOptions::default())?;
         let layout = filter.field_layout();
         let (input, output) = (gpu.array("field", layout.len())?, gpu.array("output", layout.len())?);
         let cells: Vec<f32> = points(&layout.own).map(|at| field(at) as f32).collect();
@@ -120,7 +119,7 @@ impl Work<'_> {
         let spec = Spec::new(Values::Real, SHAPE).points(SHAPE.map(|n| 2 * n));
         let gpu = &self.rank.gpu;
         let (grid, me) = (self.comms.grid(), self.comms.rank());
-        let transform = Transform::<f32>::with(gpu, &spec, grid, me, &self.tuning, &TransformCallbacks::default())?;
+        let transform = Transform::<f32>::with(gpu, &spec, grid, me, &TransformOptions::default())?;
         let layout = transform.field_layout();
         let cells: Vec<f32> = points(&layout.own).map(|at| kernel(at) as f32).collect();
         let (array, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
@@ -128,7 +127,7 @@ impl Work<'_> {
         transform.forward(&mut self.recorder, &mut self.comms, &array, &layout, &spectrum)?;
 
         // Both have the spectrum cut alike, so a rank's callback reads only this rank's modes.
-        let part = Filter::<f32>::part_of(gpu, &spec, &self.comms, &self.tuning)?;
+        let part = Filter::<f32>::part_of(gpu, &spec, &self.comms, &FilterOptions::default())?;
         assert_eq!(part, transform.spectrum_part());
         let place = Place {
             kernel_first: words([0, 1, 2].map(|a| part[a].start)),
@@ -171,8 +170,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let results = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         let grid = Grid::auto(SHAPE, rank.comm.size());
         let (recorder, comms) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
-        let tuning = TransformTuning::of(&rank.gpu);
-        let mut work = Work { rank, recorder, comms, tuning };
+        let mut work = Work { rank, recorder, comms };
         Ok::<_, Error>((work.rank.comm.rank(), [work.circular()?, work.linear()?]))
     })?;
     for (_, errors) in results.into_iter().filter(|(rank, _)| *rank == 0) {

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use meshloom::fft::{Spec, Transform, TransformOptions, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 use plotters::prelude::*;
@@ -92,8 +92,8 @@ fn noise(n: usize) -> f32 {
 fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
     let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);
-    let callbacks = TransformCallbacks::default();
-    let transform = Transform::<[f32; 2]>::with(gpu, &spec, comms.grid(), 0, &TransformTuning::of(gpu), &callbacks)?;
+    let options = TransformOptions::default();
+    let transform = Transform::<[f32; 2]>::with(gpu, &spec, comms.grid(), 0, &options)?;
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
     let input: Vec<[f32; 2]> = (0..(count * length) as usize).map(|n| [noise(2 * n), noise(2 * n + 1)]).collect();

@@ -8,7 +8,7 @@
 //! | a kernel of your own | [`KernelSource`], [`Kernel`], [`kernel_params!`](crate::kernel_params), [`Recorder`], [`Array`] |
 //! | functions inside kernels of the library | [`Callback`] |
 //! | the parts of a rank | [`Rank::parts`](crate::Rank::parts), [`Parts`], [`GridComms`], [`Exchange`] |
-//! | transforms of arrays | [`Transform`], [`Filter`], [`Spec`], [`Plan`], [`Route`], [`TransformTuning`] |
+//! | transforms of arrays | [`Transform`], [`Filter`], [`Spec`], [`Plan`], [`Route`], [`TransformOptions`] |
 //! | ghost cells and redistributions of arrays | [`GhostCells`], [`GhostPlan`], [`Reshape`], [`Redistribution`], [`FieldLayout`], [`Grid`] |
 //! | collectives of arrays | [`Collectives`] |
 //! | points on one rank | [`Cloud`], [`Builder`], [`Tree`], [`Ghosts`], [`NearestSearch`], [`RadiusSearch`], [`Components`] |
@@ -17,7 +17,9 @@
 pub use crate::exchange::collectives::Collectives;
 pub use crate::exchange::ghost_cells::GhostCells;
 pub use crate::exchange::{Exchange, GridComms, Reshape};
-pub use crate::fft::{Filter, Limits, Plan, Route, Spec, Transform, TransformCallbacks, TransformTuning};
+pub use crate::fft::{
+    Filter, Limits, Plan, Route, Spec, Transform, TransformCallbacks, TransformOptions, TransformTuning,
+};
 pub use crate::gpu::primitives::{Permute, Reduce, Scan, Sort};
 pub use crate::gpu::{Access, Array, Callback, Element, Kernel, KernelSource, RawArray, Recorder, Slot, Variant};
 pub use crate::grid::{BoxCopy, FieldLayout, GhostPlan, Grid, Redistribution};

@@ -132,7 +132,7 @@ pub fn noise_of_seed<'py>(
                 NoiseBy::Mode => {
                     let modes = transform.spectrum(recorder.gpu())?;
                     device_mode_noise(recorder, seed, particles, &transform.spectrum_part(), &modes)?;
-                    transform.inverse(recorder, comms, &modes, None, &field, &transform.field_layout())?;
+                    transform.inverse(recorder, comms, &modes, &field, &transform.field_layout())?;
                 }
             }
             Ok(recorder.download(&field, 0, field.len())?)

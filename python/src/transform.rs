@@ -1,6 +1,6 @@
 //! Fourier transforms of NumPy arrays.
 
-use meshloom::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Value};
+use meshloom::fft::{Norm, Spec, Transform, TransformOptions, Value};
 use meshloom::gpu::Array;
 use meshloom::grid::Grid;
 use meshloom::rank::{Parts, Rank};
@@ -52,10 +52,8 @@ fn transformed<T: Value, R: Send + 'static>(
     comm.session.run(py, move |work| {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
         let (grid, spec) = (Grid::new([ranks, 1], ranks)?, request.spec::<T>(ranks));
-        let make = |context: &mut Rank| {
-            let (tuning, callbacks) = (TransformTuning::of(&context.gpu), TransformCallbacks::default());
-            Ok(Transform::<T>::with(&context.gpu, &spec, grid, rank, &tuning, &callbacks)?)
-        };
+        let options = TransformOptions::default();
+        let make = |context: &mut Rank| Ok(Transform::<T>::with(&context.gpu, &spec, grid, rank, &options)?);
         work.with_transform(&spec, grid, make, body)
     })
 }
@@ -101,7 +99,7 @@ where
         let layout = transform.field_layout();
         let field = transform.field(gpu, &layout)?;
         fits(spectrum.len() as usize, transform.spectrum(gpu)?.len())?;
-        transform.inverse(recorder, comms, &spectrum, None, &field, &layout)?;
+        transform.inverse(recorder, comms, &spectrum, &field, &layout)?;
         recorder.submit()?;
         Ok(field)
     })
@@ -119,7 +117,7 @@ where
         recorder.upload(&spectrum, 0, data.as_slice())?;
         drop(data);
         let field = transform.field(gpu, &layout)?;
-        transform.inverse(recorder, comms, &spectrum, None, &field, &layout)?;
+        transform.inverse(recorder, comms, &spectrum, &field, &layout)?;
         Ok(recorder.download(&field, 0, field.len())?)
     })
 }

@@ -1,4 +1,4 @@
-//! The exchanges of a process grid: one along each axis.
+//! The exchanges of a process grid: one along each axis, and one among all ranks.
 
 use std::fmt;
 
@@ -7,17 +7,19 @@ use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
 use crate::grid::{Cost, Grid};
 
-/// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from
-/// it along that axis only.
+/// A rank in its process grid, with an [`Exchange`] for each axis among the ranks that differ from it
+/// along that axis only.
 ///
-/// The peer numbers of those exchanges are positions along the axis, as
-/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. Along the last axis, which is
-/// never cut, a rank is alone.
+/// The peer numbers of these exchanges are positions along the axis, as
+/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. The last axis is never cut, so a rank
+/// is alone along it.
 pub struct GridComms {
     grid: Grid,
     world: Communicator,
     /// By axis.
     axes: [Exchange; 3],
+    /// Among all ranks.
+    all: Exchange,
 }
 
 impl fmt::Debug for GridComms {
@@ -27,12 +29,12 @@ impl fmt::Debug for GridComms {
 }
 
 impl GridComms {
-    /// Splits `comm` along `grid`, which has as many ranks. All ranks call it with the same grid.
+    /// Splits `comm` along `grid`. Collective.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the communicator cannot be split; on all ranks
-    /// [`DeviceError::Misuse`] when the grid of one has another number of ranks, or
-    /// [`CommError::Mismatch`] when grids differ.
+    /// - [`DeviceError::Misuse`], on all ranks, if a grid has another number of ranks than `comm`.
+    /// - [`CommError::Mismatch`], on all ranks, if grids differ.
+    /// - [`ExchangeError`] if the communicator cannot be split.
     pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
         let all = comm.all_gather(&[grid.parts().map(|n| n as u64)])?;
         if let Some(rank) = all.iter().position(|[i, j]| i.checked_mul(*j) != Some(comm.size() as u64)) {
@@ -53,17 +55,18 @@ impl GridComms {
             Ok::<_, ExchangeError>(Exchange::new(split.unwrap_or_else(|| comm.clone())))
         };
         let axes = [along(j, i)?, along(i, j)?, along(comm.rank(), 0)?];
-        Ok(GridComms { grid, world: comm.clone(), axes })
+        Ok(GridComms { grid, world: comm.clone(), axes, all: Exchange::new(comm.clone()) })
     }
 
-    /// The same with other chunks; see [`Exchange::with_chunks`].
+    /// Sets the size and number of messages; see [`Exchange::with_chunks`].
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         self.axes = self.axes.map(|exchange| exchange.with_chunks(chunk_bytes, depth));
+        self.all = self.all.with_chunks(chunk_bytes, depth);
         self
     }
 
-    /// The same with values in another form between ranks; see [`Exchange::with_wire`].
+    /// Sets the form of values between ranks along the axes of the grid; see [`Exchange::with_wire`].
     #[must_use]
     pub fn with_wire(mut self, wire: Wire) -> Self {
         self.axes = self.axes.map(|exchange| exchange.with_wire(wire));
@@ -80,19 +83,24 @@ impl GridComms {
         &self.world
     }
 
-    /// Returns this rank's number among all.
+    /// Returns the number of this rank among all.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
 
-    /// Returns the exchange along `axis`.
+    /// Returns the exchange along `axis` of the grid.
     pub fn along(&mut self, axis: usize) -> &mut Exchange {
         &mut self.axes[axis]
     }
 
-    /// Returns what all exchanges so far have cost this rank.
+    /// Returns the exchange among all ranks, which redistributes arrays between boxes.
+    pub fn world_exchange(&mut self) -> &mut Exchange {
+        &mut self.all
+    }
+
+    /// Returns the cost for this rank of all exchanges so far.
     pub fn cost(&self) -> Cost {
-        let mut cost = Cost::default();
+        let mut cost = self.all.cost();
         self.axes.iter().for_each(|exchange| cost += exchange.cost());
         cost
     }

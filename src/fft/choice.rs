@@ -1,10 +1,9 @@
 //! The settings of a transform that change its speed and not its result.
 
-use super::callbacks::TransformCallbacks;
 use super::error::{FftError, TransformError};
+use super::options::{TransformOptions, TransformTuning};
 use super::spec::{Spec, Value};
 use super::transform::Transform;
-use super::tuning::TransformTuning;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::Gpu;
@@ -55,7 +54,8 @@ impl TransformChoice {
     /// # Errors
     /// [`FftError`].
     pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, comms: &GridComms) -> Result<Transform<T>, FftError> {
-        Transform::with(gpu, spec, comms.grid(), comms.rank(), &self.tuning, &TransformCallbacks::default())
+        let options = TransformOptions::default().tuning(self.tuning);
+        Transform::with(gpu, spec, comms.grid(), comms.rank(), &options)
     }
 }
 

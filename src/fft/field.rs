@@ -5,14 +5,13 @@ use std::marker::PhantomData;
 use std::ops::Index;
 use std::sync::Arc;
 
-use super::callbacks::TransformCallbacks;
 use super::error::TransformError;
 use super::filter::Filter;
 use super::operator::Wave;
+use super::options::{FilterOptions, TransformOptions};
 use super::precision::Precision;
 use super::spec::{Spec, SpectrumLayout, Value};
 use super::transform::Transform;
-use super::tuning::TransformTuning;
 use crate::field::Field;
 use crate::gpu::{Array, Callback, DeviceElement};
 use crate::grid::{Box3, LayoutError, Mesh, extent, volume};
@@ -152,9 +151,8 @@ impl Rank {
     fn transform<T: Value>(&mut self, mesh: &Mesh, components: u64) -> Result<Arc<Transform<T>>, TransformError> {
         let key = TransformOf { mesh: mesh.clone(), components, element: PhantomData };
         self.plan(key, |rank| {
-            let (spec, tuning) = (Spec::of::<T>(mesh.shape()).fields(components), TransformTuning::of(&rank.gpu));
-            let callbacks = TransformCallbacks::default();
-            Ok(Transform::with(&rank.gpu, &spec, mesh.grid(), mesh.rank(), &tuning, &callbacks)?)
+            let spec = Spec::of::<T>(mesh.shape()).fields(components);
+            Ok(Transform::with(&rank.gpu, &spec, mesh.grid(), mesh.rank(), &TransformOptions::default())?)
         })
     }
 
@@ -225,7 +223,7 @@ impl Rank {
         fits("Rank::inverse", field, spectrum)?;
         let transform = self.transform::<T>(field.mesh(), field.components())?;
         let Parts { recorder, comms, .. } = self.parts(field.mesh().grid())?;
-        Ok(transform.inverse(recorder, comms, &spectrum.array, None, field.array(), field.mesh().layout())?)
+        Ok(transform.inverse(recorder, comms, &spectrum.array, field.array(), field.mesh().layout())?)
     }
 
     /// Multiplies the modes of `field` by `factor(k)`: a forward transform, a multiplication and an inverse
@@ -326,9 +324,9 @@ impl<T: Value> Filter<T> {
     ) -> Result<Self, TransformError> {
         let comm = rank.comm.clone();
         let Parts { gpu, recorder, comms } = rank.parts(mesh.grid())?;
-        let (spec, tuning) = (Spec::of::<T>(mesh.shape()).fields(components), TransformTuning::of(gpu));
+        let (spec, options) = (Spec::of::<T>(mesh.shape()).fields(components), FilterOptions::default());
         comm.together(|| {
-            let part = Self::part_of(gpu, &spec, comms, &tuning)?;
+            let part = Self::part_of(gpu, &spec, comms, &options)?;
             let factors = factors(mesh, &part, &factor)?;
             let callback = match (F::COMPLEX, T::PRECISION) {
                 (false, Precision::Single) => {
@@ -345,7 +343,7 @@ impl<T: Value> Filter<T> {
                 }
                 (true, Precision::Double) => table(recorder, &part, &factors, COMPLEX)?,
             };
-            Ok(Self::new(gpu, &spec, comms, &tuning, &callback, 1)?)
+            Ok(Self::new(gpu, &spec, comms, &callback, &options)?)
         })
     }
 }

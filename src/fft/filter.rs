@@ -1,30 +1,35 @@
-//! Multiplication in Fourier space: forward, multiply, inverse, in as few passes as possible.
+//! Multiplication in Fourier space: forward transform, factors, inverse transform, in few passes.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use super::callbacks::PassCallbacks;
 use super::error::FftError;
+use super::options::{FilterOptions, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{ReadyRoute, Run, UserArray};
+use super::run::{Checked, ReadyRoute, Run, UserArray};
 use super::spec::{Distribution, Spec, Value};
-use super::transform::check_rank;
-use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, volume};
 
-/// Multiplies fields in Fourier space: `inverse(callback(forward(field)))`, for one or more results of each field.
+/// Multiplies fields in Fourier space: `inverse(callback(forward(field)))`, with one or more results of
+/// each field.
 ///
-/// - The callback runs between the two halves of the last axis' pass, so the spectrum is never written: five passes for
-///   three axes instead of seven, and ten for one density and the three components of a force instead of fifteen. Where the
-///   last axis is too long for one pass, or takes so few lines at once that two transforms move fewer sectors of memory, or is a real
-///   line, two transforms with the callback on the second's load do the same.
-/// - With [`Spec::points`] twice the cells it is a linear convolution; with as many, a circular one.
+/// - The callback runs inside the pass along the last axis of the route, so the spectrum is never
+///   written: five passes for three axes instead of seven, and ten instead of fifteen for a density and
+///   the three components of its force.
+/// - If the last axis is too long for one pass or a real line, or if two transforms move fewer sectors of
+///   memory, the filter is a forward and an inverse transform with the callback on its first pass.
+/// - With [`Spec::points`] equal to the cells it is a circular convolution, with twice as many points a
+///   linear one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
 ///
-/// The method is that of Hockney & Eastwood (1981).
+/// The filter is a list of routes between fields, so it is not a form of a
+/// [`Transform`](super::Transform), whose two routes lead to modes and back.
+///
+/// Reference: Hockney & Eastwood (1981).
 pub struct Filter<T = f32> {
     plan: Plan,
     kind: Kind,
@@ -45,25 +50,25 @@ enum Kind {
 }
 
 impl<T: Value> Filter<T> {
-    /// Creates the filter of the fields that `spec` describes for the rank of `comms`, with `results` for each field. The
-    /// modes and the distribution of `spec` have no effect. `callback` defines `on_mode`, as
-    /// [`TransformCallbacks`](super::TransformCallbacks) describes; [`part_of`](Self::part_of) returns the modes that it
-    /// sees.
+    /// Creates the filter of the fields that `spec` describes, for the rank of `comms`.
+    ///
+    /// The modes and the distribution of `spec` have no effect. `callback` defines `on_mode`; see
+    /// [`TransformCallbacks`](super::TransformCallbacks). [`part_of`](Self::part_of) returns the modes on
+    /// which it runs.
     ///
     /// # Errors
-    /// [`FftError::Elements`] if `spec` has other values or another precision than `T`; other variants of [`FftError`] if
-    /// the device cannot transform the field.
+    /// - [`FftError::Elements`] if `spec` has other values or another precision than `T`.
+    /// - Other variants of [`FftError`] if the device cannot transform the fields.
     pub fn new(
         gpu: &Gpu,
         spec: &Spec,
         comms: &GridComms,
-        tuning: &TransformTuning,
         callback: &Callback,
-        results: u32,
+        options: &FilterOptions,
     ) -> Result<Self, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, comms, tuning, results)?;
+        let (plan, route) = Self::plan_of(gpu, spec, comms, options)?;
         let mut tables = DeviceTables::new(gpu)?;
-        let spectrum = spectrum_of(&plan, route.as_ref());
+        let (spectrum, results) = (spectrum_of(&plan, route.as_ref()), options.results);
         let kind = match route {
             Some(route) => {
                 let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
@@ -88,43 +93,43 @@ impl<T: Value> Filter<T> {
         gpu: &Gpu,
         spec: &Spec,
         comms: &GridComms,
-        tuning: &TransformTuning,
-        results: u32,
+        options: &FilterOptions,
     ) -> Result<(Plan, Option<Route>), FftError> {
         spec.check_elements::<T>()?;
         let spec = Spec { modes: spec.points, distribution: Distribution::Transposed, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
+        let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
         let limits = tuning.limits(gpu.common());
         let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, tuning.pieces)?;
-        let route = plan.filter(results, limits, tuning.pieces)?;
+        let route = plan.filter(options.results, limits, tuning.pieces)?;
         Ok((plan, route))
     }
 
-    /// Returns the modes that the callback of a filter sees on this rank, for tables.
+    /// Returns the modes of this rank on which the callback of such a filter runs, for tables.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
-    pub fn part_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, tuning: &TransformTuning) -> Result<Box3, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, comms, tuning, 1)?;
+    /// Same as [`new`](Self::new).
+    pub fn part_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, options: &FilterOptions) -> Result<Box3, FftError> {
+        let (plan, route) = Self::plan_of(gpu, spec, comms, options)?;
         Ok(spectrum_of(&plan, route.as_ref()))
     }
 
-    /// The modes that the callback sees on this rank.
+    /// Returns the modes of this rank on which the callback runs.
     pub fn spectrum_part(&self) -> Box3 {
         self.spectrum.clone()
     }
 
-    /// The cells of this rank.
+    /// Returns the cells of this rank.
     pub fn field_part(&self) -> Box3 {
         self.plan.field.clone()
     }
 
-    /// The layout of a field without ghosts.
+    /// Returns the layout of this rank's cells without ghost cells.
     pub fn field_layout(&self) -> FieldLayout {
         FieldLayout::new(self.field_part(), [[0; 2]; 3])
     }
 
-    /// The routes that it takes, one after the other: passes and exchanges.
+    /// Returns the routes of the filter in the order of their execution.
     pub fn routes(&self) -> Vec<&Route> {
         match &self.kind {
             Kind::Fused(route) => vec![&route.route],
@@ -134,15 +139,17 @@ impl<T: Value> Filter<T> {
         }
     }
 
-    /// Bytes that device memory moves for it, as [`Route::traffic`] counts them.
+    /// Returns the bytes that device memory moves; see [`Route::traffic`].
     pub fn traffic(&self) -> u64 {
         self.routes().into_iter().map(Route::traffic).sum()
     }
 
-    /// Filters `field` into `output`, another array. All ranks call it.
+    /// Filters `field` into `output`, another array. Collective.
     ///
     /// # Errors
-    /// [`ExchangeError`] of the device or the ranks; [`DeviceError::Misuse`] for arrays of the wrong length.
+    /// - [`DeviceError::Misuse`] if an array is too short, a layout has other cells than this rank, or
+    ///   `comms` has another process grid.
+    /// - [`ExchangeError`] if the device or another rank fails.
     pub fn apply(
         &self,
         recorder: &mut Recorder,
@@ -152,22 +159,18 @@ impl<T: Value> Filter<T> {
         output: &Array<T>,
         output_layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "Filter::apply".into(), why }.into());
-        check_rank("Filter::apply", &self.plan, comms)?;
+        const CALL: &str = "Filter::apply";
+        let misuse = |why: String| Err(DeviceError::Misuse { what: CALL.into(), why }.into());
+        self.plan.check_rank(CALL, comms)?;
         let fields = self.plan.spec.fields;
+        let results = fields * u64::from(self.results);
         for (name, array, layout, count) in
-            [("field", field, layout, fields), ("output", output, output_layout, fields * u64::from(self.results))]
+            [("a field", field, layout, fields), ("an output", output, output_layout, results)]
         {
             if layout.own != self.plan.field {
-                return misuse(format!("the {name} has cells {:?}, this rank has {:?}", layout.own, self.plan.field));
+                return misuse(format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
             }
-            if array.len() < layout.len().saturating_mul(count) {
-                return misuse(format!(
-                    "the {name} has {} elements, {} are needed",
-                    array.len(),
-                    layout.len().saturating_mul(count)
-                ));
-            }
+            Checked { call: CALL, name }.length(array.len(), layout.len().saturating_mul(count))?;
         }
         if field.raw().shares(output.raw()) {
             return misuse("field and output are one array".into());
@@ -183,12 +186,12 @@ impl<T: Value> Filter<T> {
             Kind::Apart { forward, inverse } => {
                 let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
                 let modes = UserArray::spectrum(&modes);
-                let there = subject("filter, to modes,");
-                Run::<T::Mode>::new(there, forward, [field, modes], forward_factor).run(recorder, comms)?;
+                let forward_subject = subject("filter, to modes,");
+                Run::<T::Mode>::new(forward_subject, forward, [field, modes], forward_factor).run(recorder, comms)?;
                 let results = u64::from(self.results);
                 (0..results).zip(inverse).try_for_each(|(r, route)| {
-                    let back = subject("filter, to cells,").with(&[r]);
-                    let run = Run::<T::Mode>::new(back, route, [modes, output], inverse_factor);
+                    let subject = subject("filter, to cells,").with(&[r]);
+                    let run = Run::<T::Mode>::new(subject, route, [modes, output], inverse_factor);
                     Run { result: [r, results], ..run }.run(recorder, comms)
                 })
             }
@@ -196,7 +199,7 @@ impl<T: Value> Filter<T> {
     }
 }
 
-/// The part of the spectrum that a rank has where the callback runs.
+/// Returns the modes of a rank on which the callback runs.
 fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
     let Some(route) = route else { return plan.spectrum.clone() };
     let fused = route

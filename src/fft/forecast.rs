@@ -11,10 +11,10 @@
 //! slowest of them, plus the others' for one piece.
 
 use super::error::FftError;
+use super::options::TransformTuning;
 use super::plan::{Plan, Route, Transpose};
 use super::spec::{Spec, Values};
 use super::speeds::Speeds;
-use super::tuning::TransformTuning;
 use crate::grid::{Cost, Grid, volume};
 
 /// Bytes of device memory that a rank needs.

@@ -56,7 +56,7 @@ pub fn local_inverse<T: Value>(gpu: &Gpu, shape: [u64; 3], spectrum: &[T::Mode])
     fits("spectrum", spectrum.len(), array.len())?;
     recorder.upload(&array, 0, spectrum)?;
     let field = transform.field(gpu, &layout)?;
-    transform.inverse(&mut recorder, &mut comms, &array, None, &field, &layout)?;
+    transform.inverse(&mut recorder, &mut comms, &array, &field, &layout)?;
     Ok(recorder.download(&field, 0, field.len())?)
 }
 

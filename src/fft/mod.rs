@@ -32,11 +32,11 @@ mod error;
 mod field;
 mod filter;
 mod forecast;
-mod hartley;
 mod kernels;
 mod line;
 mod local;
 mod operator;
+mod options;
 mod pass;
 mod plan;
 mod precision;
@@ -50,10 +50,9 @@ mod speeds;
 mod tables;
 mod transform;
 mod tuner;
-mod tuning;
 mod wisdom;
 
-pub use boxes::{BoxTransform, Boxes};
+pub use boxes::Boxes;
 pub use callbacks::TransformCallbacks;
 pub use choice::TransformChoice;
 pub use core::Limits;
@@ -63,6 +62,7 @@ pub use filter::Filter;
 pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase};
 pub use local::{local, local_inverse};
 pub use operator::{GradientSymbol, LaplacianSymbol, Operator, OperatorTables, Wave};
+pub use options::{FilterOptions, TransformOptions, TransformTuning};
 pub use plan::{Plan, Route, Transpose};
 pub use precision::Precision;
 pub use size::{RADICES, good_size, is_good_size};
@@ -71,9 +71,7 @@ pub use spectral::Spectral;
 pub use speeds::Speeds;
 pub use transform::Transform;
 pub use tuner::{Tuned, Tuner};
-pub use tuning::TransformTuning;
 
-pub(crate) use hartley::Hartley;
 pub(crate) use kernels::kernels;
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]

@@ -4,29 +4,35 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::callbacks::{PassCallbacks, TransformCallbacks};
+use super::boxes::BoxMoves;
+use super::callbacks::PassCallbacks;
 use super::error::FftError;
+use super::line::LineFormat;
+use super::options::TransformOptions;
 use super::pass::DeviceTables;
-use super::plan::Plan;
-use super::run::{ReadyRoute, Run, UserArray};
+use super::plan::{Plan, Route};
+use super::precision::Precision;
+use super::run::{Checked, ReadyRoute, Run, UserArray};
 use super::spec::{Spec, SpectrumLayout, Value, Values};
 use super::spectral::{Radial, Spectral};
-use super::tuning::TransformTuning;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
-/// The transform of fields of one shape over a process grid; of real fields unless said otherwise
-/// (`Transform::<[f32; 2]>`).
+/// The Fourier transform of fields of one shape over a process grid, with elements of type `T`.
 ///
-/// - `forward` is `exp(-2 pi i j k / n)`; `inverse` undoes it. [`Norm`](super::Norm) says which of them has the factor `1/N`.
-/// - Arrays are C order. A spectrum has the modes of each axis, mode `m` at `m mod n`, and of a real field those from 0 to
-///   `n/2` along the last axis. It is cut as [`spectrum_part`](Self::spectrum_part) says.
-/// - Fields lie as a [`FieldLayout`] says, ghosts included; ghosts are neither read nor written. The fields of a batch
-///   follow each other, and so do their spectra.
-/// - Inputs are not changed, unless input and output are one array ([`forward_in_place`](Self::forward_in_place)).
-/// - On one rank everything is recorded and nothing submitted; see [`Exchange`](crate::exchange::Exchange) for more.
-/// - The result is the same, to the bit, for every process grid, number of pieces and size of chunks.
+/// - [`forward`](Self::forward) multiplies by `exp(-2 pi i j k / n)`; [`inverse`](Self::inverse) undoes it.
+///   [`Norm`](super::Norm) tells which direction carries the factor `1 / N`.
+/// - Arrays are in C order. A spectrum holds mode `m` of an axis at index `m mod n`. The last axis of
+///   the spectrum of a real field holds modes `0..=n/2`.
+/// - A field lies as its [`FieldLayout`] tells. Ghost cells are neither read nor written. The fields of
+///   a batch follow each other, and so do their spectra.
+/// - Arrays of any boxes are redistributed before and after the transform ([`TransformOptions::boxes`]).
+/// - Inputs keep their values, except in place ([`forward_in_place`](Self::forward_in_place)).
+/// - On one rank a transform is recorded and not submitted; see [`Exchange`](crate::exchange::Exchange).
+/// - The result has the same bits for every process grid, number of pieces and size of messages.
+///
+/// The modes `M` are complex, except in a Hartley transform inside this library.
 ///
 /// ```
 /// use meshloom::comm::Communicator;
@@ -51,247 +57,68 @@ use crate::grid::{Box3, FieldLayout, Grid, volume};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Transform<T = f32> {
+pub struct Transform<T: Value = f32, M: DeviceElement = <T as Value>::Mode> {
     plan: Plan,
     forward: ReadyRoute,
     inverse: ReadyRoute,
-    callbacks: TransformCallbacks,
-    /// The inverse with an operator on what it reads.
+    options: TransformOptions,
+    /// The layout of modes that are real numbers; `None` for a spectrum.
+    real_modes: Option<FieldLayout>,
+    field_moves: BoxMoves,
+    mode_moves: BoxMoves,
+    /// The inverse route with a callback that multiplies modes by an operator.
     multiplied: OnceLock<Result<ReadyRoute, FftError>>,
     gpu: Gpu,
     radial: Radial,
-    value: PhantomData<T>,
+    elements: PhantomData<(T, M)>,
 }
 
-impl<T> fmt::Debug for Transform<T> {
+impl<T: Value, M: DeviceElement> fmt::Debug for Transform<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transform").field("gpu", &self.gpu).field("spec", &self.plan.spec).finish_non_exhaustive()
     }
 }
 
+/// The arrays of one call.
+struct Operands<'a, T, M> {
+    call: &'static str,
+    field: &'a Array<T>,
+    layout: &'a FieldLayout,
+    spectrum: &'a Array<M>,
+}
+
+/// The factors of one run: of the result, and of modes that stand for two.
+struct Factors {
+    scale: f64,
+    interior: f32,
+}
+
 impl<T: Value> Transform<T> {
-    /// The transform of one field of `shape` along all axes for `rank` of `grid`. Kernels are compiled when they are first
-    /// used.
+    /// Creates the transform of one field of `shape` along all axes, for `rank` of `grid`. Compiles
+    /// kernels when they are first used.
     ///
     /// # Errors
-    /// [`FftError`] for what cannot be transformed on this device.
+    /// [`FftError`] if this device cannot transform fields of this shape.
     pub fn new(gpu: &Gpu, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Self, FftError> {
-        Self::with(gpu, &Spec::of::<T>(shape), grid, rank, &TransformTuning::of(gpu), &TransformCallbacks::default())
+        Self::with(gpu, &Spec::of::<T>(shape), grid, rank, &TransformOptions::default())
     }
 
-    /// Creates the transform that `spec` describes, with callbacks. `tuning` must be the same on all ranks.
+    /// Creates the transform that `spec` describes. All ranks must give the same tuning and boxes.
     ///
     /// # Errors
-    /// [`FftError::Elements`] if `spec` has other values or another precision than `T`; other variants of [`FftError`] if
-    /// the device cannot transform the field.
-    pub fn with(
-        gpu: &Gpu,
-        spec: &Spec,
-        grid: Grid,
-        rank: usize,
-        tuning: &TransformTuning,
-        callbacks: &TransformCallbacks,
-    ) -> Result<Self, FftError> {
+    /// - [`FftError::Elements`] if `spec` has other values or another precision than `T`.
+    /// - [`FftError::Layout`] if boxes do not tile the mesh, or are not as many as ranks.
+    /// - Other variants of [`FftError`] if this device cannot transform the fields.
+    pub fn with(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize, options: &TransformOptions) -> Result<Self, FftError> {
         spec.check_elements::<T>()?;
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
+        let tuning = options.tuning_on(gpu);
         let plan = Plan::new(spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
-        let mut tables = DeviceTables::new(gpu)?;
-        let there = PassCallbacks {
-            load: callbacks.load.clone(),
-            store_mode: callbacks.forward.clone(),
-            ..PassCallbacks::default()
-        };
-        let back = PassCallbacks {
-            load_mode: callbacks.inverse.clone(),
-            store: callbacks.store.clone(),
-            ..PassCallbacks::default()
-        };
-        Ok(Transform {
-            forward: ReadyRoute::new(plan.forward.clone(), &there, &mut tables)?,
-            inverse: ReadyRoute::new(plan.inverse.clone(), &back, &mut tables)?,
-            callbacks: callbacks.clone(),
-            multiplied: OnceLock::new(),
-            gpu: gpu.clone(),
-            plan,
-            radial: Radial::default(),
-            value: PhantomData,
-        })
+        Self::of_plan(gpu, plan, options, None)
     }
 
-    /// Returns the device memory of its tables in bytes, counting those that several passes share for each.
-    pub(super) fn table_bytes(&self) -> u64 {
-        self.forward.table_bytes() + self.inverse.table_bytes()
-    }
-
-    /// The plan.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The cells of this rank.
-    pub fn field_part(&self) -> Box3 {
-        self.plan.field.clone()
-    }
-
-    /// The layout of a field without ghosts.
-    pub fn field_layout(&self) -> FieldLayout {
-        FieldLayout::new(self.field_part(), [[0; 2]; 3])
-    }
-
-    /// The modes of this rank.
-    pub fn spectrum_part(&self) -> Box3 {
-        self.plan.spectrum.clone()
-    }
-
-    /// Where the modes of this rank lie, and which they are.
-    pub fn spectrum_layout(&self) -> SpectrumLayout {
-        self.plan.spectrum_layout()
-    }
-
-    /// An array for this rank's part of the fields, laid out as `layout` says.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`].
-    pub fn field(&self, gpu: &Gpu, layout: &FieldLayout) -> Result<Array<T>, DeviceError> {
-        gpu.array("fft::field", layout.len().saturating_mul(self.plan.spec.fields))
-    }
-
-    /// An array for this rank's part of the spectra.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`].
-    pub fn spectrum(&self, gpu: &Gpu) -> Result<Array<T::Mode>, DeviceError> {
-        gpu.array("fft::spectrum", self.spectrum_len())
-    }
-
-    fn spectrum_len(&self) -> u64 {
-        volume(&self.plan.spectrum) * self.plan.spec.fields
-    }
-
-    /// The spectrum of `field`. All ranks call it.
-    ///
-    /// # Errors
-    /// [`ExchangeError`] of the device or the ranks; [`DeviceError::Misuse`] for arrays of the wrong length.
-    pub fn forward(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        field: &Array<T>,
-        layout: &FieldLayout,
-        spectrum: &Array<T::Mode>,
-    ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "Transform::forward";
-        self.check(WHAT, comms, field, layout, spectrum)?;
-        self.to_spectrum(WHAT, UserArray::field(field, layout), UserArray::spectrum(spectrum)).run(recorder, comms)
-    }
-
-    /// The field of `spectrum`, multiplied by the first operator of `operator` on the way if there is one. All ranks call
-    /// it.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for an operator with tables of other modes than this rank's, or
-    /// where a [callback](TransformCallbacks::inverse) is on modes already.
-    pub fn inverse(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        spectrum: &Array<T::Mode>,
-        operator: Option<&Spectral>,
-        field: &Array<T>,
-        layout: &FieldLayout,
-    ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "Transform::inverse";
-        self.check(WHAT, comms, field, layout, spectrum)?;
-        let run = self.to_field(WHAT, UserArray::spectrum(spectrum), UserArray::field(field, layout));
-        let Some(operator) = operator else { return run.run(recorder, comms) };
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
-        if *operator.part() != self.plan.spectrum {
-            return misuse(format!(
-                "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
-                operator.part(),
-                self.plan.spectrum
-            ));
-        }
-        if self.callbacks.inverse.is_some() {
-            return misuse(
-                "modes have a callback already, which an operator would replace; multiply in the callback".into(),
-            );
-        }
-        let callback = operator.trusted_callback();
-        match self.multiplied.get_or_init(|| self.multiplied(&callback)) {
-            Ok(ready) => Run { ready, operator: Some(&callback), ..run }.run(recorder, comms),
-            Err(error) => misuse(error.to_string()),
-        }
-    }
-
-    /// The inverse with an operator on the modes that it reads.
-    fn multiplied(&self, operator: &Callback) -> Result<ReadyRoute, FftError> {
-        let mut tables = DeviceTables::new(&self.gpu)?;
-        let store = self.callbacks.store.clone();
-        let callbacks = PassCallbacks { load_mode: Some(operator.clone()), store, ..PassCallbacks::default() };
-        ReadyRoute::new(self.plan.inverse.clone(), &callbacks, &mut tables)
-    }
-
-    fn to_spectrum<'a>(&'a self, what: &str, field: UserArray<'a>, spectrum: UserArray<'a>) -> Run<'a, T::Mode> {
-        Run::new(self.plan.subject(what), &self.forward, [field, spectrum], self.plan.spec.factors()[0])
-    }
-
-    fn to_field<'a>(&'a self, what: &str, spectrum: UserArray<'a>, field: UserArray<'a>) -> Run<'a, T::Mode> {
-        Run::new(self.plan.subject(what), &self.inverse, [spectrum, field], self.plan.spec.factors()[1])
-    }
-
-    /// The adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the sum of the products of real
-    /// and imaginary parts, `<forward(x), y> = <x, adjoint(y)>`. All ranks call it.
-    ///
-    /// It is the inverse without its factor; of real fields, modes that stand for two count half.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] for a transform with callbacks, whose adjoints are not known.
-    pub fn forward_adjoint(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        spectrum: &Array<T::Mode>,
-        field: &Array<T>,
-        layout: &FieldLayout,
-    ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "Transform::forward_adjoint";
-        self.check(WHAT, comms, field, layout, spectrum)?;
-        self.without_callbacks(WHAT)?;
-        let run = self.to_field(WHAT, UserArray::spectrum(spectrum), UserArray::field(field, layout));
-        Run { scale: self.plan.spec.factors()[0], interior: 0.5, ..run }.run(recorder, comms)
-    }
-
-    /// The adjoint of [`inverse`](Self::inverse), as [`forward_adjoint`](Self::forward_adjoint) says. All ranks call it.
-    ///
-    /// # Errors
-    /// As [`forward_adjoint`](Self::forward_adjoint).
-    pub fn inverse_adjoint(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        field: &Array<T>,
-        layout: &FieldLayout,
-        spectrum: &Array<T::Mode>,
-    ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "Transform::inverse_adjoint";
-        self.check(WHAT, comms, field, layout, spectrum)?;
-        self.without_callbacks(WHAT)?;
-        let run = self.to_spectrum(WHAT, UserArray::field(field, layout), UserArray::spectrum(spectrum));
-        Run { scale: self.plan.spec.factors()[1], interior: 2.0, ..run }.run(recorder, comms)
-    }
-
-    /// Refuses callbacks for an adjoint: they may be any functions, and those on the way of the adjoint belong to the other transform.
-    fn without_callbacks(&self, what: &str) -> Result<(), DeviceError> {
-        if self.callbacks.is_empty() {
-            return Ok(());
-        }
-        let why = "the transform has callbacks, whose adjoints are not known; make another without callbacks for the adjoint, and \
-                   apply the adjoints of the callbacks before and after it";
-        Err(DeviceError::Misuse { what: what.into(), why: why.into() })
-    }
-
-    /// The layout of a field that is transformed in place: rows of real cells are followed by room for the spectrum.
+    /// Returns the layout of a field that is transformed in place: each row of real cells is followed by
+    /// space for its modes.
     pub fn in_place_layout(&self) -> FieldLayout {
         let [_, _, cells] = self.plan.spec.cells;
         let room = match T::VALUES {
@@ -301,10 +128,10 @@ impl<T: Value> Transform<T> {
         FieldLayout::new(self.field_part(), [[0; 2], [0; 2], [0, room]])
     }
 
-    /// An array that holds a field or its spectrum, for transforms in place.
+    /// Creates an array that holds fields or their spectra, for transforms in place.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`].
+    /// [`DeviceError::OutOfMemory`] if the device is out of memory.
     pub fn in_place(&self, gpu: &Gpu) -> Result<Array<T::Mode>, DeviceError> {
         gpu.array("fft::in_place", self.in_place_len())
     }
@@ -314,11 +141,14 @@ impl<T: Value> Transform<T> {
         field.div_ceil(T::Mode::ELEMENT.bytes()).max(self.spectrum_len())
     }
 
-    /// The spectrum of the field in `array` (see [`in_place`](Self::in_place), [`in_place_layout`](Self::in_place_layout),
-    /// [`Array::cast`]), in its place. All ranks call it. One rank needs no other memory for it.
+    /// Replaces the fields in `array` by their spectra. On one rank this needs no other memory. Collective.
+    ///
+    /// See [`in_place`](Self::in_place) for the array, [`in_place_layout`](Self::in_place_layout) and
+    /// [`Array::cast`] for the field in it.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward); [`DeviceError::Misuse`] where cells, points and modes are not the same.
+    /// - [`DeviceError::Misuse`] if cells, points and modes differ, or if fields or spectra are redistributed.
+    /// - Same as [`forward`](Self::forward).
     pub fn forward_in_place(
         &self,
         recorder: &mut Recorder,
@@ -327,14 +157,14 @@ impl<T: Value> Transform<T> {
     ) -> Result<(), ExchangeError> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let field = UserArray { array: &field, layout: Some(&layout) };
-        self.to_spectrum("Transform::forward", field, UserArray::spectrum(array)).run(recorder, comms)
+        let arrays = [UserArray { array: &field, layout: Some(&layout) }, UserArray::spectrum(array)];
+        self.to_modes("Transform::forward", arrays).run(recorder, comms)
     }
 
-    /// The field of the spectrum in `array`, in its place. All ranks call it.
+    /// Replaces the spectra in `array` by their fields. Collective.
     ///
     /// # Errors
-    /// As [`forward_in_place`](Self::forward_in_place).
+    /// Same as [`forward_in_place`](Self::forward_in_place).
     pub fn inverse_in_place(
         &self,
         recorder: &mut Recorder,
@@ -343,44 +173,372 @@ impl<T: Value> Transform<T> {
     ) -> Result<(), ExchangeError> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let field = UserArray { array: &field, layout: Some(&layout) };
-        self.to_field("Transform::inverse", UserArray::spectrum(array), field).run(recorder, comms)
+        let arrays = [UserArray::spectrum(array), UserArray { array: &field, layout: Some(&layout) }];
+        self.to_cells("Transform::inverse", arrays).run(recorder, comms)
     }
 
     fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
+        const CALL: &str = "Transform in place";
         let spec = &self.plan.spec;
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "Transform in place".into(), why });
-        check_rank("Transform in place", &self.plan, comms)?;
+        let misuse = |why: &str| Err(DeviceError::Misuse { what: CALL.into(), why: why.into() });
+        self.plan.check_rank(CALL, comms)?;
         if spec.cells != spec.points || spec.modes != spec.points {
-            return misuse("cells, points and modes differ: field and spectrum do not fit the same place".into());
+            return misuse("cells, points and modes differ: field and spectrum do not fit the same place");
         }
-        let (have, needed) = (array.len(), self.in_place_len());
-        // Its modes are also seen as twice as many numbers.
+        if self.redistributions() > 0 {
+            return misuse("fields or spectra are redistributed, which needs other arrays; use the boxes of the plan");
+        }
+        let needed = self.in_place_len();
+        // The modes are also used as twice as many real numbers.
         if T::VALUES == Values::Real && needed > LONGEST / 2 {
             return Err(DeviceError::TooLong { label: "fft::in_place".into(), len: 2 * needed });
         }
-        if have < needed { misuse(format!("an array of {have} elements, {needed} are needed")) } else { Ok(()) }
+        Checked { call: CALL, name: "an array" }.length(array.len(), needed)
     }
 
-    fn check(
+    /// Records `spectrum *= amplitudes[|m|^2]` with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic
+    /// mesh. `amplitudes` is a table on the device; the transform is of one field in single precision.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] if the table or the spectrum is too short.
+    pub fn scale_radially(
         &self,
-        what: &str,
-        comms: &GridComms,
+        recorder: &mut Recorder,
+        spectrum: &Array<[f32; 2]>,
+        amplitudes: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        self.radial.scale(recorder, spectrum, self.plan.spec.modes, self.mode_moves.part(), amplitudes)
+    }
+}
+
+impl Transform<f32, f32> {
+    /// Creates the Hartley transform of real fields: `y(k)` is the sum over `j` of
+    /// `x(j) (cos - sin)(2 pi j k / n)`, in single precision. Values and precision of `spec` have no effect.
+    ///
+    /// Modes are all modes of the mesh, one real number each, distributed as those of a complex
+    /// transform. The first pass reads real numbers and the last pass writes the sum of real and imaginary
+    /// part: 40 bytes per point of three axes and 24 of two, instead of 72 and 56 with separate passes
+    /// around a complex transform. The half spectrum of a real transform has the same numbers, but the
+    /// mirror of a mode is on another rank, which would cost an exchange.
+    ///
+    /// The matrix is symmetric. The inverse is therefore planned as a second forward transform, which uses
+    /// the same kernels where the axes have the same lengths.
+    ///
+    /// # Errors
+    /// [`FftError`] if this device cannot transform the fields.
+    pub(crate) fn hartley(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize) -> Result<Self, FftError> {
+        let spec = Spec { values: Values::Complex, precision: Precision::Single, ..spec.clone() };
+        let options = TransformOptions::default();
+        let tuning = options.tuning_on(gpu);
+        let mut plan = Plan::with_transpose(&spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
+        (plan.forward, plan.inverse) = (between_reals(plan.forward), between_reals(plan.inverse));
+        let modes = FieldLayout::new(plan.spectrum.clone(), [[0; 2]; 3]);
+        Self::of_plan(gpu, plan, &options, Some(modes))
+    }
+}
+
+/// Makes the first pass read and the last pass write real numbers.
+fn between_reals(mut route: Route) -> Route {
+    let mut passes = route.stages.iter_mut().flat_map(|stage| &mut stage.passes);
+    if let Some(first) = passes.next() {
+        first.kernel.input.format = LineFormat::Hartley;
+        let last = passes.last().unwrap_or(first);
+        last.kernel.output.format = LineFormat::Hartley;
+    }
+    route
+}
+
+impl<T: Value, M: DeviceElement> Transform<T, M> {
+    fn of_plan(
+        gpu: &Gpu,
+        plan: Plan,
+        options: &TransformOptions,
+        real_modes: Option<FieldLayout>,
+    ) -> Result<Self, FftError> {
+        let (mut tables, callbacks) = (DeviceTables::new(gpu)?, &options.callbacks);
+        let forward = PassCallbacks {
+            load: callbacks.load.clone(),
+            store_mode: callbacks.forward.clone(),
+            ..PassCallbacks::default()
+        };
+        let inverse = PassCallbacks {
+            load_mode: callbacks.inverse.clone(),
+            store: callbacks.store.clone(),
+            ..PassCallbacks::default()
+        };
+        let [field_moves, mode_moves] = BoxMoves::of_plan(&plan, options.boxes.as_ref())?;
+        Ok(Transform {
+            forward: ReadyRoute::new(plan.forward.clone(), &forward, &mut tables)?,
+            inverse: ReadyRoute::new(plan.inverse.clone(), &inverse, &mut tables)?,
+            options: options.clone(),
+            real_modes,
+            field_moves,
+            mode_moves,
+            multiplied: OnceLock::new(),
+            gpu: gpu.clone(),
+            plan,
+            radial: Radial::default(),
+            elements: PhantomData,
+        })
+    }
+
+    /// Returns the device memory of the tables in bytes; a table that several passes share counts for each.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.forward.table_bytes() + self.inverse.table_bytes()
+    }
+
+    /// Returns the plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the cells of this rank.
+    pub fn field_part(&self) -> Box3 {
+        self.field_moves.part().clone()
+    }
+
+    /// Returns the layout of this rank's cells without ghost cells.
+    pub fn field_layout(&self) -> FieldLayout {
+        FieldLayout::new(self.field_part(), [[0; 2]; 3])
+    }
+
+    /// Returns the modes of this rank.
+    pub fn spectrum_part(&self) -> Box3 {
+        self.mode_moves.part().clone()
+    }
+
+    /// Returns which modes this rank holds, and where they lie in the array.
+    pub fn spectrum_layout(&self) -> SpectrumLayout {
+        SpectrumLayout { part: self.spectrum_part(), ..self.plan.spectrum_layout() }
+    }
+
+    /// Returns how many redistributions between boxes a transform needs: 0, 1 or 2.
+    pub fn redistributions(&self) -> usize {
+        [&self.field_moves, &self.mode_moves].iter().filter(|moves| !moves.is_identity()).count()
+    }
+
+    /// Creates an array for this rank's cells of all fields, with the ghost cells of `layout`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] if the device is out of memory.
+    pub fn field(&self, gpu: &Gpu, layout: &FieldLayout) -> Result<Array<T>, DeviceError> {
+        gpu.array("fft::field", layout.len().saturating_mul(self.plan.spec.fields))
+    }
+
+    /// Creates an array for this rank's modes of all fields.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] if the device is out of memory.
+    pub fn spectrum(&self, gpu: &Gpu) -> Result<Array<M>, DeviceError> {
+        gpu.array("fft::spectrum", self.spectrum_len())
+    }
+
+    fn spectrum_len(&self) -> u64 {
+        volume(self.mode_moves.part()) * self.plan.spec.fields
+    }
+
+    /// Computes the spectra of `field`. Collective.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if an array is too short, the layout has other cells than this rank, or
+    ///   `comms` has another process grid.
+    /// - [`ExchangeError`] if the device or another rank fails.
+    pub fn forward(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
         field: &Array<T>,
         layout: &FieldLayout,
-        spectrum: &Array<T::Mode>,
-    ) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
-        check_rank(what, &self.plan, comms)?;
-        if layout.own != self.plan.field {
-            return misuse(format!("the layout is of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
+        spectrum: &Array<M>,
+    ) -> Result<(), ExchangeError> {
+        let arrays = Operands { call: "Transform::forward", field, layout, spectrum };
+        let factors = Factors { scale: self.plan.spec.factors()[0], interior: 1.0 };
+        self.run_forward(recorder, comms, &arrays, &factors)
+    }
+
+    /// Computes the fields of `spectrum`. Collective.
+    ///
+    /// # Errors
+    /// Same as [`forward`](Self::forward).
+    pub fn inverse(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        spectrum: &Array<M>,
+        field: &Array<T>,
+        layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        let arrays = Operands { call: "Transform::inverse", field, layout, spectrum };
+        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 1.0 };
+        self.run_inverse(recorder, comms, &arrays, &factors, None)
+    }
+
+    /// Computes the fields of `spectrum` multiplied by the first operator of `operator`, in the passes of
+    /// an inverse transform. Collective.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if the tables of `operator` are of other modes than those of
+    ///   [`Plan::spectrum`], or if the transform has a callback on modes
+    ///   ([`TransformCallbacks::inverse`](super::TransformCallbacks::inverse)).
+    /// - Same as [`forward`](Self::forward).
+    pub fn inverse_multiplied(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        spectrum: &Array<M>,
+        operator: &Spectral,
+        field: &Array<T>,
+        layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        let arrays = Operands { call: "Transform::inverse", field, layout, spectrum };
+        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 1.0 };
+        self.run_inverse(recorder, comms, &arrays, &factors, Some(operator))
+    }
+
+    /// Computes the adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the
+    /// sum of the products of real and imaginary parts, `<forward(x), y> = <x, adjoint(y)>`. Collective.
+    ///
+    /// It is the inverse without its factor; of real fields, modes that stand for two count half.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if the transform has callbacks, whose adjoints are unknown.
+    /// - Same as [`forward`](Self::forward).
+    pub fn forward_adjoint(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        spectrum: &Array<M>,
+        field: &Array<T>,
+        layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        let arrays = Operands { call: "Transform::forward_adjoint", field, layout, spectrum };
+        self.refuse_callbacks(arrays.call)?;
+        let factors = Factors { scale: self.plan.spec.factors()[0], interior: 0.5 };
+        self.run_inverse(recorder, comms, &arrays, &factors, None)
+    }
+
+    /// Computes the adjoint of [`inverse`](Self::inverse); see [`forward_adjoint`](Self::forward_adjoint).
+    /// Collective.
+    ///
+    /// # Errors
+    /// Same as [`forward_adjoint`](Self::forward_adjoint).
+    pub fn inverse_adjoint(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        field: &Array<T>,
+        layout: &FieldLayout,
+        spectrum: &Array<M>,
+    ) -> Result<(), ExchangeError> {
+        let arrays = Operands { call: "Transform::inverse_adjoint", field, layout, spectrum };
+        self.refuse_callbacks(arrays.call)?;
+        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 2.0 };
+        self.run_forward(recorder, comms, &arrays, &factors)
+    }
+
+    /// Refuses callbacks for an adjoint: their adjoints are unknown, and the callbacks on the route of
+    /// the adjoint belong to the other transform.
+    fn refuse_callbacks(&self, call: &str) -> Result<(), DeviceError> {
+        if self.options.callbacks.is_empty() {
+            return Ok(());
         }
-        let needed = [layout.len().saturating_mul(self.plan.spec.fields), self.spectrum_len()];
-        for (name, have, needed) in [("field", field.len(), needed[0]), ("spectrum", spectrum.len(), needed[1])] {
-            if have < needed {
-                return misuse(format!("a {name} of {have} elements, {needed} are needed"));
-            }
+        let why = "the transform has callbacks, whose adjoints are not known; make another without callbacks for the adjoint, and \
+                   apply the adjoints of the callbacks before and after it";
+        Err(DeviceError::Misuse { what: call.into(), why: why.into() })
+    }
+
+    fn to_modes<'a>(&'a self, call: &str, arrays: [UserArray<'a>; 2]) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(call), &self.forward, arrays, self.plan.spec.factors()[0])
+    }
+
+    fn to_cells<'a>(&'a self, call: &str, arrays: [UserArray<'a>; 2]) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(call), &self.inverse, arrays, self.plan.spec.factors()[1])
+    }
+
+    /// Runs the forward route, between the redistributions of field and spectrum.
+    fn run_forward(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        arrays: &Operands<'_, T, M>,
+        &Factors { scale, interior }: &Factors,
+    ) -> Result<(), ExchangeError> {
+        self.check(arrays, comms)?;
+        let field = self.field_moves.to_part(recorder, comms, arrays.field)?;
+        let modes = self.mode_moves.part_array(recorder.gpu(), arrays.spectrum)?;
+        let operands = [self.user_field(&field, arrays.layout), self.user_modes(&modes)];
+        Run { scale, interior, ..self.to_modes(arrays.call, operands) }.run(recorder, comms)?;
+        self.mode_moves.to_boxes(recorder, comms, &modes, arrays.spectrum)
+    }
+
+    /// Runs the inverse route, between the redistributions of spectrum and field.
+    fn run_inverse(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        arrays: &Operands<'_, T, M>,
+        &Factors { scale, interior }: &Factors,
+        operator: Option<&Spectral>,
+    ) -> Result<(), ExchangeError> {
+        self.check(arrays, comms)?;
+        let multiply = operator.map(|operator| self.multiplication(arrays.call, operator)).transpose()?;
+        let modes = self.mode_moves.to_part(recorder, comms, arrays.spectrum)?;
+        let field = self.field_moves.part_array(recorder.gpu(), arrays.field)?;
+        let operands = [self.user_modes(&modes), self.user_field(&field, arrays.layout)];
+        let run = Run { scale, interior, ..self.to_cells(arrays.call, operands) };
+        match &multiply {
+            Some((ready, callback)) => Run { ready, operator: Some(callback), ..run }.run(recorder, comms),
+            None => run.run(recorder, comms),
+        }?;
+        self.field_moves.to_boxes(recorder, comms, &field, arrays.field)
+    }
+
+    fn user_field<'a>(&'a self, array: &'a Array<T>, layout: &'a FieldLayout) -> UserArray<'a> {
+        UserArray::field(array, self.field_moves.part_layout().unwrap_or(layout))
+    }
+
+    fn user_modes<'a>(&'a self, array: &'a Array<M>) -> UserArray<'a> {
+        UserArray { array: array.raw(), layout: self.real_modes.as_ref() }
+    }
+
+    /// Returns the inverse route that multiplies modes by `operator`, with the callback that does so.
+    fn multiplication(&self, call: &str, operator: &Spectral) -> Result<(&ReadyRoute, Callback), DeviceError> {
+        let misuse = |why: String| DeviceError::Misuse { what: call.into(), why };
+        if *operator.part() != self.plan.spectrum {
+            return Err(misuse(format!(
+                "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
+                operator.part(),
+                self.plan.spectrum
+            )));
         }
+        if self.options.callbacks.inverse.is_some() {
+            return Err(misuse(
+                "modes have a callback already, which an operator would replace; multiply in the callback".into(),
+            ));
+        }
+        let callback = operator.trusted_callback();
+        let ready = self.multiplied.get_or_init(|| {
+            let (load_mode, store) = (Some(callback.clone()), self.options.callbacks.store.clone());
+            let callbacks = PassCallbacks { load_mode, store, ..PassCallbacks::default() };
+            ReadyRoute::new(self.plan.inverse.clone(), &callbacks, &mut DeviceTables::new(&self.gpu)?)
+        });
+        Ok((ready.as_ref().map_err(|error| misuse(error.to_string()))?, callback))
+    }
+
+    fn check(&self, arrays: &Operands<'_, T, M>, comms: &GridComms) -> Result<(), DeviceError> {
+        let &Operands { call, field, layout, spectrum } = arrays;
+        let misuse = |why: String| Err(DeviceError::Misuse { what: call.into(), why });
+        self.plan.check_rank(call, comms)?;
+        let own = self.field_moves.part();
+        if layout.own != *own {
+            return misuse(format!("the layout is of cells {:?}, this rank has {own:?}", layout.own));
+        }
+        if self.field_moves.part_layout().is_some() && layout.len() != volume(own) {
+            return misuse("the layout has ghost cells, and fields that are redistributed have none".into());
+        }
+        let needed = layout.len().saturating_mul(self.plan.spec.fields);
+        Checked { call, name: "a field" }.length(field.len(), needed)?;
+        Checked { call, name: "a spectrum" }.length(spectrum.len(), self.spectrum_len())?;
         if field.raw().shares(spectrum.raw()) {
             return misuse(
                 "field and spectrum are one array; give two; `forward_in_place` and `inverse_in_place` take one".into(),
@@ -388,29 +546,4 @@ impl<T: Value> Transform<T> {
         }
         Ok(())
     }
-
-    /// Records `spectrum *= amplitudes[|m|^2]`, a table on the device, with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic mesh; single
-    /// precision, one field.
-    ///
-    /// # Errors
-    /// [`DeviceError::Misuse`] when the table is too short.
-    pub fn scale_radially(
-        &self,
-        recorder: &mut Recorder,
-        spectrum: &Array<[f32; 2]>,
-        amplitudes: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        self.radial.scale(recorder, spectrum, self.plan.spec.modes, &self.plan.spectrum, amplitudes)
-    }
-}
-
-/// Checks that `comms` are those that a transform was planned for.
-pub(super) fn check_rank(what: &str, plan: &Plan, comms: &GridComms) -> Result<(), DeviceError> {
-    if (plan.grid, plan.rank) == (comms.grid(), comms.rank()) {
-        return Ok(());
-    }
-    let [planned, given] =
-        [(plan.grid, plan.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g}"));
-    let why = format!("it was planned for {planned} of the process grid and is run on {given}");
-    Err(DeviceError::Misuse { what: what.into(), why })
 }

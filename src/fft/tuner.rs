@@ -12,10 +12,10 @@ use std::time::Instant;
 use super::choice::TransformChoice;
 use super::error::{FftError, TransformError};
 use super::forecast::Forecast;
+use super::options::TransformTuning;
 use super::spec::{Spec, Value};
 use super::speeds::Speeds;
 use super::transform::Transform;
-use super::tuning::TransformTuning;
 use super::wisdom::{self, Outcome};
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
@@ -285,7 +285,7 @@ impl Search<'_> {
             transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
             // Its working arrays serve the inverse, too.
             recorder.submit()?;
-            transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
+            transform.inverse(recorder, &mut comms, &spectrum, &field, &layout)?;
             recorder.wait()?;
             let mut seconds = [start.elapsed().as_secs_f64()];
             tuner.comm.all_reduce(&mut seconds, Op::Max)?;

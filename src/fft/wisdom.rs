@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::choice::TransformChoice;
-use super::tuning::TransformTuning;
+use super::options::TransformTuning;
 
 /// A choice and the seconds that it took.
 #[derive(Clone, Copy, Debug, PartialEq)]

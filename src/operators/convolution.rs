@@ -9,7 +9,7 @@ use super::linear::Linear;
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use crate::fft::{Norm, Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use crate::fft::{Spec, Transform, TransformCallbacks, TransformOptions, Values};
 use crate::gpu::{Array, Callback};
 use crate::grid::extent;
 use crate::rank::Rank;
@@ -55,12 +55,14 @@ impl Convolution {
             let why = format!("{space} with {}; the kernel is one field of the same grid", kernel.space());
             return Err(OperatorError::invalid(NAME, why));
         }
-        let (gpu, tuning) = (rank.gpu.clone(), TransformTuning::of(&rank.gpu));
-        let plain = |fields: u64, callbacks: &TransformCallbacks, norm: Norm| {
-            let spec = Spec::new(Values::Real, regular.shape).fields(fields).norm(norm);
-            Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &tuning, callbacks)
+        let gpu = rank.gpu.clone();
+        let transform = |fields: u64, inverse: Option<Callback>| {
+            let spec = Spec::new(Values::Real, regular.shape).fields(fields);
+            let callbacks = TransformCallbacks { inverse, ..TransformCallbacks::default() };
+            let options = TransformOptions::default().callbacks(callbacks);
+            Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &options)
         };
-        let one = plain(1, &TransformCallbacks::default(), Norm::Backward)?;
+        let one = transform(1, None)?;
         let modes = one.spectrum(&gpu)?;
         let (recorder, comms) = space.parts(rank)?;
         one.forward(recorder, comms, kernel.single()?, &one.field_layout(), &modes)?;
@@ -73,14 +75,10 @@ impl Convolution {
             };
             // Reads the modes of this rank only, which are all that the transform has.
             let callback = Callback::trusted(CALLBACK).read("convolve", &modes).params(&params);
-            plain(
-                leaf.fields(),
-                &TransformCallbacks { inverse: Some(callback), ..TransformCallbacks::default() },
-                Norm::Backward,
-            )
+            transform(leaf.fields(), Some(callback))
         };
         let inverse = [inverse(0)?, inverse(1)?];
-        let forward = plain(leaf.fields(), &TransformCallbacks::default(), Norm::Backward)?;
+        let forward = transform(leaf.fields(), None)?;
         Ok(Convolution { forward, inverse, kernel: modes, signature: Signature::new(NAME, space, space) })
     }
 
@@ -89,7 +87,7 @@ impl Convolution {
         let modes = self.forward.spectrum(recorder.gpu())?;
         let layout = self.forward.field_layout();
         self.forward.forward(recorder, comms, x.single()?, &layout, &modes)?;
-        Ok(self.inverse[which].inverse(recorder, comms, &modes, None, y.single()?, &layout)?)
+        Ok(self.inverse[which].inverse(recorder, comms, &modes, y.single()?, &layout)?)
     }
 }
 

@@ -7,7 +7,7 @@ use super::linear::Linear;
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
-use crate::fft::{Norm, Route, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
+use crate::fft::{Norm, Route, Spec, Transform, TransformOptions, Value, Values};
 use crate::gpu::{Array, Gpu};
 use crate::grid::Cost;
 use crate::rank::Rank;
@@ -74,8 +74,7 @@ pub(super) fn transform<T: Value>(
     norm: Norm,
 ) -> Result<Transform<T>, OperatorError> {
     let spec = Spec::of::<T>(regular.shape).fields(leaf.fields()).norm(norm);
-    let (tuning, callbacks) = (TransformTuning::of(gpu), TransformCallbacks::default());
-    Ok(Transform::with(gpu, &spec, regular.grid, regular.rank, &tuning, &callbacks)?)
+    Ok(Transform::with(gpu, &spec, regular.grid, regular.rank, &TransformOptions::default())?)
 }
 
 impl Fourier {
@@ -174,10 +173,10 @@ impl Linear for InverseFourier {
         let modes: Array<[f32; 2]> = y.single()?.cast()?;
         match &self.forward.transform {
             AnyTransform::Real(transform) => {
-                transform.inverse(recorder, comms, &modes, None, x.single()?, &transform.field_layout())?;
+                transform.inverse(recorder, comms, &modes, x.single()?, &transform.field_layout())?;
             }
             AnyTransform::Complex(transform) => {
-                transform.inverse(recorder, comms, &modes, None, &x.single()?.cast()?, &transform.field_layout())?;
+                transform.inverse(recorder, comms, &modes, &x.single()?.cast()?, &transform.field_layout())?;
             }
         }
         Ok(())
@@ -213,7 +212,7 @@ impl Linear for InverseFourier {
 ///
 /// It is a complex transform that reads and writes real numbers: 40 bytes per cell of three axes, 24 of two.
 pub struct Hartley {
-    transform: crate::fft::Hartley,
+    transform: Transform<f32, f32>,
     signature: Signature,
 }
 
@@ -235,8 +234,7 @@ impl Hartley {
         let modes = Support::Modes { regular: regular.clone(), half: false };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() })?;
         let spec = Spec::new(Values::Complex, regular.shape).fields(leaf.fields());
-        let (gpu, tuning) = (&rank.gpu, TransformTuning::of(&rank.gpu));
-        let transform = crate::fft::Hartley::new(gpu, &spec, regular.grid, regular.rank, &tuning)?;
+        let transform = Transform::hartley(&rank.gpu, &spec, regular.grid, regular.rank)?;
         Ok(Hartley { transform, signature: Signature::new(NAME, domain, &target) })
     }
 }
@@ -248,12 +246,14 @@ impl Linear for Hartley {
 
     fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        Ok(self.transform.to_modes(recorder, comms, x.single()?, y.single()?)?)
+        let layout = self.transform.field_layout();
+        Ok(self.transform.forward(recorder, comms, x.single()?, &layout, y.single()?)?)
     }
 
     fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        Ok(self.transform.to_cells(recorder, comms, y.single()?, x.single()?)?)
+        let layout = self.transform.field_layout();
+        Ok(self.transform.forward_adjoint(recorder, comms, y.single()?, x.single()?, &layout)?)
     }
 
     fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
@@ -261,6 +261,7 @@ impl Linear for Hartley {
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        self.transform.routes().map(route_cost)
+        let plan = self.transform.plan();
+        [&plan.forward, &plan.inverse].map(route_cost)
     }
 }

@@ -7,7 +7,7 @@ use super::linear::Linear;
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
-use crate::fft::{Filter, Operator, OperatorTables, Spec, Spectral, TransformTuning, Value, Values};
+use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Value, Values};
 use crate::grid::{FieldLayout, Grid};
 use crate::rank::{Parts, Rank};
 
@@ -104,15 +104,15 @@ fn pair<T: Value>(
     multiplier: &Operator<'_>,
 ) -> Result<([Filter<T>; 2], CallCost), OperatorError> {
     let gpu = rank.gpu.clone();
-    let tuning = TransformTuning::of(&gpu);
+    let options = FilterOptions::default();
     let Parts { recorder, comms, .. } = rank.parts(grid)?;
-    let part = Filter::<T>::part_of(&gpu, spec, comms, &tuning)?;
+    let part = Filter::<T>::part_of(&gpu, spec, comms, &options)?;
     let tables = multiplier.tables(spec.points, size, &part);
     let [x, y] = tables.constant;
     let conjugate = OperatorTables { constant: [x, -y], ..tables.clone() };
     let mut filter = |tables: OperatorTables| {
         let spectral = Spectral::new(recorder, &[tables], &part)?;
-        Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, comms, &tuning, &spectral.trusted_callback(), 1)?)
+        Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, comms, &spectral.trusted_callback(), &options)?)
     };
     let filters = [filter(tables)?, filter(conjugate)?];
     let cost = filters[0].routes().into_iter().fold(CallCost::default(), |cost, route| cost + route_cost(route));

@@ -316,7 +316,7 @@ impl Simulation {
         let transform = Transform::<f32>::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
         let modes = transform.spectrum(recorder.gpu())?;
         device_mode_noise(recorder, config.seed, config.particles, &transform.spectrum_part(), &modes)?;
-        Ok(transform.inverse(recorder, comms, &modes, None, field, &transform.field_layout())?)
+        Ok(transform.inverse(recorder, comms, &modes, field, &transform.field_layout())?)
     }
 
     /// Checks that there are `per` values for each site of this rank.

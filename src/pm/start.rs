@@ -162,7 +162,10 @@ impl LatticeFields<'_> {
 
     /// The field of modes.
     pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
-        self.inverse(modes, None)
+        let field = self.field()?;
+        let LatticeFields { recorder, comms, lpt } = self;
+        lpt.transform.inverse(recorder, comms, modes, &field, &lpt.transform.field_layout())?;
+        Ok(field)
     }
 
     /// Returns the field of a table times the modes of a field.
@@ -175,20 +178,20 @@ impl LatticeFields<'_> {
     /// antisymmetric: minus itself is its adjoint.
     pub fn displacement(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let lpt = self.lpt;
-        self.inverse(source, Some(&lpt.gradients[axis]))
+        self.multiplied(source, &lpt.gradients[axis])
     }
 
     /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of
     /// [`STRAINS`].
     pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let lpt = self.lpt;
-        self.inverse(delta, Some(&lpt.strains[which]))
+        self.multiplied(delta, &lpt.strains[which])
     }
 
-    fn inverse(&mut self, modes: &Array<[f32; 2]>, operator: Option<&Spectral>) -> Result<Array<f32>, SimulationError> {
+    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>, SimulationError> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
-        lpt.transform.inverse(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
+        lpt.transform.inverse_multiplied(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
         Ok(field)
     }
 

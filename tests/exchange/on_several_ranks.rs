@@ -19,7 +19,7 @@ fn a_transform_gives_its_input_back() {
         recorder.upload(&field, 0, &vec![1.0; layout.len() as usize])?;
         transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
         recorder.clear(&field);
-        transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout)?;
+        transform.inverse(recorder, &mut comms, &spectrum, &field, &layout)?;
         Ok::<_, Error>(recorder.download(&field, 0, layout.len())?)
     });
     let field = parts.unwrap().concat();

@@ -2,9 +2,7 @@
 
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{
-    BoxTransform, Boxes, Distribution, FftError, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values,
-};
+use meshloom::fft::{Boxes, Distribution, FftError, Spec, Transform, TransformOptions, Value, Values};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
 
@@ -60,14 +58,13 @@ fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode
     let grid = Grid::new([1, 1], 1).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let mut comms = GridComms::new(&Communicator::solo(), grid).unwrap();
-    let transform =
-        Transform::<T>::with(&gpu, spec, grid, 0, &TransformTuning::of(&gpu), &TransformCallbacks::default()).unwrap();
+    let transform = Transform::<T>::with(&gpu, spec, grid, 0, &TransformOptions::default()).unwrap();
     let layout = transform.field_layout();
     let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
     recorder.upload(&field, 0, input).unwrap();
     transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap();
     let modes = recorder.download(&spectrum, 0, spectrum.len()).unwrap();
-    transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout).unwrap();
+    transform.inverse(&mut recorder, &mut comms, &spectrum, &field, &layout).unwrap();
     (modes, recorder.download(&field, 0, field.len()).unwrap())
 }
 
@@ -93,50 +90,45 @@ where
         let done = run_threads(grid.ranks(), |comm| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
-            let mut comms = GridComms::new(&comm, grid)?;
-            let tuning = TransformTuning::of(&gpu);
-            let transform = BoxTransform::<T>::new(
-                &gpu,
-                spec,
-                &comms,
-                Boxes { field: &case.cells, spectrum: &case.modes },
-                &tuning,
-            )?;
-            // Chunks of a few elements, so that exchanges have many.
-            let mut transform = transform.with_chunks(1000, 2);
+            // Messages of a few elements, so that exchanges have many.
+            let mut comms = GridComms::new(&comm, grid)?.with_chunks(1000, 2);
+            let boxes = Boxes { field: case.cells.clone(), spectrum: case.modes.clone() };
+            let options = TransformOptions::default().boxes(boxes);
+            let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &options)?;
             assert_eq!(transform.redistributions(), case.moves, "{spec:?} on {grid}");
-            assert_eq!(transform.field_box(), &case.cells[comm.rank()]);
-            assert_eq!(transform.spectrum_box(), &case.modes[comm.rank()]);
+            assert_eq!(transform.field_part(), case.cells[comm.rank()]);
+            assert_eq!(transform.spectrum_part(), case.modes[comm.rank()]);
 
-            let (field, spectrum) = (transform.field(&gpu)?, transform.spectrum(&gpu)?);
-            let mine = cut(&input, spec.cells, transform.field_box());
+            let layout = transform.field_layout();
+            let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
+            let mine = cut(&input, spec.cells, &transform.field_part());
             recorder.upload(&field, 0, &mine)?;
-            transform.forward(&mut recorder, &mut comms, &field, &spectrum)?;
+            transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
             let got = recorder.download(&spectrum, 0, spectrum.len())?;
-            assert!(got == cut(&modes, spec.spectrum(), transform.spectrum_box()), "{spec:?}, {comm:?}");
+            assert!(got == cut(&modes, spec.spectrum(), &transform.spectrum_part()), "{spec:?}, {comm:?}");
             assert!(recorder.download(&field, 0, field.len())? == mine, "the field was not left as it was");
 
-            let returned = transform.field(&gpu)?;
-            transform.inverse(&mut recorder, &mut comms, &spectrum, &returned)?;
-            let theirs = cut(&back, spec.cells, transform.field_box());
+            let returned = transform.field(&gpu, &layout)?;
+            transform.inverse(&mut recorder, &mut comms, &spectrum, &returned, &layout)?;
+            let theirs = cut(&back, spec.cells, &transform.field_part());
             assert!(recorder.download(&returned, 0, returned.len())? == theirs, "{spec:?}, {comm:?} and back");
 
             // <forward(x), y> = <x, adjoint(y)>, and the same of the inverse: sums over this rank.
             let other: Vec<T::Mode> = cut(
                 &(0..modes.len() as u64).map(T::Mode::of).collect::<Vec<_>>(),
                 spec.spectrum(),
-                transform.spectrum_box(),
+                &transform.spectrum_part(),
             );
-            let (y, z) = (transform.spectrum(&gpu)?, transform.field(&gpu)?);
+            let (y, z) = (transform.spectrum(&gpu)?, transform.field(&gpu, &layout)?);
             recorder.upload(&y, 0, &other)?;
-            transform.forward_adjoint(&mut recorder, &mut comms, &y, &z)?;
+            transform.forward_adjoint(&mut recorder, &mut comms, &y, &z, &layout)?;
             let z = recorder.download(&z, 0, z.len())?;
             let there = [T::Mode::dot(&got, &other), T::dot(&mine, &z)];
-            let w = transform.field(&gpu)?;
-            transform.inverse(&mut recorder, &mut comms, &y, &w)?;
+            let w = transform.field(&gpu, &layout)?;
+            transform.inverse(&mut recorder, &mut comms, &y, &w, &layout)?;
             let w = recorder.download(&w, 0, w.len())?;
             let v = transform.spectrum(&gpu)?;
-            transform.inverse_adjoint(&mut recorder, &mut comms, &field, &v)?;
+            transform.inverse_adjoint(&mut recorder, &mut comms, &field, &layout, &v)?;
             let v = recorder.download(&v, 0, v.len())?;
             Ok::<_, meshloom::Error>([there, [T::dot(&w, &mine), T::Mode::dot(&other, &v)]])
         });
@@ -210,17 +202,11 @@ fn boxes_may_be_empty() {
 #[test]
 fn boxes_that_do_not_tile_are_refused() {
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
-    let comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
-    let spec = Spec::new(Values::Real, [4, 4, 4]);
+    let (grid, spec) = (Grid::new([1, 1], 1).unwrap(), Spec::new(Values::Real, [4, 4, 4]));
     let of = |cells: &[Box3], modes: &[Box3]| {
-        BoxTransform::<f32>::new(
-            &gpu,
-            &spec,
-            &comms,
-            Boxes { field: cells, spectrum: modes },
-            &TransformTuning::of(&gpu),
-        )
-        .err()
+        let boxes = Boxes { field: cells.to_vec(), spectrum: modes.to_vec() };
+        let options = TransformOptions::default().boxes(boxes);
+        Transform::<f32>::with(&gpu, &spec, grid, 0, &options).err()
     };
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));
     assert_eq!(of(&cells, &modes), None);
@@ -240,16 +226,11 @@ fn arrays_of_the_wrong_length_are_refused() {
     let mut recorder = Recorder::new(&gpu).unwrap();
     let spec = Spec::new(Values::Real, [4, 4, 4]);
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));
-    let mut transform = BoxTransform::<f32>::new(
-        &gpu,
-        &spec,
-        &comms,
-        Boxes { field: &cells, spectrum: &modes },
-        &TransformTuning::of(&gpu),
-    )
-    .unwrap();
+    let options = TransformOptions::default().boxes(Boxes { field: cells.clone(), spectrum: modes.clone() });
+    let transform = Transform::<f32>::with(&gpu, &spec, comms.grid(), 0, &options).unwrap();
     assert_eq!((transform.redistributions(), volume(&cells[0]), extent(&modes[0])), (0, 64, [4, 4, 3]));
     let (short, spectrum) = (gpu.array::<f32>("short", 63).unwrap(), transform.spectrum(&gpu).unwrap());
-    let error = transform.forward(&mut recorder, &mut comms, &short, &spectrum).unwrap_err().to_string();
+    let layout = transform.field_layout();
+    let error = transform.forward(&mut recorder, &mut comms, &short, &layout, &spectrum).unwrap_err().to_string();
     assert!(error.contains("63") && error.contains("64"), "{error}");
 }

@@ -11,8 +11,8 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Filter, Norm, Operator, Plan, Precision, Spec, Spectral, Transform, TransformCallbacks, TransformTuning,
-    Tuner, Value, Values,
+    FftError, Filter, FilterOptions, Norm, Operator, Plan, Precision, Spec, Spectral, Transform, TransformCallbacks,
+    TransformOptions, TransformTuning, Tuner, Value, Values,
 };
 use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Profile, Recorder};
 use meshloom::grid::{FieldLayout, Grid, LayoutError};
@@ -105,7 +105,7 @@ fn a_device_without_double_precision_says_so() {
     let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
     let spec = complex([4, 4, 4]).precision(Precision::Double);
-    let filter = Filter::<[f64; 2]>::new(&gpu, &spec, &comms, &TransformTuning::of(&gpu), &callback, 1);
+    let filter = Filter::<[f64; 2]>::new(&gpu, &spec, &comms, &callback, &FilterOptions::default());
     assert!(matches!(filter, Err(FftError::NoDouble { .. })));
 }
 
@@ -132,12 +132,12 @@ fn ranks_that_transform_in_another_direction_or_order_are_told() {
         let error = run_threads(2, |comm| {
             let (rank, gpu) = (comm.rank(), Gpu::open(&meshloom_sanitizer::options()?, 0)?);
             let mut comms = GridComms::new(&comm, Grid::new([2, 1], 2)?)?;
-            let (tuning, callbacks) = (TransformTuning::of(&gpu), TransformCallbacks::default());
-            let transform = Transform::<[f32; 2]>::with(&gpu, specs[rank], comms.grid(), rank, &tuning, &callbacks)?;
+            let options = TransformOptions::default();
+            let transform = Transform::<[f32; 2]>::with(&gpu, specs[rank], comms.grid(), rank, &options)?;
             let (mut recorder, layout) = (Recorder::new(&gpu)?, transform.field_layout());
             let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
             match inverse[rank] {
-                true => transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?,
+                true => transform.inverse(&mut recorder, &mut comms, &spectrum, &field, &layout)?,
                 false => transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?,
             }
             Ok::<_, Error>(())
@@ -369,7 +369,7 @@ fn a_padded_product_is_a_linear_convolution() {
         return multiply(value, load_other((at.x * 9u + at.y) * 12u + at.z));
     }";
     let callback = Callback::new(text).read("other", &kernel);
-    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &comms, &TransformTuning::of(&gpu), &callback, 1).unwrap();
+    let filter = Filter::<[f32; 2]>::new(&gpu, &spec, &comms, &callback, &FilterOptions::default()).unwrap();
     let got = filtered(&filter, &mut recorder, &mut comms, &a, [1, 1], NO_HALO);
     let at = |v: &[[f32; 2]], i: [usize; 3]| v[(i[0] * 5 + i[1]) * 6 + i[2]].value();
     let mut want = Vec::new();
@@ -565,7 +565,7 @@ fn a_derivative_on_load_is_exact_for_a_wave() {
     let derivative = Spectral::new(&mut recorder, &[tables], &transform.spectrum_part()).unwrap();
     // Twice: the kernels are made by the first.
     for _ in 0..2 {
-        transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&derivative), &real, &layout).unwrap();
+        transform.inverse_multiplied(&mut recorder, &mut comms, &spectrum, &derivative, &real, &layout).unwrap();
         let got = recorder.download(&real, 0, 480).unwrap();
         for (got, want) in got.iter().zip(wave(&|_, z| -3.0 * (3.0 * z).sin())) {
             assert!((got - want).abs() < 1e-5, "{got} {want}");
@@ -583,7 +583,8 @@ fn operators_and_callbacks_go_together_or_are_refused() {
     let callbacks =
         TransformCallbacks { store: Some(double.params(&User { user_by: 2.0 })), ..TransformCallbacks::default() };
     let with = |callbacks: &TransformCallbacks| {
-        Transform::<f32>::with(&gpu, &spec, grid, 0, &TransformTuning::of(&gpu), callbacks).unwrap()
+        let options = TransformOptions::default().callbacks(callbacks.clone());
+        Transform::<f32>::with(&gpu, &spec, grid, 0, &options).unwrap()
     };
     let transform = with(&callbacks);
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
@@ -596,17 +597,23 @@ fn operators_and_callbacks_go_together_or_are_refused() {
     let three = Operator { constant: [3.0, 0.0], factor: &|_, _| 1.0, laplacian: None };
     let three = |part: &_| three.tables(shape, [1.0; 3], part);
     let operator = Spectral::new(&mut recorder, &[three(&part)], &part).unwrap();
-    transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout).unwrap();
+    transform.inverse_multiplied(&mut recorder, &mut comms, &spectrum, &operator, &field, &layout).unwrap();
     for (got, x) in recorder.download(&field, 0, 60).unwrap().iter().zip(&data) {
         assert!((got - 6.0 * x).abs() < 1e-4, "{got} {x}");
     }
     let mode = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
     let both = with(&TransformCallbacks { inverse: Some(mode), ..callbacks });
-    misused(both.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout), "callback already");
+    misused(
+        both.inverse_multiplied(&mut recorder, &mut comms, &spectrum, &operator, &field, &layout),
+        "callback already",
+    );
     // Tables of other modes would be read beyond their ends.
     let other = [0..2, part[1].clone(), part[2].clone()];
     let operator = Spectral::new(&mut recorder, &[three(&other)], &other).unwrap();
-    misused(transform.inverse(&mut recorder, &mut comms, &spectrum, Some(&operator), &field, &layout), "spectrum_part");
+    misused(
+        transform.inverse_multiplied(&mut recorder, &mut comms, &spectrum, &operator, &field, &layout),
+        "spectrum_part",
+    );
     assert!(matches!(Spectral::new(&mut recorder, &[three(&other)], &part), Err(DeviceError::Misuse { .. })));
     // Callbacks are no linear functions, let alone known ones.
     for refused in [
@@ -624,13 +631,13 @@ fn parameters_and_bindings_of_callbacks_are_looked_at() {
     let text = "fn on_store(value: Real, at: vec4<u32>) -> Real { return value; }";
     let with = |store: Callback| {
         let callbacks = TransformCallbacks { store: Some(store), ..TransformCallbacks::default() };
-        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &TransformTuning::of(&gpu), &callbacks)
+        Transform::<f32>::with(&gpu, &real([1, 1, 4]), grid, 0, &TransformOptions::default().callbacks(callbacks))
     };
     let mut inverse = |store: Callback| {
         let transform = with(store).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
-        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)
+        transform.inverse(&mut recorder, &mut comms, &spectrum, &field, &layout)
     };
     misused(inverse(Callback::new(text).params(&Large { user_by: [[1.0; 4]; 7] })), "256 are allowed");
     let (shifted, data) = (Shifted { user_to: 1.0, user_by: [1.0; 4] }, gpu.array::<f32>("data", 4).unwrap());
@@ -731,14 +738,15 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
             let gpu = Gpu::open(&options, comm.rank())?;
             let mut recorder = Recorder::new(&gpu)?;
             let mut comms = GridComms::new(&comm, grid)?;
-            let tuning = tuning.unwrap_or(TransformTuning::of(&gpu));
-            let part = Filter::<T>::part_of(&gpu, &spec, &comms, &tuning)?;
+            let mut options = FilterOptions::default().results(results as u32);
+            options.tuning = tuning;
+            let part = Filter::<T>::part_of(&gpu, &spec, &comms, &options)?;
             let weights: Vec<f32> = part[0].clone().map(axis_weight).collect();
             let table = gpu.array::<f32>("weights", weights.len() as u64)?;
             recorder.upload(&table, 0, &weights)?;
             let params = FilterParams { first: part[0].start as u32, scale: -0.5 };
             let callback = Callback::new(FILTER).read("weights", &table).params(&params);
-            let filter = Filter::<T>::new(&gpu, &spec, &comms, &tuning, &callback, results as u32)?;
+            let filter = Filter::<T>::new(&gpu, &spec, &comms, &callback, &options)?;
             assert_eq!(filter.spectrum_part(), part);
             let own = cut(&input, spec.cells, &filter.field_part());
             Ok::<_, meshloom::Error>((
@@ -904,14 +912,7 @@ fn transforms_have_the_properties_of_transforms() {
 
 fn new<T: Value>(spec: &Spec) -> Result<Transform<T>, FftError> {
     let gpu = Setup::default().gpu();
-    Transform::with(
-        &gpu,
-        spec,
-        Grid::new([1, 1], 1).unwrap(),
-        0,
-        &TransformTuning::of(&gpu),
-        &TransformCallbacks::default(),
-    )
+    Transform::with(&gpu, spec, Grid::new([1, 1], 1).unwrap(), 0, &TransformOptions::default())
 }
 
 #[test]
@@ -935,7 +936,7 @@ fn what_cannot_be_transformed_is_said() {
     let gpu = Setup::default().gpu();
     let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &comms, &TransformTuning::of(&gpu), &callback, 1);
+    let filter = Filter::<f32>::new(&gpu, &real([4, 0, 4]), &comms, &callback, &FilterOptions::default());
     assert!(matches!(filter, Err(FftError::Empty)));
 }
 
@@ -945,13 +946,13 @@ fn what_cannot_be_transformed_is_said() {
 fn specifications_of_other_elements_are_refused() {
     let gpu = Setup::default().gpu();
     let (_, comms, _) = alone(&gpu);
-    let (tuning, grid) = (TransformTuning::of(&gpu), comms.grid());
+    let grid = comms.grid();
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
     for (spec, found) in [(complex([4; 3]), "[f32; 2]"), (real([4; 3]).precision(Precision::Double), "f64")] {
         let expected = FftError::Elements { expected: "f32", found };
-        let filter = Filter::<f32>::new(&gpu, &spec, &comms, &tuning, &callback, 1);
+        let filter = Filter::<f32>::new(&gpu, &spec, &comms, &callback, &FilterOptions::default());
         assert_eq!(filter.err(), Some(expected.clone()));
-        let transform = Transform::<f32>::with(&gpu, &spec, grid, 0, &tuning, &TransformCallbacks::default());
+        let transform = Transform::<f32>::with(&gpu, &spec, grid, 0, &TransformOptions::default());
         assert_eq!(transform.err(), Some(expected.clone()));
         let tuned = Tuner::new(&gpu, &Communicator::solo(), &spec).tune::<f32>();
         assert!(tuned.is_err_and(|error| error.to_string() == expected.to_string()));
@@ -994,7 +995,7 @@ fn arrays_that_do_not_fit_are_refused() {
     misused(transform.forward(&mut recorder, &mut comms, &field, &other, &spectrum), "layout");
     misused(transform.forward(&mut recorder, &mut comms, &field, &ghosts, &spectrum), "480 are needed");
     misused(transform.forward(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
-    misused(transform.inverse(&mut recorder, &mut comms, &few, None, &field, &layout), "spectrum of 119");
+    misused(transform.inverse(&mut recorder, &mut comms, &few, &field, &layout), "spectrum of 119");
     misused(transform.forward_adjoint(&mut recorder, &mut comms, &few, &field, &layout), "spectrum of 119");
     misused(transform.inverse_adjoint(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
     let seen = spectrum.cast::<f32>().unwrap();
@@ -1004,7 +1005,8 @@ fn arrays_that_do_not_fit_are_refused() {
     let array = padded.in_place(&gpu).unwrap();
     misused(padded.forward_in_place(&mut recorder, &mut comms, &array), "differ");
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let filter = Filter::<f32>::new(&gpu, &real([4, 6, 8]), &comms, &TransformTuning::of(&gpu), &callback, 3).unwrap();
+    let filter =
+        Filter::<f32>::new(&gpu, &real([4, 6, 8]), &comms, &callback, &FilterOptions::default().results(3)).unwrap();
     let output = gpu.array::<f32>("output", 191 * 3).unwrap();
     misused(filter.apply(&mut recorder, &mut comms, &field, &layout, &output, &layout), "576 are needed");
     misused(filter.apply(&mut recorder, &mut comms, &field, &layout, &field, &layout), "576 are needed");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::fourier::*;
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformOptions, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
 
@@ -102,8 +102,8 @@ impl Bench {
     /// Errors forward and inverse, in units of what the law allows.
     fn errors<T: Cell>(&mut self, spec: &Spec) -> [f64; 2] {
         let spec = of::<T>(spec);
-        let callbacks = TransformCallbacks::default();
-        let transform = Transform::<T>::with(&self.gpu, &spec, self.comms.grid(), 0, &self.tuning, &callbacks).unwrap();
+        let options = TransformOptions::default().tuning(self.tuning);
+        let transform = Transform::<T>::with(&self.gpu, &spec, self.comms.grid(), 0, &options).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
         let (input, modes_in) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
@@ -111,7 +111,7 @@ impl Bench {
         transform.forward(&mut self.recorder, &mut self.comms, &field, &layout, &spectrum).unwrap();
         let there = self.recorder.download(&spectrum, 0, spectrum.len()).unwrap();
         self.recorder.upload(&spectrum, 0, &modes_in).unwrap();
-        transform.inverse(&mut self.recorder, &mut self.comms, &spectrum, None, &field, &layout).unwrap();
+        transform.inverse(&mut self.recorder, &mut self.comms, &spectrum, &field, &layout).unwrap();
         let back = self.recorder.download(&field, 0, field.len()).unwrap();
         [
             error(&there, &forward_truth(&spec, &values(&input))) / tolerance(&spec),
@@ -121,8 +121,8 @@ impl Bench {
 
     /// The modes of a field, and what they should be.
     fn forward<T: Cell>(&mut self, spec: &Spec, input: &[T]) -> (Vec<T::Mode>, Vec<C>) {
-        let callbacks = TransformCallbacks::default();
-        let transform = Transform::<T>::with(&self.gpu, spec, self.comms.grid(), 0, &self.tuning, &callbacks).unwrap();
+        let options = TransformOptions::default().tuning(self.tuning);
+        let transform = Transform::<T>::with(&self.gpu, spec, self.comms.grid(), 0, &options).unwrap();
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout).unwrap(), transform.spectrum(&self.gpu).unwrap());
         self.recorder.upload(&field, 0, input).unwrap();

@@ -4,7 +4,7 @@ use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    Forecast, Spec, Speeds, Transform, TransformCallbacks, TransformChoice, TransformError, TransformTuning, Tuner,
+    Forecast, Spec, Speeds, Transform, TransformChoice, TransformError, TransformOptions, TransformTuning, Tuner,
     Value, Values,
 };
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
@@ -22,13 +22,14 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
         let mut recorder = Recorder::new(&gpu)?;
         let mut comms = GridComms::new(&comm, grid)?.with_chunks(CHUNK, 3);
         let tuning = TransformTuning { pieces, ..TransformTuning::of(&gpu) };
-        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &TransformCallbacks::default())?;
+        let options = TransformOptions::default().tuning(tuning);
+        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &options)?;
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
         recorder.clear(&field);
         transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
         let there = comms.cost();
-        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?;
+        transform.inverse(&mut recorder, &mut comms, &spectrum, &field, &layout)?;
         let both = comms.cost();
         let forecast = Forecast::new(spec, grid, comm.rank(), &tuning, &Speeds::default(), CHUNK)?;
         assert_eq!(forecast.memory.field, field.len() * T::ELEMENT.bytes());
@@ -155,7 +156,7 @@ fn a_second_plan_compiles_nothing_and_speeds_are_positive() {
         let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
         recorder.clear(&field);
         transform.forward(recorder, &mut comms, &field, &layout, &spectrum).unwrap();
-        transform.inverse(recorder, &mut comms, &spectrum, None, &field, &layout).unwrap();
+        transform.inverse(recorder, &mut comms, &spectrum, &field, &layout).unwrap();
         recorder.wait().unwrap();
         gpu.compiled()
     };
@@ -195,7 +196,7 @@ fn ranks_on_different_devices_plan_alike() {
         recorder.upload(&field, 0, &vec![[1.0, -2.0]; layout.len() as usize])?;
         transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
         recorder.clear(&field);
-        transform.inverse(&mut recorder, &mut comms, &spectrum, None, &field, &layout)?;
+        transform.inverse(&mut recorder, &mut comms, &spectrum, &field, &layout)?;
         Ok::<_, meshloom::Error>(recorder.download(&field, 0, layout.len())?)
     });
     let field = parts.unwrap().concat();

@@ -4,7 +4,7 @@ use super::fourier::{Cell, cells, cut, modes, random, same};
 use super::{Case, Inner, Outcome};
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformCallbacks, TransformTuning, Values};
+use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning, Values};
 use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
@@ -25,15 +25,15 @@ pub const CASE: Case = Case {
 fn both<T: Cell>(gpu: &Gpu, comms: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
     let mut recorder = Recorder::new(gpu)?;
     let tuning = TransformTuning { pieces: 3, ..TransformTuning::of(gpu) };
-    let transform =
-        Transform::<T>::with(gpu, spec, comms.grid(), comms.rank(), &tuning, &TransformCallbacks::default())?;
+    let options = TransformOptions::default().tuning(tuning);
+    let transform = Transform::<T>::with(gpu, spec, comms.grid(), comms.rank(), &options)?;
     let (layout, part) = (transform.field_layout(), transform.spectrum_part());
     let (field, spectrum) = (transform.field(gpu, &layout)?, transform.spectrum(gpu)?);
     recorder.upload(&field, 0, &cut(&random::<T>(cells(spec), 1), spec.cells, &layout.own))?;
     transform.forward(&mut recorder, comms, &field, &layout, &spectrum)?;
     let there = recorder.download(&spectrum, 0, spectrum.len())?;
     recorder.upload(&spectrum, 0, &cut(&random::<T::Mode>(modes(spec), 2), spec.spectrum(), &part))?;
-    transform.inverse(&mut recorder, comms, &spectrum, None, &field, &layout)?;
+    transform.inverse(&mut recorder, comms, &spectrum, &field, &layout)?;
     let back = recorder.download(&field, 0, field.len())?;
     if let Some(whole) = whole {
         let what = format!("rank {} of {}: {spec:?}", comms.rank(), comms.grid());

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use meshloom::comm::run_threads;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformTuning, Value, Values};
+use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformOptions, TransformTuning, Value, Values};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, FieldLayout, Grid, extent};
 use rustfft::FftPlanner;
@@ -319,7 +319,7 @@ impl Setup {
 }
 
 /// What a rank works with.
-pub struct Rank<'a, T> {
+pub struct Rank<'a, T: Value> {
     pub gpu: &'a Gpu,
     pub recorder: Recorder,
     pub comms: GridComms,
@@ -378,7 +378,7 @@ impl<T: Cell> Rank<'_, T> {
     }
 
     pub fn inverse(&mut self, spectrum: &Array<T::Mode>, field: &Array<T>) {
-        self.transform.inverse(&mut self.recorder, &mut self.comms, spectrum, None, field, &self.layout).unwrap();
+        self.transform.inverse(&mut self.recorder, &mut self.comms, spectrum, field, &self.layout).unwrap();
     }
 }
 
@@ -396,8 +396,9 @@ pub fn on_ranks<T: Cell, R: Send>(
         if let Some(chunk) = setup.chunk {
             comms = comms.with_chunks(chunk, 2);
         }
-        let tuning = setup.tuning.unwrap_or(TransformTuning::of(&gpu));
-        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &tuning, &setup.callbacks)?;
+        let mut options = TransformOptions::default().callbacks(setup.callbacks.clone());
+        options.tuning = setup.tuning;
+        let transform = Transform::<T>::with(&gpu, spec, grid, comm.rank(), &options)?;
         let layout = FieldLayout::new(transform.field_part(), setup.halo);
         let mut rank = Rank { gpu: &gpu, recorder, comms, transform, layout };
         Ok::<_, meshloom::Error>(body(&mut rank))

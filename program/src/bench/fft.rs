@@ -77,7 +77,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
 }
 
 /// A transform that is to be measured.
-struct Planned<T> {
+struct Planned<T: Cell> {
     shape: [u64; 3],
     choice: TransformChoice,
     transform: Transform<T>,
@@ -155,7 +155,7 @@ impl<T: Cell> Ready<T> {
 
     fn inverse(&mut self, recorder: &mut Recorder) -> Result<(), Error> {
         let Ready { transform, comms, layout, field, spectrum } = self;
-        Ok(transform.inverse(recorder, comms, spectrum, None, field, layout)?)
+        Ok(transform.inverse(recorder, comms, spectrum, field, layout)?)
     }
 
     fn both(&mut self, recorder: &mut Recorder) -> Result<(), Error> {

@@ -7,7 +7,7 @@ mod plan_only;
 
 use meshloom::comm::{Communicator, Op};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{FftError, Precision, Transform, TransformCallbacks, TransformTuning, Value};
+use meshloom::fft::{FftError, Precision, Transform, TransformOptions, Value};
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::io::collective::write_npy;
@@ -90,14 +90,7 @@ struct RankTransform<'a, T: Value> {
 impl<'a, T: Value> RankTransform<'a, T> {
     fn new(context: &'a mut Rank, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
         let gpu = &context.gpu;
-        let transform = Transform::with(
-            gpu,
-            &request.spec,
-            grid,
-            context.comm.rank(),
-            &TransformTuning::of(gpu),
-            &TransformCallbacks::default(),
-        );
+        let transform = Transform::with(gpu, &request.spec, grid, context.comm.rank(), &TransformOptions::default());
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
             // The lengths are the file's and not the call's.
@@ -145,7 +138,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
         let RankTransform { transform, field, spectrum, recorder, comms, request } = self;
         let layout = transform.field_layout();
         if request.inverse {
-            transform.inverse(recorder, comms, spectrum, None, field, &layout)?;
+            transform.inverse(recorder, comms, spectrum, field, &layout)?;
         } else {
             transform.forward(recorder, comms, field, &layout, spectrum)?;
         }

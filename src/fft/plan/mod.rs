@@ -27,6 +27,8 @@ use super::core::Limits;
 use super::error::FftError;
 use super::spec::{Spec, SpectrumLayout, Values};
 use crate::comm::Subject;
+use crate::exchange::GridComms;
+use crate::gpu::DeviceError;
 use crate::grid::{Box3, Grid, LayoutError, volume};
 use crate::hash::{START, fnv1a};
 pub use buffers::{Buffer, buffers};
@@ -100,6 +102,17 @@ impl Plan {
         let text = format!("{what} of {i}x{j}x{k} {values:?} {precision:?}");
         let alike = format!("{:?}", (&self.spec, self.grid));
         Subject::new(&text).with(&[fnv1a(START, alike.as_bytes())])
+    }
+
+    /// Checks that `comms` have the process grid and the rank of the plan.
+    pub(super) fn check_rank(&self, call: &str, comms: &GridComms) -> Result<(), DeviceError> {
+        if (self.grid, self.rank) == (comms.grid(), comms.rank()) {
+            return Ok(());
+        }
+        let [planned, given] =
+            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g}"));
+        let why = format!("it was planned for {planned} of the process grid and is run on {given}");
+        Err(DeviceError::Misuse { what: call.into(), why })
     }
 
     /// Where the modes of this rank lie, and which they are.

@@ -16,7 +16,7 @@
 //! force (10 passes), and one pass that reads six values of each node.
 
 use crate::exchange::GridComms;
-use crate::fft::{Filter, Spec, Spectral, Transform, TransformCallbacks, TransformTuning, Values};
+use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform, Values};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
 use crate::mesh::{
@@ -79,10 +79,10 @@ impl ForceDerivative {
     /// [`SimulationError`] of the transform or the device.
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let sites = config.particles.pow(3);
-        let (gpu, spec) = (recorder.gpu().clone(), Spec::new(Values::Real, config.cells()));
-        let (tuning, none) = (TransformTuning::of(&gpu), TransformCallbacks::default());
-        let transform = Transform::with(&gpu, &spec, comms.grid(), comms.rank(), &tuning, &none)?;
-        let part = Filter::<f32>::part_of(&gpu, &spec, comms, &tuning)?;
+        let (gpu, shape, options) = (recorder.gpu().clone(), config.cells(), FilterOptions::default());
+        let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
+        let spec = Spec::new(Values::Real, shape);
+        let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
         if part != transform.spectrum_part() {
             let why = format!("a filter of the modes {part:?}, a transform of {:?}", transform.spectrum_part());
             return Err(DeviceError::Misuse { what: "the adjoint of a force".into(), why }.into());
@@ -93,7 +93,7 @@ impl ForceDerivative {
         Ok(ForceDerivative {
             painter: ValuePainter::new(config.window),
             transform,
-            filter: Filter::new(&gpu, &spec, comms, &tuning, &callback, 1)?,
+            filter: Filter::new(&gpu, &spec, comms, &callback, &options)?,
             spectra,
             positions: PositionAdjoint::new(config.window),
             reader: ForceTangent::new(config.window),

@@ -3,7 +3,6 @@
 use super::cotangents::Cotangents;
 use super::parameters::uploaded;
 use super::sweeps::Sweeps;
-use crate::fft::Spectral;
 use crate::gpu::Array;
 use crate::grid::volume;
 use crate::mesh::Bin;
@@ -70,7 +69,7 @@ impl Observer<'_> {
         transform.scale_radially(recorder, &modes, &table)?;
         let layout = transform.field_layout();
         let cotangent = recorder.gpu().array::<f32>("pm::density_cotangent", volume(&layout.own))?;
-        transform.inverse(recorder, comms, &modes, None::<&Spectral>, &cotangent, &layout)?;
+        transform.inverse(recorder, comms, &modes, &cotangent, &layout)?;
         self.add_density(context, &cotangent)
     }
 }
