@@ -23,8 +23,8 @@ pub enum AdapterSelector {
     Index(usize),
     /// The adapter on this PCI bus address, as `0000:3b:00.0`.
     Pci(String),
-    /// Of the adapters whose name contains this, whatever the case; ranks on one host take them in
-    /// turn.
+    /// An adapter whose name contains this text, ignoring case; ranks on one host take such
+    /// adapters in turn.
     Name(String),
 }
 
@@ -187,8 +187,8 @@ fn kind(adapter: &wgpu::Adapter) -> u8 {
     }
 }
 
-/// Returns the bytes of the adapter's largest device-local heap (Vulkan), or what it can work with
-/// at once (Metal); none where the driver does not tell (DirectX).
+/// Returns the bytes of the adapter's largest device-local heap (Vulkan), or of its recommended
+/// working set (Metal); `None` where the driver does not report them (DirectX).
 pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
     {

@@ -16,7 +16,7 @@ use super::source::Element;
 /// such count wraps around.
 pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 
-/// Bindings begin at multiples of so many bytes, which every device can do.
+/// Alignment of bindings in bytes, which every device supports.
 const ALIGNMENT: u64 = 256;
 
 /// Types that can be elements of device arrays: `f32`, `u32`, `i32`, `f64`, `[f32; 2]`, `[f64; 2]`
@@ -66,7 +66,8 @@ device_elements! {
     [f32; 4] => Vec4,
 }
 
-/// Who owns the buffers of an array, and so what becomes of them when its last handle is dropped.
+/// The owner of the buffers of an array, which decides what happens when the last handle is
+/// dropped.
 pub(super) enum BufferOwner {
     /// The device's pool, to which they go back.
     Pool(MemoryKind),
@@ -105,7 +106,8 @@ pub struct RawArray {
     pub(super) storage: Arc<Storage>,
     pub(super) element: Element,
     pub(super) len: u64,
-    /// Where it begins in its buffers, one after the other; 0 unless it is a part of another array.
+    /// First element in its buffers, counted over all of them; 0 unless it is a part of another
+    /// array.
     pub(super) start: u64,
     /// Elements per window; a power of two when there is more than one window.
     pub(super) window: u64,
@@ -187,11 +189,12 @@ impl RawArray {
         Err(DeviceError::Misuse { what: what.into(), why })
     }
 
-    /// Takes it away from the device until the loan is dropped, for its buffers to be mapped.
+    /// Withdraws the array from the device until the loan is dropped, so that its buffers can be
+    /// mapped.
     pub(crate) fn lend(&self) -> Result<Loan, DeviceError> {
         self.at_rest("Exchange")?;
         if self.storage.lent.swap(true, Ordering::AcqRel) {
-            // Another thread was faster; this one is told the same.
+            // Another thread was faster; this one gets the same error.
             self.at_rest("Exchange")?;
         }
         Ok(Loan(self.storage.clone()))
@@ -202,7 +205,7 @@ impl RawArray {
         if self.element == element { self.len } else { 0 }
     }
 
-    /// The same memory as elements of another size, as many as fit.
+    /// Returns the same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
         let [len, start, window, span] = [self.len, self.start, self.window, self.span].map(|n| n * from / to);
@@ -210,14 +213,15 @@ impl RawArray {
         RawArray { element, len, start, window: window.max(1), span: span.max(1), ..self.clone() }
     }
 
-    /// Returns `true` if one binding holds so many bytes of it, where they lie in one buffer.
+    /// Returns `true` if one binding can hold `bytes` bytes of the array, where they lie in one
+    /// buffer.
     pub(crate) fn may_hold(&self, bytes: u64) -> bool {
         self.windows() == 1 || bytes + ALIGNMENT <= self.storage.gpu.capabilities().window_bytes
     }
 
-    /// Returns a part of the same memory in one window, which holds these bytes, and the byte that
-    /// it begins at, a multiple of 256; none where no binding holds them, because they are too many
-    /// or lie in two buffers.
+    /// Returns a part of the same memory in one window that holds these bytes, and the byte at
+    /// which it begins, a multiple of 256; `None` if no binding can hold them, because they are too
+    /// many or lie in two buffers.
     pub(crate) fn in_one_window(&self, bytes: Range<u64>) -> Option<(RawArray, u64)> {
         if self.windows() == 1 {
             return Some((self.clone(), 0));
@@ -294,8 +298,8 @@ impl<T: DeviceElement> fmt::Debug for Array<T> {
     }
 }
 
-/// How an array of `len` elements of so many `bytes` is cut: elements per window, and windows per
-/// buffer at most.
+/// Returns the elements per window and the maximum number of windows per buffer of an array of
+/// `len` elements of `bytes` bytes.
 fn cut(gpu: &Gpu, len: u64, bytes: u64) -> [u64; 2] {
     let capabilities = gpu.capabilities();
     if len * bytes <= capabilities.window_bytes {
@@ -314,7 +318,7 @@ impl Gpu {
         self.array_in(label, len, MemoryKind::Device)
     }
 
-    /// As [`Gpu::array`], in memory that the host reads or writes too.
+    /// Same as [`Gpu::array`], in memory that the host can read or write, too.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
@@ -352,15 +356,15 @@ impl<T: DeviceElement> Array<T> {
         Array { raw, element: PhantomData }
     }
 
-    /// A caller's buffer as an array of as many elements as it has bytes for.
+    /// Creates an array over a caller's buffer, of as many elements as it has bytes for.
     ///
     /// - The buffer needs the usages `STORAGE`, `COPY_SRC` and `COPY_DST` and must not be mapped
-    ///   while submitted work uses it. It is never cleared, put into the pool or destroyed here; it
-    ///   stays the caller's, who may hold other handles on it.
-    /// - Work of the library and of the caller on it runs in the order of submissions to the queue.
-    ///   Between two submissions of one operation of the library nobody else may write to it.
-    /// - Two arrays of one buffer are one memory: where a kernel writes to it, giving both is
-    ///   refused as giving one twice is.
+    ///   while submitted work uses it. The library never clears, pools or destroys it; the caller
+    ///   owns it and may hold other handles to it.
+    /// - Work of the library and of the caller on the buffer runs in the order of submissions to
+    ///   the queue. Between two submissions of one operation of the library nothing else may write
+    ///   to it.
+    /// - Two arrays over one buffer alias: a kernel that writes to one of them refuses both.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] for a buffer of another device, one that was destroyed, without
@@ -413,7 +417,7 @@ impl<T: DeviceElement> Array<T> {
         self.raw.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if the array is empty.
     pub fn is_empty(&self) -> bool {
         self.raw.len == 0
     }
@@ -448,7 +452,7 @@ impl<T: DeviceElement> Array<T> {
         if self.raw.windows() == 1 { ALIGNMENT / T::ELEMENT.bytes() } else { self.raw.window }
     }
 
-    /// The same memory seen as other elements of the same size (`f32` bits as `u32`) or of twice or
+    /// Returns the same memory as elements of the same size (`f32` bits as `u32`) or of twice or
     /// half the size.
     ///
     /// # Errors

@@ -31,10 +31,10 @@ pub(super) struct Module {
     pub verbatim: bool,
 }
 
-/// What the directives of a kernel name.
+/// Names that the directives of a kernel may use.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
-    /// What may be imported.
+    /// Modules that may be imported.
     pub modules: &'a [Module],
     /// Names of flags, and whether they are on.
     pub flags: &'a [(&'static str, bool)],
@@ -172,9 +172,9 @@ impl Assembly<'_> {
 /// Returns the entry point that a directive stands for.
 fn entry_point(directive: &str, count: &str) -> Option<String> {
     let body = match (directive, count) {
-        // The loop ends behind the last element: a software renderer executes what stands in a
-        // condition, whether it holds or not. Its end is no constant, either: compilers write loops
-        // of few rounds out, and a software renderer's takes as many times as long then.
+        // The loop ends behind the last element: a software renderer executes the body of a
+        // condition whether it holds or not. The end is not a constant, because compilers unroll
+        // loops of few rounds, and a software renderer's compiler takes as many times as long then.
         ("each", count) if !count.is_empty() => format!(
             "    let first = group_number(workgroup, workgroups) * (ITEMS * GROUP);\n    \
              let end = min(first + ITEMS * GROUP, {count});\n    \

@@ -11,9 +11,9 @@ use super::source::{Access, Element, KernelSource, Slot};
 use super::words::words;
 
 /// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that
-/// they use. No pass over memory of their own, and no intermediate array.
+/// they use. They need no pass over memory and no intermediate array.
 ///
-/// Which functions the text must define is said where a callback is given:
+/// The functions that the text must define are documented where a callback is used:
 /// [`TransformCallbacks`](crate::fft::TransformCallbacks) and [`Filter`](crate::fft::Filter) for
 /// transforms, [`neighbors`](crate::points::neighbors) for searches.
 ///
@@ -21,8 +21,8 @@ use super::words::words;
 ///   [`write`](Self::write) and [`atomic`](Self::atomic) the other accessors of [`KernelSource`]. A
 ///   kernel binds at most eight arrays on the smallest devices, of which up to five are its own.
 /// - Parameters are fields of `params`.
-/// - Names are shared with the kernel and with other callbacks in it: begin yours with a word of
-///   your own. A name that is taken is a compile error when the kernel is first used.
+/// - Names are shared with the kernel and with other callbacks in it: begin yours with a prefix of
+///   your own. A duplicate name is a compile error when the kernel is first used.
 /// - The kernels are compiled with run-time checks, as [`Kernel::new`](super::Kernel::new) says,
 ///   unless the callback was made with [`new_unchecked`](Self::new_unchecked). Entry points and
 ///   bindings of the text's own are refused.
@@ -62,8 +62,8 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// What distinguishes the kernels of two callbacks: the text, how arrays are bound, the parameters'
-/// types, and who vouches for it.
+/// Key of a callback's kernels: the text, the bindings of arrays, the types of parameters, and the
+/// trust in the text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallbackKey {
     text: String,
@@ -77,16 +77,16 @@ impl Callback {
         Self::with_trust(Trust::Nobody, text)
     }
 
-    /// As [`new`](Self::new), for kernels without run-time checks.
+    /// Same as [`new`](Self::new), for kernels without run-time checks.
     ///
     /// # Safety
-    /// For everything that it may be called with where it is given, the text must do what
-    /// [`Kernel::new_unchecked`](super::Kernel::new_unchecked) asks for.
+    /// For all arguments that it may be called with, the text must satisfy the requirements of
+    /// [`Kernel::new_unchecked`](super::Kernel::new_unchecked).
     pub unsafe fn new_unchecked(text: impl Into<Arc<str>>) -> Self {
         Self::with_trust(Trust::Caller, text)
     }
 
-    /// The same arrays with this text, and with the parameters of another callback.
+    /// Returns a callback with the same arrays, this text, and the parameters of another callback.
     pub(crate) fn with_text(self, text: impl Into<Arc<str>>, params: Option<&Callback>) -> Self {
         let (fields, values) = params.map(|other| (other.fields.clone(), other.values.clone())).unwrap_or_default();
         Callback { text: text.into(), fields, values, ..self }
@@ -143,7 +143,7 @@ impl Callback {
         self
     }
 
-    /// Says that one call takes up to so many rounds of loops (0 unless said). Searches on drivers
+    /// Sets the maximum number of rounds of loops in one call (0 by default). Searches on drivers
     /// that limit the rounds of an invocation
     /// ([`Capabilities::loop_rounds`](super::Capabilities::loop_rounds)) are cut into portions
     /// accordingly.
@@ -163,7 +163,7 @@ impl Callback {
         self.loop_rounds
     }
 
-    /// Who vouches for it.
+    /// Returns the trust in the text.
     pub(crate) fn trust(&self) -> Trust {
         self.trust
     }

@@ -1,4 +1,4 @@
-//! What a device allows and what it is good at.
+//! Features, limits and preferences of a device.
 
 use super::options::Options;
 use super::profile::Profile;
@@ -52,17 +52,18 @@ pub struct Capabilities {
 /// lengths in bytes as `u32` only.
 const LARGEST_BINDING: u64 = (1 << 32) - 256;
 
-/// What adding to integers of 64 bits takes.
+/// Features that additions to 64-bit integers need.
 pub(super) const ATOMIC_U64: wgpu::Features =
     wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS);
 
-/// What binding the windows of arrays together takes.
+/// Features that binding the windows of arrays together needs.
 pub(super) const BINDING_ARRAYS: wgpu::Features = wgpu::Features::BUFFER_BINDING_ARRAY
     .union(wgpu::Features::STORAGE_RESOURCE_BINDING_ARRAY)
     .union(wgpu::Features::SAMPLED_TEXTURE_AND_STORAGE_BUFFER_ARRAY_NON_UNIFORM_INDEXING);
 
 impl Capabilities {
-    /// Those of `device`, opened as `options` say on an adapter with `memory` bytes.
+    /// Returns the capabilities of `device`, opened with `options` on an adapter with `memory`
+    /// bytes.
     pub(super) fn of(
         device: &wgpu::Device,
         info: &wgpu::AdapterInfo,

@@ -1,4 +1,4 @@
-//! What a recorder notes, and how it becomes commands of an encoder.
+//! Recorded commands, and their translation to commands of an encoder.
 
 use std::sync::Arc;
 
@@ -43,18 +43,18 @@ impl Command {
     }
 }
 
-/// What commands need besides themselves.
+/// Resources that the encoding of commands needs.
 pub(super) struct Encoding<'a> {
     pub device: &'a wgpu::Device,
     /// The parameters of all dispatches.
     pub uniforms: &'a wgpu::Buffer,
-    /// What times the passes, if anything does.
+    /// The timer of the passes, if there is one.
     pub timer: Option<&'a Timer>,
 }
 
 impl Encoding<'_> {
-    /// Puts `commands` into `encoder`, neighbouring dispatches in one compute pass, but each in its
-    /// own where they are timed; returns the number of passes.
+    /// Encodes `commands`: consecutive dispatches in one compute pass, or each in a pass of its own
+    /// where they are timed. Returns the number of passes.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: &[Command]) -> u32 {
         let (mut rest, mut passes) = (commands, 0);
         while let Some(first) = rest.first() {

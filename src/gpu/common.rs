@@ -1,10 +1,10 @@
-//! What devices that work together have in common.
+//! Limits that cooperating devices share.
 
 use super::capabilities::Capabilities;
 use super::profile::Profile;
 
-/// What each of several devices has: what is planned for it is planned alike on all of them, down
-/// to the messages that ranks send each other.
+/// Limits that all of several devices satisfy. Plans made for them are equal on all ranks, down to
+/// the messages that ranks exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommonLimits {
     /// The class that kernels are shaped for: [`Profile::Software`] where one of them is a software
@@ -17,19 +17,19 @@ pub struct CommonLimits {
 }
 
 impl CommonLimits {
-    /// Those of one device.
+    /// Returns the limits of one device.
     pub fn of(capabilities: &Capabilities) -> Self {
         let &Capabilities { profile, workgroup_bytes, invocations, .. } = capabilities;
         CommonLimits { profile, workgroup_bytes, invocations }
     }
 
-    /// As numbers, of which those of several devices together have the least.
+    /// Returns the limits as numbers; the limits of several devices are their minima.
     pub(crate) fn numbers(self) -> [u64; 3] {
         let profile = u64::from(self.profile == Profile::Gpu);
         [profile, u64::from(self.workgroup_bytes), u64::from(self.invocations)]
     }
 
-    /// Those with these [`numbers`](Self::numbers).
+    /// Creates limits from their [`numbers`](Self::numbers).
     pub(crate) fn from_numbers([profile, workgroup_bytes, invocations]: [u64; 3]) -> Self {
         let profile = if profile == 0 { Profile::Software } else { Profile::Gpu };
         CommonLimits { profile, workgroup_bytes: workgroup_bytes as u32, invocations: invocations as u32 }

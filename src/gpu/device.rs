@@ -45,9 +45,9 @@ impl std::fmt::Debug for Gpu {
 type Open = Vec<(wgpu::Adapter, Options, Weak<Inner>)>;
 
 impl Gpu {
-    /// Opens the adapter that `options` choose for the rank number `local_rank` of this host, or
-    /// gives the handle on it that this process already has, unless anything went wrong on that
-    /// device.
+    /// Opens the adapter that `options` choose for the rank with number `local_rank` on this host,
+    /// or returns a handle to the device that this process has already opened on it, unless that
+    /// device has failed.
     ///
     /// # Errors
     /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses,
@@ -160,8 +160,8 @@ impl Gpu {
         &self.0.open.capabilities
     }
 
-    /// Returns what this device and those of the other ranks have in common, where ranks have
-    /// agreed on it, as those of a [`Rank`](crate::Rank) have; else what this one has.
+    /// Returns the limits that this device and those of the other ranks share, where ranks have
+    /// agreed on them, as those of a [`Rank`](crate::Rank) have; otherwise those of this device.
     pub fn common(&self) -> &CommonLimits {
         &self.1
     }
@@ -224,8 +224,8 @@ impl Gpu {
     }
 
     /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the
-    /// file lacks any. Done anyway by [`launch`](crate::launch()) and when the last handle is
-    /// dropped; for programs that end in other ways. That it cannot be written is no error.
+    /// file lacks any. [`launch`](crate::launch()) and dropping the last handle do so, too; call it
+    /// in programs that end in other ways. Failures to write are ignored: the cache is optional.
     pub fn save_pipelines(&self) {
         self.0.pipelines.cache.iter().for_each(PipelineCache::save);
     }
@@ -245,7 +245,7 @@ impl Gpu {
         self.0.pool.trim();
     }
 
-    /// What the driver reported after the fact.
+    /// Checks for errors that the driver reported asynchronously.
     ///
     /// # Errors
     /// [`DeviceError::Lost`] once anything went wrong.
@@ -290,8 +290,8 @@ impl Gpu {
         self.0.pool.allocate(&self.0.open, label, size, usage)
     }
 
-    /// Says that a buffer of [`new_buffer`](Self::new_buffer), or one of [`buffer`](Self::buffer)
-    /// that does not come back, is gone.
+    /// Removes a buffer of [`new_buffer`](Self::new_buffer), or one of [`buffer`](Self::buffer)
+    /// that does not return to the pool, from the count.
     pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
         self.0.pool.forget(buffer);
     }

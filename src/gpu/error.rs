@@ -1,4 +1,4 @@
-//! What can go wrong on a device.
+//! Errors of devices.
 
 use crate::host_memory::{ByteCount, HostMemoryError};
 
@@ -12,7 +12,7 @@ pub enum DeviceError {
          Debian/Ubuntu `apt install mesa-vulkan-drivers libvulkan1`, Fedora `dnf install mesa-vulkan-drivers`"
     )]
     NoAdapter {
-        /// What was looked at and why it was refused.
+        /// The adapters and the reasons against each.
         why: String,
     },
     /// No adapter matches the selection.
@@ -46,7 +46,7 @@ pub enum DeviceError {
         bytes(*.needed), bytes(*.in_use), has(*.capacity)
     )]
     OutOfMemory {
-        /// What was to be allocated.
+        /// Label of the allocation.
         label: String,
         /// Its size in bytes.
         needed: u64,
@@ -109,7 +109,7 @@ pub enum DeviceError {
     Observer {
         /// The kernel.
         kernel: String,
-        /// What it does wrong, and in which lines.
+        /// The errors and their lines.
         why: String,
     },
     /// A call does not fit the kernel or array it is made for: an error of the program that calls.
@@ -117,7 +117,7 @@ pub enum DeviceError {
     Misuse {
         /// Kernel or array.
         what: String,
-        /// What does not fit.
+        /// The limit that is exceeded.
         why: String,
     },
     /// The driver reported an error after the fact, or lost the device.

@@ -1,4 +1,4 @@
-//! What a caller's text binds and takes, before a driver sees it. Pure.
+//! Checks the bindings and parameters of a caller's text before a driver sees it. Pure.
 
 use std::ops::RangeInclusive;
 

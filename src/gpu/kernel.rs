@@ -49,13 +49,13 @@ impl Kernel {
         Self::with_trust(Trust::Nobody, source)
     }
 
-    /// As [`new`](Self::new) without run-time checks.
+    /// Same as [`new`](Self::new), without run-time checks.
     ///
     /// # Safety
-    /// In every dispatch of the kernel the text must keep within its arrays, private and workgroup
-    /// ones too, read no workgroup memory before it was written, end all its loops, and divide no
-    /// integer by zero nor the least `i32` by -1. Drivers may do anything otherwise, with the
-    /// memory of the process too.
+    /// In every dispatch of the kernel the text must stay within its arrays, private and workgroup
+    /// ones included, read no workgroup memory before it is written, end all its loops, and neither
+    /// divide an integer by zero nor the smallest `i32` by -1. Otherwise the behavior is undefined,
+    /// for the memory of the process, too.
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
         Self::with_trust(Trust::Caller, source)
     }

@@ -86,7 +86,7 @@ pub struct ObservedDispatch<'a> {
     pub fuses: bool,
 }
 
-/// What becomes of an observed dispatch.
+/// Decision of an observer about a dispatch.
 #[non_exhaustive]
 pub enum Verdict<'a> {
     /// The device runs it.
@@ -98,8 +98,8 @@ pub enum Verdict<'a> {
     Replace(Vec<Option<Vec<u8>>>),
 }
 
-/// What looks at the buffers of a dispatch after the device has run it. Its message ends the
-/// submission.
+/// Inspects the buffers of a dispatch after the device has run it. An error ends the submission
+/// with its message.
 pub type Inspection<'a> = Box<dyn FnOnce(&[Vec<u8>]) -> Result<(), String> + 'a>;
 
 impl fmt::Debug for Verdict<'_> {

@@ -21,7 +21,7 @@ pub(super) enum DeviceOwner {
 /// until something is submitted.
 const UPLOAD: usize = 64 << 20;
 
-/// What was written to buffers.
+/// Bytes written to buffers.
 #[derive(Default)]
 struct Uploads {
     /// Bytes since something was last handed over for them.
@@ -125,8 +125,7 @@ impl OpenDevice {
         }
     }
 
-    /// Takes note of bytes that were written, submits them if they are many by now, and waits for
-    /// those before.
+    /// Records written bytes; if they are many by now, submits them and waits for those before.
     fn flush(&self, bytes: usize) {
         let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         uploads.bytes += bytes;
@@ -148,10 +147,10 @@ impl OpenDevice {
         scopes.end().map_or(Ok(result), Err)
     }
 
-    /// What went wrong after the fact.
+    /// Returns the first asynchronous error.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] once anything did.
+    /// [`DeviceError::Lost`] after an asynchronous error.
     pub fn check(&self) -> Result<(), DeviceError> {
         self.failure.0.get().map_or(Ok(()), |why| Err(DeviceError::Lost(why.clone())))
     }
@@ -170,7 +169,7 @@ impl OpenDevice {
         self.check()
     }
 
-    /// As [`poll`](Self::poll), whatever went wrong before.
+    /// Same as [`poll`](Self::poll), regardless of earlier errors.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
@@ -184,9 +183,9 @@ impl OpenDevice {
     }
 }
 
-/// Returns what `work` gives, or the text of its panic: wgpu 30 panics where the driver has lost
-/// the device that somebody waits for. It holds no lock then, and whoever asks hears of the loss.
-/// (A program that aborts on panics ends there.)
+/// Returns the result of `work`, or the text of its panic: wgpu 30 panics if the driver loses the
+/// device during a wait. No lock is held then, and later calls return the loss as an error. (A
+/// program that aborts on panics ends there.)
 fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -1,4 +1,4 @@
-//! How a device is opened.
+//! Options for opening a device.
 
 use std::env::VarError;
 use std::path::PathBuf;
@@ -23,9 +23,8 @@ pub struct Options {
     /// Keeps to the floor (WebGPU's default limits, no optional feature), whatever the device could
     /// do.
     pub floor: bool,
-    /// What kernels, their primitives and transforms are shaped for, whatever the device is:
-    /// `Some(Profile::Gpu)` runs on a software renderer what a GPU would get, for tests. `None`,
-    /// the default: what the device is.
+    /// Device class that kernels are tuned for: `Some(Profile::Gpu)` runs the GPU forms on a
+    /// software renderer, for tests. `None`, the default, uses the class of the device.
     pub profile: Option<Profile>,
     /// Fills arrays with NaN when they are handed out, so that a read of undefined contents is
     /// seen.
@@ -37,10 +36,10 @@ pub struct Options {
     /// was used longest ago goes. A program of many lengths (of transforms, say) has new ones for
     /// each, of some megabytes on software renderers.
     pub kernels: usize,
-    /// Directory in which compiled kernels are kept from run to run, where the driver can do so
-    /// (Vulkan, not on the floor); `None`, the default, keeps none.
-    /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust what they find
-    /// there: it must be a directory that nobody else writes to.
+    /// Directory in which compiled kernels are kept between runs, where the driver supports that
+    /// (Vulkan with optional features); `None`, the default, keeps none.
+    /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust the contents:
+    /// nobody else may be able to write to the directory.
     pub cache: Option<PathBuf>,
 }
 

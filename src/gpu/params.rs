@@ -7,7 +7,7 @@ pub struct ParamField {
     pub name: &'static str,
     /// Its type in WGSL.
     pub wgsl: String,
-    /// Where Rust puts it, in bytes.
+    /// Offset in the Rust struct, in bytes.
     pub offset: usize,
 }
 
@@ -22,7 +22,7 @@ pub unsafe trait KernelParams: bytemuck::NoUninit + 'static {
 }
 
 /// No parameters: an empty slice of nothing.
-// SAFETY: there are no fields.
+// SAFETY: a type without fields has no offsets to name.
 unsafe impl KernelParams for () {
     fn fields() -> Vec<ParamField> {
         Vec::new()

@@ -17,15 +17,15 @@ use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, Windo
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
 
-/// Who vouches that a kernel's text keeps within its arrays, ends its loops and divides by nothing
-/// that is zero.
+/// The guarantee that a kernel's text stays within its arrays, ends its loops and does not divide
+/// by zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Trust {
     /// The library's own, whose suite runs its kernels checked as well.
     Library,
     /// A caller's, given with `unsafe`.
     Caller,
-    /// Nobody's: the text is compiled with run-time checks.
+    /// No guarantee: the text is compiled with run-time checks.
     Nobody,
 }
 
@@ -33,13 +33,13 @@ pub(crate) enum Trust {
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
-    /// That of the parameters, where they are in a group of their own because windows are bound
+    /// Layout of the parameters, where they have a group of their own because windows are bound
     /// together.
     pub params_layout: Option<wgpu::BindGroupLayout>,
     pub label: String,
-    /// Of a caller's text: what its parameters take.
+    /// Extent of the parameters of a caller's text.
     pub params: Option<Extent>,
-    /// What the observer made of its text, if there is an observer.
+    /// The text as prepared by the observer, if there is one.
     pub observed: Option<Box<dyn ObservedKernel>>,
     /// When it was used last, by the clock of its device.
     used: AtomicU64,
@@ -52,9 +52,9 @@ type Compiled = Arc<OnceLock<Result<Arc<Pipeline>, DeviceError>>>;
 pub(super) struct Pipelines {
     /// Whether the library's kernels have run-time checks, too.
     pub checked: bool,
-    /// Who is shown kernels and dispatches.
+    /// Observer of kernels and dispatches.
     pub observer: Option<Arc<dyn DispatchObserver>>,
-    /// Where they are kept on disk.
+    /// File of compiled kernels.
     pub cache: Option<PipelineCache>,
     kept: Mutex<HashMap<(String, Trust), Compiled>>,
     /// Pipelines at most that are kept.
@@ -205,7 +205,8 @@ impl Pipelines {
     }
 }
 
-/// Returns where a kernel that binds so many windows finds its parameters on this device.
+/// Returns the address space of the parameters of a kernel that binds `windows` windows on this
+/// device.
 fn params_space(open: &OpenDevice, windows: u32) -> ParamsSpace {
     let lavapipe = open.capabilities.loop_rounds.is_some();
     if lavapipe && windows < open.capabilities.bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }

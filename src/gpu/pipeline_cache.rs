@@ -24,10 +24,10 @@ use std::sync::{Mutex, PoisonError};
 use crate::hash::{START, fnv1a};
 use crate::io::read_short;
 
-/// What a file begins with; the checksum of the rest follows, little-endian.
+/// Magic number at the beginning of a file; the checksum of the rest follows, little-endian.
 const MAGIC: [u8; 8] = *b"meshpip1";
 const HEADER: usize = 16;
-/// A larger file is begun anew: drivers only ever add to what they were given.
+/// A larger file is replaced by a new one, because drivers only ever add to the data.
 const LARGEST: u64 = 128 << 20;
 
 /// A driver's cache and its file.
@@ -63,7 +63,7 @@ fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf
     Some(system?.join("meshloom"))
 }
 
-/// Returns the file of an adapter; none where wgpu knows no pipeline caches.
+/// Returns the file of an adapter; `None` where wgpu does not support pipeline caches.
 fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
     // Hosts that share a directory may have other drivers for the same card.
     let driver = fnv1a(fnv1a(START, info.driver.as_bytes()), info.driver_info.as_bytes());
@@ -121,8 +121,8 @@ impl PipelineCache {
         let make = |data: Option<&[u8]>| {
             let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
             let descriptor = wgpu::PipelineCacheDescriptor { label: Some("meshloom"), data, fallback: true };
-            // SAFETY: the data came from `get_data`: nobody else writes such files, and its
-            // checksum says that it is whole.
+            // SAFETY: the data came from `get_data`; nothing else writes such files, and the
+            // checksum proves that they are complete.
             let cache = unsafe { device.create_pipeline_cache(&descriptor) };
             pollster::block_on(scope.pop()).is_none().then_some(cache)
         };

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::error::DeviceError;
 use super::open_device::OpenDevice;
 
-/// Where an array lies and who, besides kernels, touches it.
+/// Memory of an array, by its users besides kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryKind {
     /// Device memory.
@@ -158,8 +158,8 @@ impl Pool {
     }
 }
 
-/// Returns what an array of `bytes` bytes takes of a device: its size class, the smallest 2^k or 3 *
-/// 2^(k-1) that holds it, at least 256; above 32 MiB whole MiB.
+/// Returns the size class of an array of `bytes` bytes: the smallest 2^k or 3 * 2^(k-1) that holds
+/// it, at least 256; above 32 MiB whole MiB.
 pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);

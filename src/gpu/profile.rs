@@ -1,6 +1,6 @@
 //! Classes of devices, and what kernels are shaped like on them.
 
-/// What class of device kernels are shaped for.
+/// Class of device that kernels are tuned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// A GPU: wants coalesced accesses and many invocations.

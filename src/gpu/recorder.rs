@@ -13,7 +13,7 @@ use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 
-/// What a recorder has done so far.
+/// Counters of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecorderCounts {
     /// Submissions to the queue.
@@ -35,15 +35,14 @@ pub struct RecorderCounts {
 /// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before
 ///   [`submit`](Self::submit), [`upload`](Self::upload), [`download`](Self::download) or 256
 ///   dispatches.
-/// - Commands run in the order they were recorded; neighbouring dispatches go into one compute
-///   pass.
+/// - Commands run in the order they were recorded; consecutive dispatches share a compute pass.
 /// - `download` and [`wait`](Self::wait) wait for the device, nothing else does.
 pub struct Recorder {
     pub(super) gpu: Gpu,
     pub(super) commands: Vec<Command>,
     pub(super) params: Vec<u8>,
     uniforms: wgpu::Buffer,
-    /// What a caller has in an encoder that is not submitted yet.
+    /// Commands that a caller has encoded but not submitted yet.
     encoded: Vec<Command>,
     /// Bytes of parameters that belong to it.
     encoded_params: usize,
@@ -51,7 +50,7 @@ pub struct Recorder {
     pub(super) last: Option<wgpu::SubmissionIndex>,
     timer: Option<Timer>,
     pub(super) counts: RecorderCounts,
-    /// What was wrong with a command that could not say so.
+    /// Error of a command that had no way to return it.
     refused: Option<DeviceError>,
 }
 
@@ -98,9 +97,9 @@ impl Recorder {
         self.counts
     }
 
-    /// Times kernels on the device from now on, where it has timestamps, each in a compute pass of
-    /// its own. Each measured submission is waited for, so this is for finding out, not for
-    /// running. Begun anew, it forgets what [`kernel_times`](Self::kernel_times) had.
+    /// Turns the timing of kernels on or off, where the device has timestamps; each kernel then
+    /// gets a compute pass of its own. Each measured submission is waited for, so use this for
+    /// analysis only. Turning it on again clears [`kernel_times`](Self::kernel_times).
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -135,7 +134,7 @@ impl Recorder {
         self.dispatch_bytes(kernel, arrays, bytemuck::bytes_of(params), workgroups)
     }
 
-    /// As [`dispatch`](Self::dispatch), with parameters as bytes.
+    /// Same as [`dispatch`](Self::dispatch), with parameters as bytes.
     pub(crate) fn dispatch_bytes(
         &mut self,
         kernel: &Kernel,
@@ -192,7 +191,7 @@ impl Recorder {
         self.each_bytes(kernel, arrays, bytemuck::bytes_of(params), count)
     }
 
-    /// As [`each`](Self::each), with parameters as bytes.
+    /// Same as [`each`](Self::each), with parameters as bytes.
     pub(crate) fn each_bytes(
         &mut self,
         kernel: &Kernel,
@@ -340,19 +339,19 @@ impl Recorder {
         self.gpu.check()
     }
 
-    /// Says that the caller has submitted all that [`encode_into`](Self::encode_into) gave them,
-    /// the last of it as `submission`. [`wait`](Self::wait) and downloads wait for it.
+    /// Notes that the caller has submitted everything from [`encode_into`](Self::encode_into), the
+    /// last of it as `submission`. [`wait`](Self::wait) and downloads wait for it.
     pub fn submitted(&mut self, submission: wgpu::SubmissionIndex) {
         self.last = Some(submission);
         self.discarded();
     }
 
-    /// Says that the caller has dropped all that [`encode_into`](Self::encode_into) gave them: it
+    /// Notes that the caller has dropped everything from [`encode_into`](Self::encode_into): it
     /// will never run.
     pub fn discarded(&mut self) {
         self.encoded.clear();
         self.encoded_params = 0;
-        // What was recorded since has its parameters behind those of the encoder, and keeps them
+        // Commands recorded since have their parameters behind those of the encoder, and keep them
         // there.
         if self.commands.is_empty() {
             self.params.clear();

@@ -1,4 +1,4 @@
-//! The text of a kernel: complete WGSL, but for what depends on the device and on the size of
+//! The text of a kernel: complete WGSL except for what depends on the device and on the size of
 //! arrays.
 //!
 //! A kernel declares its parameters and arrays without bindings, each on a line of its own:
@@ -10,9 +10,9 @@
 //! var<storage, read_write> n: array<atomic<u32>>;    // changed by atomic operations
 //! ```
 //!
-//! It reaches arrays through accessors that this module writes in place of the declarations, so
-//! that one text serves an array that lies in one binding and an array that is cut into many
-//! *windows* (see [`Array`](super::Array)):
+//! It reaches arrays through accessors that replace the declarations, so that one text serves an
+//! array that lies in one binding and an array that is cut into many *windows* (see
+//! [`Array`](super::Array)):
 //!
 //! | declared as | accessors of `x` with elements `T` |
 //! |---|---|
@@ -42,7 +42,7 @@ use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
 use super::profile::WorkgroupShape;
 
-/// What an array is made of, as WGSL sees it.
+/// Element type of an array in WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// `f32`
@@ -102,7 +102,7 @@ impl Element {
     }
 }
 
-/// How a kernel uses an array.
+/// Access of a kernel to an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Only read.
@@ -120,7 +120,7 @@ pub struct Slot {
     pub name: String,
     /// Type of the elements.
     pub element: Element,
-    /// How it is used.
+    /// Access of the kernel.
     pub access: Access,
 }
 
@@ -173,17 +173,18 @@ fn is_alone(line: &str) -> Result<(), String> {
     }
 }
 
-/// Where a kernel finds its parameters.
+/// Address space of a kernel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamsSpace {
     /// In a uniform buffer, as kernels are written.
     Uniform,
-    /// In a storage buffer. Lavapipe compiles a kernel anew for every set of uniforms that its
-    /// loops and conditions depend on, which takes longer than most kernels run.
+    /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms that its loops and
+    /// conditions depend on, which takes longer than most kernels run.
     Storage,
 }
 
-/// What the text of a kernel depends on beside the kernel: the device, and the size of its arrays.
+/// Properties that the text of a kernel depends on besides the kernel itself: the device, and the
+/// size of its arrays.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant<'a> {
     /// Number of windows of each array, in the order of the slots.
@@ -192,9 +193,9 @@ pub struct Variant<'a> {
     pub window: u64,
     /// Workgroup size and elements per invocation of kernels that do not fix them.
     pub shape: WorkgroupShape,
-    /// Where the parameters are.
+    /// Address space of the parameters.
     pub params: ParamsSpace,
-    /// How windows are bound and chosen.
+    /// Binding of windows.
     pub binding: WindowBinding,
     /// Whether `reconverge()` is a barrier of the subgroup. Else it is nothing.
     pub subgroup_barrier: bool,
@@ -208,8 +209,8 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// How a kernel binds the windows of an array that has several, and finds the one that an element
-/// is in.
+/// Method of binding the windows of an array that has several, and of finding the one that holds an
+/// element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowBinding {
     /// Each by itself; a `switch` chooses. All devices have it, and each access branches.
@@ -315,8 +316,8 @@ impl KernelSource {
         self
     }
 
-    /// As [`module`](Self::module), of a caller's text: it is taken as it is, without directives.
-    /// It may declare arrays.
+    /// Same as [`module`](Self::module), for a caller's text, which is used as it is, without
+    /// directives. It may declare arrays.
     #[must_use]
     pub(crate) fn callers_module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: true });
@@ -413,7 +414,7 @@ impl KernelSource {
         Ok(self.assemble()?.wgsl(variant)?.text)
     }
 
-    /// Puts the text together, but for what depends on the variant.
+    /// Assembles the part of the text that does not depend on the variant.
     pub(super) fn assemble(&self) -> Result<Assembled, DeviceError> {
         let refused = |why| DeviceError::Shader { kernel: self.label.clone(), why };
         let parts = Parts { modules: &self.modules, flags: &self.flags, marks: &self.marks };
@@ -432,12 +433,12 @@ impl KernelSource {
     }
 }
 
-/// A kernel's text, whose declarations are still those of the author.
+/// A kernel's text with the declarations of its author.
 #[derive(Clone, Debug)]
 pub(super) struct Assembled {
     pub label: String,
     pub slots: Vec<Slot>,
-    /// Fields of the parameters in WGSL, and as Rust has those of the kernel itself.
+    /// Fields of the parameters in WGSL, and the Rust layout of the kernel's own fields.
     pub fields: String,
     pub layout: Vec<ParamField>,
     group: Option<u32>,

@@ -25,7 +25,7 @@ impl StagingDirection {
         }
     }
 
-    /// How the host maps such a buffer.
+    /// Returns the mode in which the host maps such a buffer.
     pub fn map_mode(self) -> wgpu::MapMode {
         match self {
             StagingDirection::ToHost => wgpu::MapMode::Read,
@@ -34,10 +34,11 @@ impl StagingDirection {
     }
 }
 
-/// Staging buffers of a recorder that nobody uses at present. They count as memory of the device.
+/// Unused staging buffers of a recorder. They count as memory of the device.
 pub(super) struct StagingPool {
     gpu: Gpu,
-    /// That which was given back first comes first: the device is done with it, if with any.
+    /// In the order of their return, so that the device has most likely finished with the first
+    /// one.
     free: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Staging {
     buffer: wgpu::Buffer,
 }
 
-/// Returns the bytes of the buffer that [`Staging::take`] makes for so many.
+/// Returns the size of the buffer that [`Staging::take`] uses for `bytes` bytes.
 pub(crate) fn staging_size(bytes: u64) -> u64 {
     bytes.max(1 << 12).next_power_of_two()
 }
@@ -169,7 +170,7 @@ pub(crate) fn read_mapped(buffer: &wgpu::Buffer, bytes: u64, body: impl FnOnce(&
 pub(crate) struct MappedBytes {
     place: NonNull<u8>,
     bytes: usize,
-    /// What keeps the place valid; ended before the mapping.
+    /// Keeps the place valid; dropped before the mapping ends.
     _view: MappedView,
     _map: Map,
 }

@@ -1,4 +1,4 @@
-//! How long kernels take by the device's own clock.
+//! Times of kernels by the clock of the device.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::staging::{Map, read_mapped};
 pub struct KernelTime {
     /// Its label.
     pub kernel: String,
-    /// How often it ran.
+    /// Number of dispatches.
     pub dispatches: u64,
     /// Seconds of all of them by the device's own clock.
     pub seconds: f64,
@@ -30,7 +30,7 @@ pub(super) struct Timer {
     kernels: BTreeMap<String, (u64, f64)>,
 }
 
-/// Returns the bytes of the timestamps of so many passes.
+/// Returns the bytes of the timestamps of `passes` passes.
 fn bytes(passes: u32) -> u64 {
     16 * u64::from(passes)
 }

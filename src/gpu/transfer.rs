@@ -87,8 +87,7 @@ impl Recorder {
         })
     }
 
-    /// As [`download`](Self::download), but hands the elements to `take`, some at a time and in
-    /// their order.
+    /// Same as [`download`](Self::download), but passes the elements to `take` in pieces, in order.
     pub(crate) fn download_pieces<T: DeviceElement>(
         &mut self,
         array: &Array<T>,
@@ -138,7 +137,7 @@ impl Recorder {
         read_mapped(staging.buffer(), bytes, body)
     }
 
-    /// A staging buffer of `bytes` bytes at least, nobody else's until it is dropped.
+    /// Takes a staging buffer of at least `bytes` bytes, exclusively until it is dropped.
     pub(crate) fn staging_buffer(&self, direction: StagingDirection, bytes: u64) -> Result<Staging, DeviceError> {
         Staging::take(&self.staging, direction, bytes)
     }

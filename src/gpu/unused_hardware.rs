@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn displays_of_virtual_machines_and_boards_are_no_hardware() {
         assert_eq!(host(&["null", "nvidiactl"], &[]), None);
-        // virtio, VMware, QXL, Hyper-V, ASPEED, and an Intel device that is no display.
+        // virtio, VMware, QXL, Hyper-V, ASPEED, and an Intel device that is not a display.
         for (vendor, class) in [
             ("0x1af4", "0x038000"),
             ("0x15ad", "0x030000"),

@@ -1,4 +1,4 @@
-//! The words of a text in WGSL: what stands in it but for blanks and comments.
+//! The words of a text in WGSL: everything but blanks and comments.
 
 /// Names, keywords and numbers, and every other character by itself, in their order.
 pub(crate) fn words(text: &str) -> Vec<&str> {

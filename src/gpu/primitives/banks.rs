@@ -17,8 +17,8 @@ mod tests {
     use super::BANKS;
     use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
-    /// Consecutive words of an invocation, as many as a scan and a scatter without subgroups give
-    /// it, and neighbouring words.
+    /// Consecutive words per invocation, as in scans and scatters without subgroups, and adjacent
+    /// words.
     #[test]
     fn padded_words_conflict_in_pairs_at_most() {
         for machine in GPUS {
@@ -51,7 +51,7 @@ mod tests {
         (0..DRAWS).map(draw).sum::<f64>() / f64::from(DRAWS)
     }
 
-    /// The layout of `code_of.wgsl` beside a sorted array.
+    /// Uses the layout of `code_of.wgsl` next to a sorted array.
     #[test]
     fn levels_of_a_search_tree_lie_in_different_banks() {
         fn tree(level: u32, path: u64) -> u64 {

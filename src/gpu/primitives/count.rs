@@ -1,16 +1,16 @@
-//! How many elements of an array count.
+//! Number of elements of an array that an operation processes.
 
 use crate::gpu::{Array, DeviceError, Gpu, RawArray};
 
-/// How many leading elements of an array count; the others are neither read nor, in results,
-/// written.
+/// Number of leading elements of an array that are processed; the others are neither read nor, in
+/// results, written.
 #[derive(Clone, Copy)]
 pub enum Count<'a> {
     /// All.
     All,
-    /// So many; more than there are is an error.
+    /// This number; an error if it exceeds the length.
     First(u64),
-    /// What element 0 says when the work runs; no more than there are.
+    /// The value of element 0 when the work runs, at most the length.
     Device(&'a Array<u32>),
 }
 
@@ -20,7 +20,7 @@ pub(super) const COUNTED: &str = include_str!("../../../shaders/gpu/counted.wgsl
 /// A count as kernels take it: the parameters and the array of `counted`.
 #[derive(Clone)]
 pub(super) struct Counted {
-    /// No more than so many count.
+    /// Upper bound of the number.
     pub most: u32,
     /// Whether the host or the device knows the number; see `counted.wgsl`.
     pub device: u32,
@@ -28,7 +28,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Of an array of `len` elements that `what` works on.
+    /// Creates the count for an array of `len` elements; `what` names the operation in errors.
     pub fn new(gpu: &Gpu, what: &str, count: Count<'_>, len: u64) -> Result<Self, DeviceError> {
         let most = match count {
             Count::First(number) if number > len => {
@@ -52,7 +52,7 @@ impl Counted {
         Ok(Counted { most: index(what, most)?, device: 0, array: gpu.array("primitives::no_count", 1)? })
     }
 
-    /// As many as element 0 of `array` says, of `most`.
+    /// Creates the count that element 0 of `array` holds, at most `most`.
     pub fn at_most(most: u32, array: &Array<u32>) -> Self {
         Counted { most, device: 1, array: array.clone() }
     }

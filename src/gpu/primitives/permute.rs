@@ -64,7 +64,7 @@ impl Permute {
         self.gather_counted(recorder, source, index, target, width, &counted)
     }
 
-    /// As [`Permute::gather`].
+    /// Same as [`Permute::gather`].
     pub(super) fn gather_counted<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -117,8 +117,8 @@ fn record<T: DeviceElement>(
     if words == 0 || words > u64::from(u32::MAX) {
         return Err(misuse(what, format!("rows of {width} elements")));
     }
-    // A software renderer reads the index once per row; GPUs want neighbouring invocations at
-    // neighbouring words.
+    // A software renderer reads the index once per row; GPUs want adjacent invocations at adjacent
+    // words.
     let serial = recorder.gpu().capabilities().profile == Profile::Software;
     let run = if serial { words.min(16) } else { 1 };
     let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);

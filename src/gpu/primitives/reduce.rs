@@ -29,7 +29,7 @@ impl Number for u32 {}
 impl Number for i32 {}
 impl Number for f32 {}
 
-/// What two values become.
+/// Operation that combines two values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReduceOperation {
     Sum,
@@ -67,16 +67,16 @@ impl ReduceOperation {
     }
 }
 
-/// Reductions in a fixed tree over the index, so that sums of `f32` are the same bits in every
+/// Reductions in a fixed tree over the index, so that sums of `f32` have the same bits in every
 /// form.
 ///
-/// The tree: the elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is
-/// joined to those of the same lane with smaller `k`, beginning with the identity; then the 64
-/// lanes are halved, lane with lane + 32, + 16, ... + 1; lanes without elements are identities. The
-/// values of the blocks are reduced in the same way, until one is left.
+/// The elements are cut into blocks of 1024. In a block, element `k * 64 + lane` is combined with
+/// the elements of the same lane with smaller `k`, beginning with the identity; then the 64 lanes
+/// are halved, lane with lane + 32, + 16, ... + 1; lanes without elements are identities. The
+/// values of the blocks are reduced in the same way until one is left.
 ///
-/// Integer sums wrap. The least and greatest of `f32` with NaN among them are not defined, nor is
-/// the sign of a zero.
+/// Integer sums wrap. The minimum and maximum of `f32` values with NaN among them are unspecified,
+/// and so is the sign of a zero.
 pub struct Reduce {
     profile: Option<Profile>,
     gpu: [Kernel; 9],

@@ -162,7 +162,7 @@ impl Scan {
         self.record(recorder, input, &counted, output)
     }
 
-    /// As [`Scan::exclusive`], with what was checked there.
+    /// Same as [`Scan::exclusive`], after its checks.
     pub(super) fn record(
         &self,
         recorder: &mut Recorder,

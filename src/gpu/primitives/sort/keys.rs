@@ -1,4 +1,4 @@
-//! What is sorted.
+//! Keys of sorts.
 
 use crate::gpu::{Array, DeviceError};
 
@@ -29,8 +29,8 @@ pub struct KeysOfBits<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The same keys, of which only the `bits` lowest differ: fewer passes sort them. If others
-    /// differ, they are ignored.
+    /// Returns the keys with only the `bits` lowest bits in use: fewer passes sort them. Higher
+    /// bits are ignored.
     pub fn bits(self, bits: u32) -> KeysOfBits<'a> {
         let all = if matches!(self, Keys::U64 { .. }) { 64 } else { 32 };
         KeysOfBits { keys: self, bits: bits.min(all) }
@@ -58,8 +58,8 @@ impl<'a> From<Keys<'a>> for KeysOfBits<'a> {
     }
 }
 
-/// What turns a word into one that is ordered as an unsigned number: `flip` is applied to all,
-/// `negative` too to those whose highest bit is set.
+/// Transformation of words so that their unsigned order is that of the keys: `flip` is applied to
+/// all, and `negative` to those whose highest bit is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flip {
     pub flip: u32,

@@ -49,7 +49,7 @@ const GROUP_PORTABLE: u32 = 128;
 const SUBGROUPS: [u32; 2] = [64, 256];
 
 impl Sort {
-    /// In the form that the device wants.
+    /// Creates a sort in the form that suits the device.
     pub fn new(gpu: &Gpu) -> Self {
         let capabilities = gpu.capabilities();
         match capabilities.profile {
@@ -99,12 +99,12 @@ impl Sort {
         self.order_and_ties(recorder, keys, order, count).map(drop)
     }
 
-    /// As [`order`](Self::order). Gives, in an array of one word, how many keys were still tied
-    /// after the passes over codes, so that further passes had to sort them; `None` for keys that
-    /// have no codes.
+    /// Same as [`order`](Self::order). Also returns, in an array of one word, the number of keys
+    /// that were still tied after the passes over codes, so that further passes had to sort them;
+    /// `None` for keys that have no codes.
     ///
     /// # Errors
-    /// As [`order`](Self::order).
+    /// Same as [`order`](Self::order).
     pub fn order_and_ties<'a>(
         &self,
         recorder: &mut Recorder,
@@ -200,8 +200,8 @@ impl Sort {
         }
     }
 
-    /// Returns the bytes that [`Sort::order`] reads and writes for so many keys in one word or two,
-    /// of which `bits` bits differ; of two words, what keys take that are not clustered.
+    /// Returns the bytes that [`Sort::order`] reads and writes for `len` keys of one word or two,
+    /// of which `bits` bits differ; for two words, the value holds for keys that are not clustered.
     pub fn traffic(&self, wide: bool, bits: u32, len: u64) -> u64 {
         let keys = len.min(u64::from(u32::MAX)) as u32;
         if keys == 0 {

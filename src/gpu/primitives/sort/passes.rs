@@ -11,7 +11,7 @@ crate::gpu::kernel_params! {
     struct DigitParams {
         count: u32,
         device: u32,
-        /// Of the serial form, in which all have keys.
+        /// Number of tiles of the serial form, all of which have keys.
         tiles: u32,
         /// The digit: bits from this one on, and as many as the mask has.
         shift: u32,
@@ -36,19 +36,19 @@ pub(super) struct Passes {
     scan: Scan,
 }
 
-/// What passes count in, one after the other.
+/// Counters that the passes use in turn.
 pub(super) struct Tables {
     /// Keys of each tile, by digit, and how many of these numbers there are.
     digits: Array<u32>,
     words: Array<u32>,
-    /// Where those keys go.
+    /// Target places of those keys.
     places: Array<u32>,
 }
 
 /// Arrays of one pass.
 pub(super) struct Pass<'a> {
     pub keys: &'a Array<u32>,
-    /// What goes along with the keys; their places if there is none.
+    /// Values that move with the keys; their places if `None`.
     pub index: Option<&'a Array<u32>>,
     pub to_keys: &'a Array<u32>,
     pub to_index: &'a Array<u32>,
@@ -97,7 +97,8 @@ pub(super) fn kernels(form: Form, group: u32) -> Vec<KernelSource> {
 }
 
 impl Passes {
-    /// `group` invocations per workgroup, for a software renderer with so many `threads`.
+    /// Creates the passes with `group` invocations per workgroup, for a software renderer with
+    /// `threads` threads.
     pub fn new(form: Form, group: u32, threads: u32) -> Self {
         let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
         Passes {
@@ -119,7 +120,7 @@ impl Passes {
         tiles(self.form, self.group, self.threads, keys)
     }
 
-    /// Memory for passes over so many keys at most.
+    /// Allocates the memory of passes over at most `keys` keys.
     pub fn tables(&self, gpu: &Gpu, keys: u32) -> Result<Tables, DeviceError> {
         let most_words = u64::from(self.tiles(keys).number) << WIDEST;
         Ok(Tables {

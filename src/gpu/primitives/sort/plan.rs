@@ -1,6 +1,6 @@
-//! What a sort does: digits, tiles and bytes. Pure.
+//! Plan of a sort: digits, tiles and bytes. Pure.
 
-/// How keys are ranked. Results are the same in every form.
+/// Method of ranking keys. Results are the same in every form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// For software renderers: one invocation sorts one large tile serially, by a digit of 8 bits
@@ -78,10 +78,10 @@ pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
     }
 }
 
-/// How 64-bit keys become codes.
+/// Mapping of 64-bit keys to codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CodeShape {
-    /// Bits of a code: whole digits, but for the one bit of a word that is not the code's.
+    /// Bits of a code: whole digits, except the one bit of a word that does not belong to the code.
     pub bits: u32,
     /// Keys of the sample, a power of two.
     pub splitters: u32,
@@ -102,7 +102,7 @@ pub(super) const fn most_splitters(form: Form) -> u32 {
     if matches!(form, Form::Software) { 128 } else { 1024 }
 }
 
-/// Returns the codes of `keys` keys with so many bits, more than 32.
+/// Returns the shape of the codes of `keys` keys with `key_bits` bits, more than 32.
 pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     let splitters = 1 << (keys / 256).clamp(1, most_splitters(form)).ilog2();
     let wanted = u32::BITS - keys.saturating_sub(1).leading_zeros() + SPARE_BITS;
@@ -123,9 +123,9 @@ pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
 /// belongs to it.
 pub(super) const BLOCK: u32 = 16;
 
-/// Consecutive keys among which one invocation sorts short runs: on a software renderer long enough
-/// that looking back at the key before costs nothing, short enough for all threads; on a GPU one,
-/// so that neighbours read neighbouring codes.
+/// Returns the number of consecutive keys in which one invocation sorts short runs: on a software
+/// renderer enough that looking back at the key before costs nothing, and few enough for all
+/// threads; 1 on a GPU, so that adjacent invocations read adjacent codes.
 pub(super) fn part_of_runs(form: Form, keys: u32) -> u32 {
     match form {
         Form::Software => (keys / 2048).clamp(4, 2048),

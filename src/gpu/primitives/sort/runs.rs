@@ -16,7 +16,7 @@ crate::gpu::kernel_params! {
         parts: u32,
         /// Codes per part.
         chunk: u32,
-        /// As in codes.
+        /// Same as in codes.
         high_mask: u32,
         splitters: u32,
         /// Bits of a word that are its code.
@@ -64,12 +64,12 @@ pub(super) struct SortedCodes<'a> {
     pub shape: CodeShape,
 }
 
-/// Where the keys of long runs are.
+/// Places of the keys of long runs.
 pub(super) struct LongRuns {
     ends: Array<u32>,
     places: Array<u32>,
     params: RunParams,
-    /// How many there are: one word.
+    /// Their number, in one word.
     pub total: Array<u32>,
 }
 

@@ -15,10 +15,10 @@ use super::runs::SortedCodes;
 use crate::gpu::primitives::count::Counted;
 use crate::gpu::{Array, DeviceError, Recorder};
 
-/// What a sequence of passes sorts by one word.
+/// Sequence of passes that sort by one word.
 pub(super) struct PassSequence<'a> {
     pub keys: &'a Array<u32>,
-    /// What goes along with the keys; their places if there is none.
+    /// Values that move with the keys; their places if `None`.
     pub index: Option<&'a Array<u32>>,
     /// The lowest bits of a word that count.
     pub bits: u32,
