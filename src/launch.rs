@@ -107,7 +107,7 @@ where
 /// could be opened.
 ///
 /// # Errors
-/// As [`launch`].
+/// Same as [`launch`].
 pub fn launch_with_code<T, E>(
     how: Launch,
     options: &Options,

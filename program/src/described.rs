@@ -23,7 +23,7 @@ const COMMANDS: [&str; 4] = ["simulate", "reconstruct", "infer", "shallow-water"
 /// before they look for what an earlier run has left.
 ///
 /// # Errors
-/// As [`OutputDir::create`] and [`OutputDir::lock`].
+/// Same as [`OutputDir::create`] and [`OutputDir::lock`].
 pub fn take(comm: &Communicator, out: &Path) -> Result<Option<OutputDir>, Error> {
     let taken = if comm.rank() == 0 { Some(OutputDir::create(out)?.lock()?) } else { None };
     comm.barrier()?;

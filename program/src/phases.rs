@@ -45,7 +45,7 @@ impl Phases {
     }
 
     /// Seconds of work of the host since the first phase began, of the rank that has most; `None`
-    /// where the system does not tell. All ranks call it, on the threads that began.
+    /// where the system does not tell. Collective, on the threads that began.
     pub fn host_seconds(&self, comm: &Communicator) -> Result<Option<f64>, Error> {
         let own = self.processor.zip(processor_nanoseconds()).map(|(before, now)| now - before);
         let mut most = [own.unwrap_or(u64::MAX)];

@@ -107,11 +107,11 @@ impl PointFile {
         self.domain_of(sides, self.file.sides())
     }
 
-    /// As [`domain`](Self::domain), of these points and of others, which must not be in another box
+    /// Same as [`domain`](Self::domain), of these points and of others, which must not be in another box
     /// where `sides` does not say it.
     ///
     /// # Errors
-    /// As [`domain`](Self::domain); [`Failure::Failed`] for two boxes, and the files' own.
+    /// Same as [`domain`](Self::domain); [`Failure::Failed`] for two boxes, and the files' own.
     pub fn domain_with(&self, others: &PointFile, sides: Option<&Sides>) -> Result<Domain, Failure> {
         if sides.is_some() {
             return self.domain(sides);

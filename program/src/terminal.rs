@@ -38,7 +38,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// [`print()`] of one object on a line of its own.
 ///
 /// # Errors
-/// As [`print()`].
+/// Same as [`print()`].
 pub fn print_object(object: &Value) -> Result<(), Failure> {
     let mut line = String::new();
     for c in object.to_string().chars() {
@@ -66,7 +66,7 @@ pub fn write_binary(bytes: &[u8]) -> Result<(), Failure> {
 /// Converts the result of writing to standard output.
 ///
 /// # Errors
-/// As [`print()`].
+/// Same as [`print()`].
 pub fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

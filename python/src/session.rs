@@ -217,7 +217,7 @@ impl Session {
     }
 
     /// Returns the session of this rank in its group, where the ranks are cut into so many groups
-    /// of samples. All ranks call it.
+    /// of samples. Collective.
     pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
         let part = self.run(py, move |work| {
             let (groups, own) = SampleGroups::split(&work.context.comm, count)?;

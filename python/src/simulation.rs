@@ -27,7 +27,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of where a run is. All ranks call it.
+    /// Of where a run is. Collective.
     fn of(simulation: &mut Simulation, context: &mut Rank) -> Result<Self, Failure> {
         let a = simulation.scale_factor();
         // Looks whether all particles are where they can be.
@@ -110,7 +110,7 @@ pub fn run_warnings(options: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
 }
 
 /// Returns the white noise that runs of a seed begin with, of this rank's part of the first axis.
-/// All ranks call it.
+/// Collective.
 #[pyfunction]
 pub fn noise_of_seed<'py>(
     py: Python<'py>,
@@ -142,7 +142,7 @@ pub fn noise_of_seed<'py>(
 }
 
 /// Ends a run on all ranks where `progress` has failed on one: the others would wait for that one
-/// in the next step. All ranks call it.
+/// in the next step. Collective.
 fn go_on_together(comm: &Communicator, told: PyResult<()>) -> Result<(), Failure> {
     let mut failed = [u32::from(told.is_err())];
     comm.all_reduce(&mut failed, Op::Max)?;

@@ -10,8 +10,8 @@ use crate::hash::{START, fnv1a};
 
 impl Communicator {
     /// Returns the first rank whose `value` differs in its bits from that of rank 0; `None` if all
-    /// agree. Collective; the result is the same on all ranks. To be called before work that would
-    /// hang or mix data up if the ranks' values differed.
+    /// agree. Collective; the result is equal on all ranks. Call it before work that would hang or
+    /// mix up data if the values of ranks differed.
     ///
     /// ```
     /// use meshloom::comm::run_threads;
@@ -23,7 +23,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn first_to_differ<T: Pod>(&self, value: T) -> Result<Option<usize>> {
         let all = self.all_gather(&[value])?;
         let bytes = |value: &T| bytemuck::bytes_of(value).to_vec();
@@ -105,7 +105,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`first_to_differ`](Self::first_to_differ).
+    /// Same as [`first_to_differ`](Self::first_to_differ).
     pub fn first_fault(&self, fault: Option<&str>) -> Result<Option<String>> {
         if self.size() == 1 {
             return Ok(fault.map(String::from));

@@ -11,12 +11,12 @@ use super::{GatheredParts, Result};
 
 impl Communicator {
     /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks
-    /// received, in rank order. Collective; the length is the same on all ranks and a multiple of
+    /// received, in rank order. Collective; the length is equal on all ranks and a multiple of
     /// their number.
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn all_to_all<T: Pod>(&self, data: &[T]) -> Result<Vec<T>> {
         let block = self.valid_blocks("the length of the slice of all_to_all (a multiple of the ranks)", data.len())?;
         let call = self.begin(Call::new(Operation::AllToAll).of::<T>().count(data.len()));
@@ -29,7 +29,7 @@ impl Communicator {
     /// After an error it holds anything.
     ///
     /// # Errors
-    /// As [`all_to_all`](Communicator::all_to_all).
+    /// Same as [`all_to_all`](Communicator::all_to_all).
     pub fn all_to_all_into<T: Pod>(&self, data: &[T], all: &mut [T]) -> Result<()> {
         let block =
             self.valid_blocks("the length of the slice of all_to_all_into (a multiple of the ranks)", data.len())?;
@@ -43,7 +43,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn all_to_all_v<T: Pod>(&self, data: &[T], counts: &[u64]) -> Result<GatheredParts<T>> {
         self.valid_counts("all_to_all_v", data.len(), counts)?;
         let call = self.begin(Call::new(Operation::AllToAllV).of::<T>());

@@ -12,16 +12,16 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn barrier(&self) -> Result<()> {
         self.meet(&self.begin(Call::new(Operation::Barrier)))
     }
 
-    /// Copies the `data` of `root` to all ranks. Collective; the length is the same on all ranks.
+    /// Copies the `data` of `root` to all ranks. Collective; the length is equal on all ranks.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn broadcast<T: Pod>(&self, root: usize, data: &mut [T]) -> Result<()> {
         self.valid_rank("the root of broadcast", root)?;
         let call = self.begin(Call::new(Operation::Broadcast).root(root).of::<T>().count(data.len()));

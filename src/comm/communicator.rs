@@ -55,7 +55,7 @@ pub struct Communicator {
     pub(super) max_piece: usize,
 }
 
-/// What the clones of a communicator share.
+/// State that the clones of a communicator share.
 pub(super) struct Core {
     pub transport: Box<dyn Transport>,
     /// Collectives so far.
@@ -99,9 +99,9 @@ impl Communicator {
         self.max_piece as u64
     }
 
-    /// The same communicator with another [`max_message`](Communicator::max_message). It must be
-    /// the same on all ranks; 0 counts as 1, and the `int` counts of MPI limit it to a little below
-    /// 2^31. Communicators split from this one inherit it. Not collective.
+    /// Returns the communicator with another [`max_message`](Communicator::max_message), equal on
+    /// all ranks; 0 counts as 1, and the `int` counts of MPI limit it to slightly less than 2^31.
+    /// Communicators split from it inherit the value. Not collective.
     #[must_use]
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }

@@ -47,8 +47,8 @@ pub enum CommError {
         /// The argument on rank 0.
         reference: String,
     },
-    /// The ranks of a communicator did not call the same collective with the same shape, or not the
-    /// same exchange of device data.
+    /// The ranks of a communicator called different collectives, or exchanged different device
+    /// data.
     #[error(
         "rank {rank} called {called}, but rank {other} {other_called}; \
          every rank must call the same collectives in the same order with shapes that agree"
@@ -56,11 +56,11 @@ pub enum CommError {
     Mismatch {
         /// This rank.
         rank: usize,
-        /// What this rank called.
+        /// Call of this rank.
         called: String,
         /// A rank that did otherwise.
         other: usize,
-        /// What that rank did.
+        /// Call of the other rank.
         other_called: String,
     },
     /// All ranks are done, but messages of collectives were sent that no rank has received: some
@@ -149,7 +149,7 @@ impl CommError {
     }
 }
 
-/// How a rank failed.
+/// Failure of a rank.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -180,7 +180,7 @@ impl fmt::Display for Failure {
 pub struct RunError {
     /// The rank that failed first.
     pub rank: usize,
-    /// How it failed.
+    /// Its failure.
     pub failure: Failure,
 }
 

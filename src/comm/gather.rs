@@ -26,7 +26,7 @@ struct Window<I> {
 }
 
 impl<I: Iterator<Item = (usize, usize)>> Window<I> {
-    /// Of so many bytes from each of these ranks.
+    /// Creates the sizes of messages in bytes from each of these ranks.
     fn new(rest: I) -> Self {
         Window { rest, under_way: VecDeque::new() }
     }
@@ -86,12 +86,12 @@ impl<T> GatheredParts<T> {
 }
 
 impl Communicator {
-    /// Gives every rank the slices of all ranks, in rank order. Collective; the length is the same
-    /// on all ranks.
+    /// Gives every rank the slices of all ranks, in rank order. Collective; the length is equal on
+    /// all ranks.
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn all_gather<T: Pod>(&self, mine: &[T]) -> Result<Vec<T>> {
         let call = self.begin(Call::new(Operation::AllGather).of::<T>().count(mine.len()));
         let mut all = received(mine.len() * self.size())?;
@@ -114,7 +114,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn all_gather_v<T: Pod>(&self, mine: &[T]) -> Result<GatheredParts<T>> {
         let call = self.begin(Call::new(Operation::AllGatherV).of::<T>());
         let mut counts = vec![0; self.size()];
@@ -125,11 +125,11 @@ impl Communicator {
     }
 
     /// Gives `root` the slices of all ranks, in rank order, and the others `None`. Collective; the
-    /// length is the same on all ranks.
+    /// length is equal on all ranks.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn gather<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<Vec<T>>> {
         let at_root = self.rank() == root;
         let mut all = received(if at_root { mine.len() * self.size() } else { 0 })?;
@@ -163,7 +163,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn gather_v<T: Pod>(&self, root: usize, mine: &[T]) -> Result<Option<GatheredParts<T>>> {
         self.valid_rank("the root of gather_v", root)?;
         let call = self.begin(Call::new(Operation::GatherV).root(root).of::<T>());

@@ -7,8 +7,7 @@ use std::ops::Range;
 /// of device data, and one that collectives use.
 pub const MAX_TAG: u32 = 28_670;
 
-/// Tags that no message of a caller has: for the layers above, whose streams are no concern of
-/// callers.
+/// Tags that are reserved for the layers above; messages of callers cannot have them.
 pub(crate) const RESERVED_TAGS: Range<u32> = MAX_TAG + 1..32_767;
 
 /// A stream. Messages of different lanes never match each other's receives.

@@ -40,7 +40,7 @@ impl Launched {
         let mut variables: Vec<&'static str> = sizes.into_iter().filter(|name| several(name).is_some()).collect();
         let pmi = ["PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_CONTROL_PORT", "PMIX_RANK", "PALS_RANKID"];
         let has_pmi = !variables.is_empty() || pmi.iter().any(is_set);
-        // A batch script has SLURM_NTASKS and SLURM_PROCID, but is no task of a step.
+        // A batch script has SLURM_NTASKS and SLURM_PROCID without being a task of a step.
         let step = "SLURM_STEP_NUM_TASKS";
         if (has_pmi || is_set(&"SLURM_PROCID")) && several(&step).is_some() {
             variables.push(step);

@@ -9,7 +9,7 @@ use super::lane::Lane;
 use super::transport::{Arrived, Payload, Target};
 use super::{CommError, Result};
 
-/// How often a wait checks whether its message can still come, which takes two locks.
+/// Interval at which a wait checks whether its message can still come, which takes two locks.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// The stream that a message belongs to.

@@ -52,7 +52,8 @@ impl Span {
 
     /// Returns what is sent.
     pub(super) fn sent(&self) -> &[u8] {
-        // SAFETY: promised by `Memory`: it is readable, and not written while it is sent.
+        // SAFETY: `Memory` guarantees that it is writable, that nothing else uses it, and that it
+        // does not overlap the memory that is sent.
         unsafe { slice::from_raw_parts(self.place().as_ptr(), self.bytes) }
     }
 

@@ -66,7 +66,7 @@ impl Sending {
     /// Returns whether [`wait`](Sending::wait) would return at once. Does not block.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// Errors of the backend.
     pub fn is_done(&mut self) -> Result<bool> {
         while let Some(piece) = self.pieces.next_done()? {
             self.keep_buffer(piece);
@@ -74,12 +74,11 @@ impl Sending {
         Ok(self.pieces.0.is_empty())
     }
 
-    /// Waits until the buffer is free and returns it for reuse; an empty one where the vector
-    /// itself went to the receiver (as between threads). Says nothing of whether the receiver has
-    /// the message.
+    /// Waits until the buffer is free and returns it for reuse; an empty one if the vector itself
+    /// went to the receiver (as between threads). The receiver may not have the message yet.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// Errors of the backend.
     pub fn wait(mut self) -> Result<Vec<u8>> {
         while let Some(piece) = self.pieces.wait_next()? {
             self.keep_buffer(piece);
@@ -87,7 +86,7 @@ impl Sending {
         Ok(self.buffer)
     }
 
-    /// The buffers of several pieces are copies, and the caller's own is here already.
+    /// The buffers of several pieces are copies; the caller's own is here already.
     fn keep_buffer(&mut self, piece: Arrived) {
         if self.buffer.is_empty() {
             self.buffer = piece.data;
@@ -111,9 +110,9 @@ pub struct Receiving {
     head: Option<Head>,
 }
 
-/// What the first piece of a message must begin with.
+/// Header of the first piece of a message.
 enum Head {
-    /// Of a collective: its call, and where to say that it is another.
+    /// Header of a collective: its call, and the core that records a different one.
     Call(Call, Arc<Core>),
     /// The subject, where the rest of the message goes, if it is short (otherwise the subject is a
     /// piece by itself), and where to say that it is another.
@@ -223,13 +222,13 @@ impl Communicator {
     /// Starts to send a message to a rank, itself included. Not collective; returns without waiting
     /// for the receiver.
     ///
-    /// - `tag` is at most [`MAX_TAG`]; those above are for exchanges of device data. Messages to
-    ///   one rank with one tag arrive in the order sent.
-    /// - An empty message is a message. Up to [`max_message`](Communicator::max_message) bytes no
-    ///   copy is made.
+    /// - `tag` is at most [`MAX_TAG`]; higher tags are reserved for exchanges of device data.
+    ///   Messages to one rank with one tag arrive in the order sent.
+    /// - An empty message is delivered like any other. No copy is made of up to
+    ///   [`max_message`](Communicator::max_message) bytes.
     ///
     /// # Errors
-    /// [`CommError::BadRank`], [`CommError::BadTag`], or those of the backend.
+    /// [`CommError::BadRank`], [`CommError::BadTag`], or errors of the backend.
     pub fn send(&self, to: usize, tag: u32, data: Vec<u8>) -> Result<Sending> {
         self.valid_rank("the receiver of send", to)?;
         self.post_send(to, self.user_lane(tag)?, data)
@@ -238,7 +237,7 @@ impl Communicator {
     /// Starts to receive a message of exactly `bytes` bytes. Not collective; returns at once.
     ///
     /// Several receives from one rank with one tag are matched in the order of these calls,
-    /// whatever the order in which they are waited for.
+    /// regardless of the order in which they are waited for.
     ///
     /// # Errors
     /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or those of the
@@ -255,7 +254,7 @@ impl Communicator {
         if tag > MAX_TAG { Err(CommError::BadTag { rank: self.rank(), tag }) } else { Ok(Lane::User(tag)) }
     }
 
-    /// As [`user_lane`](Self::user_lane), also for the tags that are reserved.
+    /// Same as [`user_lane`](Self::user_lane), also for reserved tags.
     fn any_lane(&self, tag: u32) -> Result<Lane> {
         if RESERVED_TAGS.contains(&tag) { Ok(Lane::User(tag)) } else { self.user_lane(tag) }
     }
@@ -316,12 +315,12 @@ impl Communicator {
         Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
     }
 
-    /// [`receive`](Self::receive) with any tag straight into memory of others, as many bytes as it
-    /// has. Nobody may touch it until it is done. A message that `subject` does not go ahead of is
-    /// refused, where there is one. The wait returns an empty vector.
+    /// Same as [`receive`](Self::receive), with any tag, directly into memory of others, as many
+    /// bytes as it has. Nothing else may access the memory until the receive is done. If there is a
+    /// `subject`, a message with another one is refused. The wait returns an empty vector.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`]
+    /// Same as [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`]
     /// for another subject.
     pub(crate) fn receive_into(
         &self,

@@ -1,11 +1,11 @@
-//! What a rank has found where ranks called different collectives.
+//! The report of a rank that ranks called different collectives.
 
 use super::CommError;
 use super::call::Call;
 use super::gone::Gone;
 use super::subject::Subject;
 
-/// What a rank did in place of the collective that another one called.
+/// Action of a rank instead of the collective that another one called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Did {
     /// It called this.
@@ -14,12 +14,12 @@ pub(super) enum Did {
     Gone(Gone),
 }
 
-/// What two ranks did where both should have done the same.
+/// Actions of two ranks that should have done the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Differing {
-    /// What one called, and what the other did in its place.
+    /// The call of one rank, and the action of the other.
     Collectives(Call, Did),
-    /// What the exchanges of both are.
+    /// The exchanges of both ranks.
     Exchanges([Subject; 2]),
 }
 
@@ -27,10 +27,10 @@ pub(super) enum Differing {
 /// in their communicator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mismatch {
-    /// Who has found it.
+    /// The rank that found it.
     pub rank: usize,
     pub other: usize,
-    /// What they did, in this order.
+    /// Their actions, in this order.
     pub differing: Differing,
 }
 

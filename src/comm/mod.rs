@@ -1,7 +1,7 @@
 //! Ranks and the messages between them.
 //!
-//! A program is written once, from the view of one rank, against a [`Communicator`]. What carries
-//! its messages is chosen by the runner:
+//! A program is written once, from the view of one rank, against a [`Communicator`]. The runner
+//! chooses the transport:
 //!
 //! | runner | ranks | a failing rank |
 //! |---|---|---|
@@ -12,21 +12,20 @@
 //! Rules that hold on every backend:
 //!
 //! - **Same code, same result.** Every collective is written once over point-to-point messages,
-//!   along trees where data are short; long data that nothing is done to, MPI's own collectives
-//!   move, once all ranks have met in the call. Threads and MPI combine numbers in the same order.
-//!   A sum of floats depends on the number of ranks, never on the backend or timing.
+//!   along trees for short data; long data without arithmetic use MPI's own collectives, after all
+//!   ranks have met in the call. Threads and MPI combine numbers in the same order. A sum of floats
+//!   depends on the number of ranks, never on the backend or timing.
 //! - **Counts are `u64`.** A message travels in pieces of at most [`Communicator::max_message`]
-//!   bytes (1 GiB unless set), so that the `int` counts of MPI are no limit.
-//! - **Collectives are called by all ranks, in the same order.** Where they are not, a rank that
-//!   notices gets [`CommError::Mismatch`], within seconds, in every build: each message of a
-//!   collective says what its sender called, and a rank that waits long queries which collective
-//!   the other one is in, and who finds a mismatch tells all. No collective returns a wrong result;
-//!   ranks that only had to send may get the error later, at the latest when all are done
-//!   ([`CommError::Untaken`]).
+//!   bytes (1 GiB by default), so that the `int` counts of MPI do not limit it.
+//! - **Collectives are called by all ranks, in the same order.** Otherwise a rank that notices gets
+//!   [`CommError::Mismatch`], within seconds, in every build: each message of a collective names
+//!   the call of its sender, a rank that waits long queries the collective of the other one, and a
+//!   rank that finds a mismatch informs all. No collective returns a wrong result; ranks that only
+//!   had to send may get the error later, at the latest when all are done ([`CommError::Untaken`]).
 //! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the
-//!   waits of the others. Slow ranks are waited for without an end, and so are two ranks that wait
+//!   waits of the others. Waits for slow ranks have no time limit; neither have two ranks that wait
 //!   for each other in different communicators, or for messages that neither sends.
-//! - **No devices here.** Messages are bytes, collectives take slices of plain data.
+//! - **No devices.** Messages are bytes, and collectives take slices of plain data.
 
 mod agree;
 mod all_to_all;
@@ -79,5 +78,5 @@ pub use run_mpi::{run_mpi, run_mpi_with_code};
 pub(crate) use subject::Subject;
 pub(crate) use sync::Backoff;
 
-/// What a communication returns.
+/// The result of a communication.
 pub type Result<T, E = CommError> = std::result::Result<T, E>;

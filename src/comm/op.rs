@@ -1,8 +1,8 @@
-//! What reductions do with two numbers.
+//! Operations of reductions.
 
 use bytemuck::Pod;
 
-/// How elements are combined.
+/// Operation that combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// The sum. Integers wrap around.

@@ -16,17 +16,17 @@ use crate::host_memory;
 const MOST_BLOCK: usize = 1 << 19;
 
 impl Communicator {
-    /// Replaces each element by its reduction over all ranks. Collective; the length is the same on
+    /// Replaces each element by its reduction over all ranks. Collective; the length is equal on
     /// all ranks.
     ///
     /// A short slice moves as a whole, about 2 log2(size) times on the busiest rank; of a long one
-    /// each rank reduces a part, and all is moved twice, with memory for 512 KiB of each rank at
-    /// the most. The result is the same to the last bit, and that of
+    /// each rank reduces a part, and everything is moved twice, with memory for at most 512 KiB of
+    /// each rank. The result has the same bits everywhere, and those of
     /// [`reduce_scatter`](Communicator::reduce_scatter).
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn all_reduce<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::AllReduce).reducing(op, T::KIND).of::<T>().count(data.len()));
         let (rank, size) = (self.rank(), self.size());
@@ -49,11 +49,11 @@ impl Communicator {
     }
 
     /// Cuts `data` into one equal block per rank and returns this rank's block, reduced over all
-    /// ranks. Collective; the length is the same on all ranks and a multiple of their number.
+    /// ranks. Collective; the length is equal on all ranks and a multiple of their number.
     ///
     /// # Errors
     /// [`Length`](super::CommError::Length), [`Mismatch`](super::CommError::Mismatch),
-    /// [`PeerFailed`](super::CommError::PeerFailed), or those of the backend.
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
     pub fn reduce_scatter<T: Reducible>(&self, data: &[T], op: Op) -> Result<Vec<T>> {
         let block =
             self.valid_blocks("the length of the slice of reduce_scatter (a multiple of the ranks)", data.len())?;
@@ -108,24 +108,24 @@ impl Communicator {
     }
 
     /// Replaces each element by its reduction over the ranks up to and including this one.
-    /// Collective; the length is the same on all ranks. Sums of floats combine in another order
-    /// than [`all_reduce`](Communicator::all_reduce).
+    /// Collective; the length is equal on all ranks. Sums of floats combine in another order than
+    /// [`all_reduce`](Communicator::all_reduce).
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn scan<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::Scan).reducing(op, T::KIND).of::<T>().count(data.len()));
         self.scan_tree(&call, data, op).map(drop)
     }
 
     /// Replaces each element by its reduction over the ranks before this one; on rank 0 by the
-    /// identity of the operation: zero, or the greatest or least number of the type (an infinity
-    /// for floats). Collective; the length is the same on all ranks.
+    /// identity of the operation: zero, or the largest or smallest number of the type (an infinity
+    /// for floats). Collective; the length is equal on all ranks.
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn scan_exclusive<T: Reducible>(&self, data: &mut [T], op: Op) -> Result<()> {
         let call = self.begin(Call::new(Operation::ScanExclusive).reducing(op, T::KIND).of::<T>().count(data.len()));
         let before = self.scan_tree(&call, data, op)?;

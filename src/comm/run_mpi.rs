@@ -43,7 +43,7 @@ where
 /// `exit_code(&e)`, which may downcast it.
 ///
 /// # Errors
-/// As [`run_mpi`].
+/// Same as [`run_mpi`].
 pub fn run_mpi_with_code<T, E>(
     body: impl FnOnce(Communicator) -> Result<T, E>,
     exit_code: impl FnOnce(&(dyn Error + 'static)) -> u8,

@@ -17,7 +17,7 @@ impl Communicator {
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Length`](super::CommError::Length),
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn scatter<T: Pod>(&self, root: usize, data: Option<&[T]>) -> Result<Vec<T>> {
         let blocks = self.valid_scatter(root, data, |data| {
             let what = "the length of the slice of scatter (a multiple of the ranks)";
@@ -28,13 +28,13 @@ impl Communicator {
     }
 
     /// Cuts the slice of `root` into one block of `counts[rank]` elements per rank and gives each
-    /// rank its block. Collective; only what the root passes, (data, counts), is read, other ranks
-    /// may pass `None`.
+    /// rank its block. Collective; only the argument of the root, (data, counts), is read, and
+    /// other ranks may pass `None`.
     ///
     /// # Errors
     /// [`BadRank`](super::CommError::BadRank), [`Length`](super::CommError::Length),
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn scatter_v<T: Pod>(&self, root: usize, data: Option<(&[T], &[u64])>) -> Result<Vec<T>> {
         self.valid_scatter(root, data, |(data, counts)| self.valid_counts("scatter_v", data.len(), counts))?;
         let call = self.begin(Call::new(Operation::ScatterV).root(root).of::<T>());
@@ -100,7 +100,7 @@ impl Communicator {
     }
 }
 
-/// Returns the blocks of so many elements that `data` consists of.
+/// Returns the blocks of `data`, with the lengths `counts`.
 fn blocks<'a, T>(data: &'a [T], counts: &[u64]) -> Vec<&'a [T]> {
     let mut rest = data;
     let next = |&count: &u64| {

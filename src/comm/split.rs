@@ -6,12 +6,12 @@ use super::communicator::Communicator;
 use super::transport::Group;
 
 impl Communicator {
-    /// Makes a communicator of the ranks that pass the same colour, ordered by `key`, then by rank
-    /// here. Collective; a rank that passes `None` is in no part and gets `None`.
+    /// Creates a communicator of the ranks that pass the same color, ordered by `key`, then by rank
+    /// here. Collective; a rank that passes `None` gets `None`.
     ///
     /// # Errors
     /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
-    /// those of the backend.
+    /// errors of the backend.
     pub fn split(&self, color: Option<u32>, key: u64) -> Result<Option<Communicator>> {
         let call = self.begin(Call::new(Operation::Split));
         let context = self.core.transport.new_context();

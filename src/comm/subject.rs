@@ -1,4 +1,4 @@
-//! What a message is part of, which its sender and its receiver must both take it for.
+//! The operation that a message belongs to, on which its sender and its receiver must agree.
 
 use std::fmt;
 
@@ -9,12 +9,13 @@ use crate::hash::{START, fnv1a};
 /// Bytes of text.
 const TEXT: usize = 56;
 
-/// What a message is part of, such as an exchange of a forward transform: its first piece begins
-/// with it, and one that begins with another is refused. Equal where text and settings are.
+/// The operation that a message belongs to, such as an exchange of a forward transform: its first
+/// piece begins with the subject, and a message with another one is refused. Equal if text and
+/// settings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Subject {
-    /// Of the whole text and of the settings.
+    /// Hash of the whole text and of the settings.
     hash: u64,
     /// The beginning of the text.
     text: [u8; TEXT],
@@ -32,7 +33,7 @@ impl Subject {
         subject
     }
 
-    /// The same with more that both must have alike.
+    /// Adds settings on which both ranks must agree.
     pub fn with(self, settings: &[u64]) -> Subject {
         Subject { hash: fnv1a(self.hash, bytemuck::cast_slice(settings)), ..self }
     }

@@ -16,8 +16,7 @@ use super::sync::{Backoff, locked};
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::{CommError, Result};
 
-/// How long a rank that has dropped a communicator, or has found a mismatch in it, may take until
-/// it reports why.
+/// Time for a rank that has dropped a communicator, or has found a mismatch in it, to report why.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state of a rank's body.
@@ -34,7 +33,7 @@ struct Status {
     ranks: Vec<State>,
 }
 
-/// What the ranks of one run share. Lock order: first a mailbox, then any one of the others.
+/// State shared by the ranks of one run. Lock order: first a mailbox, then any one of the others.
 pub(super) struct World {
     mailboxes: Vec<Mailbox>,
     status: Mutex<Status>,
@@ -113,7 +112,7 @@ impl World {
     }
 }
 
-/// How long a wait has known that the other rank has ended its part.
+/// Time since a wait has learned that the other rank has ended its part.
 #[derive(Default)]
 struct Grace(Cell<Option<Instant>>);
 
@@ -130,7 +129,7 @@ impl Grace {
 /// The last collective that a rank has called in a communicator.
 #[derive(Clone, Copy)]
 enum LastCall {
-    /// None yet.
+    /// No message yet.
     None,
     /// This one, which may be over.
     Called(Call),
@@ -140,7 +139,7 @@ enum LastCall {
     Dropped,
 }
 
-/// What the ranks of one communicator share.
+/// State shared by the ranks of one communicator.
 struct CommState {
     id: u64,
     /// Its ranks, counted in the whole run.
@@ -163,8 +162,8 @@ impl CommState {
         }
     }
 
-    /// Why nobody need wait any longer for a message of this lane, where ranks had other exchanges
-    /// and had the time to say so.
+    /// Returns the error of a wait for a message of this lane, if ranks had other exchanges and
+    /// enough time to report it.
     fn other_exchange(&self, lane: Lane, grace: &Grace) -> Option<CommError> {
         let found = locked(&self.of_exchanges).filter(|_| lane.is_reserved())?;
         grace.is_over().then(|| found.error())

@@ -33,7 +33,7 @@ pub(super) trait Transport: Send + Sync {
     /// receiver.
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>>;
 
-    /// Starts to receive a message of so many bytes. The one received may be shorter or longer: the
+    /// Starts to receive a message of the target's size. The message may be shorter or longer: the
     /// caller compares.
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>>;
 
@@ -79,15 +79,15 @@ pub(super) struct Group {
     pub context: u64,
 }
 
-/// What is sent.
+/// Data that are sent.
 pub(super) enum Payload {
     Bytes(Vec<u8>),
     Span(Span),
 }
 
-/// Where a message is received.
+/// Target of a receive.
 pub(super) enum Target {
-    /// In a vector for so many bytes.
+    /// A vector of this number of bytes.
     Bytes(#[cfg_attr(not(feature = "mpi"), expect(dead_code))] usize),
     Span(Span),
 }
@@ -125,7 +125,7 @@ impl Arrived {
 }
 
 impl Payload {
-    /// As a vector.
+    /// Converts the message to a vector.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Payload::Bytes(data) => data,

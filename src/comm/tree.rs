@@ -32,7 +32,7 @@ impl Tree {
         self.lowest.min(self.size - self.me)
     }
 
-    /// The rank of the communicator that is `relative` from the root on.
+    /// Returns the rank of the communicator at position `relative` from the root.
     pub fn absolute(&self, relative: usize) -> usize {
         (relative + self.root) % self.size
     }

@@ -19,7 +19,7 @@ impl LinearPower {
     /// ```
     ///
     /// # Errors
-    /// As [`Growth::at`](super::Growth::at).
+    /// Same as [`Growth::at`](super::Growth::at).
     pub fn displacement(&self, [low, high]: [f64; 2], a: f64) -> Result<f64, CosmologyError> {
         let (d1, [first, last]) = (self.growth().at(a)?.d1, self.range());
         let (mut k, end) = (low.max(first), high.min(last));

@@ -104,7 +104,7 @@ impl MassBins {
     /// dn/dlnM at the centre of a wide bin.
     ///
     /// # Errors
-    /// As [`LinearPower::mass_variance`] and [`Multiplicity::at`].
+    /// Same as [`LinearPower::mass_variance`] and [`Multiplicity::at`].
     pub fn expected<const N: usize>(
         &self,
         power: &LinearPower,

@@ -105,7 +105,7 @@ impl Multiplicity {
     /// dn/dlnM: halos per unit of ln M and of comoving volume, in (h/Mpc)^3.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// Same as [`at`](Self::at).
     pub fn dn_dlnm(&self, at: &MassVariance) -> Result<f64, CosmologyError> {
         Ok(self.at(at.sigma, at.a)? * at.matter_density / at.mass * at.slope.abs())
     }

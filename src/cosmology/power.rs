@@ -43,7 +43,7 @@ impl LinearPower {
     /// Prepares the growth and the transfer function of `cosmology`.
     ///
     /// # Errors
-    /// As [`TransferFunction::new`].
+    /// Same as [`TransferFunction::new`].
     pub fn new(cosmology: Cosmology, transfer: TransferKind) -> Result<Self, CosmologyError> {
         let growth = Growth::new(cosmology);
         let d1_today = growth.at(1.0)?.d1;
@@ -61,7 +61,7 @@ impl LinearPower {
     /// Returns the power of `table` today, which grows as in `cosmology`.
     ///
     /// # Errors
-    /// As [`TransferFunction::new`], whose full form is prepared, too.
+    /// Same as [`TransferFunction::new`], whose full form is prepared, too.
     pub fn tabulated(cosmology: Cosmology, table: PowerTable) -> Result<Self, CosmologyError> {
         Ok(Self { table: Some(table), ..Self::new(cosmology, TransferKind::Full)? })
     }
@@ -111,7 +111,7 @@ impl LinearPower {
     /// P(k, a) in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
     ///
     /// # Errors
-    /// As [`Growth::at`]. For many k at one epoch, multiply [`unit`](Self::unit) by D1(a)^2.
+    /// Same as [`Growth::at`]. For many k at one epoch, multiply [`unit`](Self::unit) by D1(a)^2.
     pub fn at(&self, k: f64, a: f64) -> Result<f64, CosmologyError> {
         let d1 = self.growth.at(a)?.d1;
         Ok(self.unit(k) * d1 * d1)

@@ -182,7 +182,7 @@ pub fn resume_from(ops: &[StepOp], step: usize) -> Result<Vec<StepOp>, Cosmology
 /// linear trajectories.
 ///
 /// # Errors
-/// As [`Growth::at`], which is called for the midpoint.
+/// Same as [`Growth::at`], which is called for the midpoint.
 pub fn fastpm_factors(
     growth: &Growth,
     begin: &GrowthFactors,

@@ -4,7 +4,7 @@
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::Block;
 
-/// What becomes of the elements that a block is copied to.
+/// Effect of a copy on the target elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyAction {
     /// They are replaced.
@@ -26,8 +26,8 @@ pub(crate) struct FieldBlocks<'a, T> {
 }
 
 impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
-    /// The same blocks packed in a message from element `start` on: that of the first field in C
-    /// order, then that of the next.
+    /// Creates the blocks as packed in a message from element `start` on: that of the first field
+    /// in C order, then that of the next.
     pub fn packed(array: &'a Array<T>, start: u64, block: Block) -> Self {
         let [_, j, k] = block.extent;
         let stride = block.len();
@@ -35,8 +35,8 @@ impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
         FieldBlocks { array, block, stride }
     }
 
-    /// Returns the first element, and the strides between fields and along the axes, where an
-    /// element of the block is so many of the array.
+    /// Returns the first element, and the strides between fields and along the axes, for elements
+    /// of `words` elements of the array each.
     fn place(&self, words: u64) -> [u64; 5] {
         let [i, j, k] = self.block.strides;
         let last = if words > 1 { 1 } else { k };
@@ -74,9 +74,9 @@ impl BlockCopy {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }
 
-    /// Records the copy of the blocks `from` of so many `fields` onto the blocks `to` of another
-    /// array. An element of a block is `words` elements of the arrays, which lie next to each other
-    /// along the last axis. Neither submits nor waits.
+    /// Records the copy of the blocks `from` of `fields` fields to the blocks `to` of another
+    /// array. An element of a block is `words` adjacent elements of the arrays along the last axis.
+    /// Neither submits nor waits.
     pub fn record<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,
@@ -122,8 +122,8 @@ impl Default for BlockCopies {
 }
 
 impl BlockCopies {
-    /// Records the copy of the blocks of so many fields: one dispatch, or plain copies where blocks
-    /// are runs. Neither submits nor waits.
+    /// Records the copy of the blocks of `fields` fields: one dispatch, or plain copies where
+    /// blocks are contiguous. Neither submits nor waits.
     pub fn record<T: DeviceElement>(
         &self,
         recorder: &mut Recorder,

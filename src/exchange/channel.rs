@@ -1,5 +1,5 @@
-//! What carries the data of an exchange: parts of arrays as messages, and messages in chunks, which
-//! the device copies.
+//! Messages of an exchange: parts of arrays as messages, and messages in chunks, which the device
+//! copies.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::comm::{CommError, Communicator, Receiving, Sending, Span, Subject};
 use crate::gpu::{RawArray, StagedCopy, Staging};
 use crate::grid::Transfer;
 
-/// What one message carries: a part of the array, and where in its chunk that lies, in elements.
+/// Content of one message: a part of the array, and its place in its chunk, in elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Message {
     pub part: Transfer,
@@ -16,7 +16,7 @@ pub(super) struct Message {
     pub first: bool,
 }
 
-/// What one staging buffer holds. Short parts of several peers share one: a buffer costs the device
+/// Content of one staging buffer. Short parts of several peers share one: a buffer costs the device
 /// a submission, and the host a mapping, however little it holds.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chunk {
@@ -61,7 +61,8 @@ impl Chunk {
 }
 
 impl Message {
-    /// Returns where its elements of so many bytes lie, where those of its chunk are `whole`.
+    /// Returns the span of its elements, of `element_bytes` bytes each, in the span `whole` of its
+    /// chunk.
     pub fn in_chunk(&self, element_bytes: u64, whole: &Span) -> Span {
         whole.part((self.at * element_bytes) as usize, (self.part.len * element_bytes) as usize)
     }
@@ -118,12 +119,12 @@ fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item 
     })
 }
 
-/// What carries the chunks of one exchange.
+/// Transport of the chunks of one exchange.
 #[derive(Clone)]
 pub(super) struct Channel {
     pub comm: Communicator,
     pub tag: u32,
-    /// What the exchange is.
+    /// Identity of the exchange.
     pub subject: Subject,
     /// Chunks in flight each way.
     pub depth: usize,

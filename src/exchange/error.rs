@@ -1,4 +1,4 @@
-//! What can go wrong in an exchange.
+//! Errors of exchanges.
 
 use crate::comm::CommError;
 use crate::gpu::DeviceError;

@@ -51,15 +51,15 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// What the terms of a sum are, and where they go.
+/// Terms of sums, and their targets.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// The terms of all batches, one batch after the other.
     pub x: &'a Array<f32>,
-    /// What they are multiplied by: an array as long, or as long as one batch.
+    /// Factors of the terms: an array of the same length, or of the length of one batch.
     pub y: Option<&'a Array<f32>>,
-    /// The sum of each term of a batch; none where it is no number of one. Without it there is one
-    /// sum.
+    /// Number of the sum of each term of a batch; terms without a valid number are skipped. Without
+    /// it there is one sum.
     pub index: Option<&'a Array<u32>>,
     /// Sums per batch.
     pub sums: u64,
@@ -116,10 +116,10 @@ impl Terms<'_> {
     }
 }
 
-/// Bits that each of so many terms may have so that any sum of them keeps below 2^62.
+/// Returns the bits that each of `terms` terms may have so that any sum of them stays below 2^62.
 ///
 /// # Errors
-/// [`DeviceError::Misuse`] of `what` for more terms than 2^38: each would have fewer bits than an
+/// [`DeviceError::Misuse`] of `what` for more than 2^38 terms: each would have fewer bits than an
 /// f32.
 pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
     match terms {
@@ -170,12 +170,12 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), value()]).collect()
 }
 
-/// Elements of an invocation, of so many terms.
+/// Returns the elements per invocation, for `count` terms.
 pub(super) fn per(recorder: &Recorder, count: u64) -> u64 {
     count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * GROUPS).max(PER)
 }
 
-/// Workgroups that treat so many terms.
+/// Returns the number of workgroups for `count` terms.
 pub(super) fn groups(recorder: &Recorder, count: u64) -> u64 {
     count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
 }
@@ -218,7 +218,7 @@ impl ExactSum {
     /// of a term.
     ///
     /// # Errors
-    /// As [`record`](Self::record).
+    /// Same as [`record`](Self::record).
     pub(crate) fn accumulate(
         &self,
         recorder: &mut Recorder,
@@ -271,7 +271,7 @@ impl ExactSum {
     /// there is one, who all call it. Bits of infinity or above say that a value is not finite.
     ///
     /// # Errors
-    /// As [`record`](Self::record).
+    /// Same as [`record`](Self::record).
     pub fn magnitude(
         &self,
         recorder: &mut Recorder,
@@ -314,7 +314,7 @@ impl ExactSum {
     /// finite. Waits.
     ///
     /// # Errors
-    /// As [`record`](Self::record).
+    /// Same as [`record`](Self::record).
     pub fn totals(
         &self,
         recorder: &mut Recorder,
@@ -339,7 +339,7 @@ impl ExactSum {
     /// Returns the only sum of terms, in f64; NaN if a term is not finite. Waits.
     ///
     /// # Errors
-    /// As [`record`](Self::record).
+    /// Same as [`record`](Self::record).
     pub fn value(
         &self,
         recorder: &mut Recorder,

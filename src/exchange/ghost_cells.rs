@@ -6,13 +6,13 @@
 //! ```
 //!
 //! The two are adjoint: `<exchange(x), y>` over whole arrays equals `<x, reduce(y)>` over own
-//! cells. Widths are any, per side and axis, also wider than a neighbour's part; edges and corners
-//! are included; an axis may close on itself. [`GhostPlan`] says which cells go where: in a sweep
-//! along each axis, blocks for each peer. This module packs the blocks, exchanges the messages and
-//! unpacks them.
+//! cells. Widths are arbitrary, per side and axis, and may exceed a neighbor's part; edges and
+//! corners are included; an axis may close on itself. [`GhostPlan`] describes the copies: in a
+//! sweep along each axis, blocks for each peer. This module packs the blocks, exchanges the
+//! messages and unpacks them.
 //!
-//! A cell is one element of the array, of any type: cells are moved as words, exactly, and added as
-//! what they are. Integers of 64 bits, which devices need not have, are two `u32`
+//! A cell is one element of the array, of any type: cells are moved as words, exactly, and added in
+//! their type. Integers of 64 bits, which devices may lack, are two `u32`
 //! ([`GhostCells::reduce_wide`]).
 
 use crate::comm::Subject;
@@ -34,7 +34,7 @@ pub struct GhostCells {
     add_wide: BlockCopy,
 }
 
-/// Where cells move in a sweep, and what becomes of those that they move to.
+/// Direction of cells in a sweep, and the effect on their targets.
 #[derive(Clone, Copy)]
 enum Move<'a> {
     /// From own cells to ghosts, which take their values.
@@ -66,13 +66,13 @@ impl GhostCells {
         &self.plan.layout
     }
 
-    /// Fills the ghosts of `field` with the cells they stand for; of all fields, where the array
-    /// holds several, one after the other. All ranks of `comms`, which are those of the plan's
-    /// grid, call it; see [`Exchange::run`] on what is submitted.
+    /// Fills the ghost cells of `field`, or of all fields that the array holds one after the other,
+    /// with the cells that they are copies of. Collective over `comms`, which are those of the
+    /// plan's grid; [`Exchange::run`] documents what is submitted.
     ///
     /// # Errors
-    /// [`ExchangeError`]; [`DeviceError::Misuse`] when `field` is no whole number of fields, or
-    /// `comms` are of another grid.
+    /// [`ExchangeError`]; [`DeviceError::Misuse`] if `field` is not a whole number of fields, or
+    /// `comms` belong to another grid.
     ///
     /// [`Exchange::run`]: crate::exchange::Exchange::run
     pub fn exchange<T: DeviceElement>(
@@ -86,11 +86,11 @@ impl GhostCells {
         self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Exchange))
     }
 
-    /// Adds the ghosts of all ranks to the cells they stand for; the ghosts themselves keep what
-    /// they held. Whole numbers wrap around. All ranks call it.
+    /// Adds the ghost cells of all ranks to the cells that they are copies of; ghost cells keep
+    /// their values. Integers wrap around. Collective.
     ///
     /// # Errors
-    /// As [`GhostCells::exchange`]; [`DeviceError::Misuse`] for double precision on a device
+    /// Same as [`GhostCells::exchange`]; [`DeviceError::Misuse`] for double precision on a device
     /// without it.
     pub fn reduce<T: DeviceElement>(
         &self,
@@ -110,11 +110,11 @@ impl GhostCells {
         self.reduce_with(recorder, comms, &fields, &self.add[kind])
     }
 
-    /// As [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word
+    /// Same as [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word
     /// first. Sums are exact in any order.
     ///
     /// # Errors
-    /// As [`GhostCells::exchange`].
+    /// Same as [`GhostCells::exchange`].
     pub fn reduce_wide(
         &self,
         recorder: &mut Recorder,
@@ -135,13 +135,13 @@ impl GhostCells {
         self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Reduce(add)))
     }
 
-    /// Returns what ranks must agree on, but for what each sweep adds.
+    /// Returns the subject on which ranks must agree, without the parts that each sweep adds.
     fn subject(&self, operation: &str, cells: &str) -> Subject {
         let [i, j, k] = self.plan.shape;
         Subject::new(&format!("ghost cells' {operation} of {i}x{j}x{k} {cells}"))
     }
 
-    /// Returns the fields of an array whose cells are so many elements each.
+    /// Returns the fields of an array whose cells have several elements each.
     fn fields<T: DeviceElement>(
         &self,
         what: &str,

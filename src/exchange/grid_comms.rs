@@ -7,8 +7,8 @@ use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
 use crate::grid::{Cost, Grid};
 
-/// A rank in its process grid, with an [`Exchange`] for each axis among the ranks that differ from it
-/// along that axis only.
+/// A rank in its process grid, with an [`Exchange`] for each axis, among the ranks that differ from
+/// it along that axis only.
 ///
 /// The peer numbers of these exchanges are positions along the axis, as
 /// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. The last axis is never cut, so a rank

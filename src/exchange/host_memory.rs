@@ -25,8 +25,8 @@ unsafe impl<K: Send + Sync> Memory for MappedMemory<K> {
     }
 }
 
-/// The bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped, when the
-/// last message that uses them is done.
+/// Returns the bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped,
+/// when the last message that uses them is done.
 pub(super) fn span(map: Map, keeper: impl Send + Sync + 'static) -> Result<Span, DeviceError> {
     Ok(Span::new(Arc::new(MappedMemory { bytes: MappedBytes::new(map)?, _keeper: keeper })))
 }

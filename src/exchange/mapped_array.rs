@@ -5,8 +5,8 @@ use crate::comm::Span;
 use crate::gpu::{DeviceError, Gpu, Loan, Map, MemoryKind, RawArray};
 use crate::grid::Transfer;
 
-/// An array that is mapped, or will be as soon as the device is done with it. Nobody else can use
-/// it meanwhile.
+/// An array that is mapped, or will be as soon as the device has finished with it. Nothing else can
+/// use it meanwhile.
 pub(super) enum MappedArray {
     Asked { map: Map, loan: Loan },
     Mapped(Span),
@@ -48,7 +48,7 @@ impl MappedArray {
     }
 }
 
-/// Returns the bytes of a part, where those of the buffer that `array` lies in are `whole`.
+/// Returns the bytes of a part, given the bytes `whole` of the buffer of `array`.
 pub(super) fn part_of(array: &RawArray, part: &Transfer, whole: &Span) -> Span {
     let pieces = array.pieces(part.start, part.len);
     let [start, bytes] = pieces.first().map_or([0; 2], |&(_, offset, bytes)| [offset, bytes].map(|n| n as usize));

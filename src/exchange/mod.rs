@@ -95,10 +95,10 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         .collect()
 }
 
-/// How data travels: the communicator, the size and number of chunks, and the form of values
-/// between ranks.
+/// Transport of device data: the communicator, the size and number of chunks, and the encoding of
+/// values between ranks.
 ///
-/// A clone is another handle on the same order of exchanges, with the cost so far.
+/// A clone is another handle to the same sequence of exchanges, with the cost so far.
 #[derive(Clone)]
 pub struct Exchange {
     comm: Communicator,
@@ -133,15 +133,15 @@ impl Exchange {
         Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default(), started: Arc::default(), codec: None }
     }
 
-    /// The same with other chunks: `chunk_bytes` per chunk (rounded to whole elements, at least
-    /// one) and `depth` of them in flight each way. Must be equal on all ranks.
+    /// Sets the chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and
+    /// `depth` of them in flight each way. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         (self.chunk_bytes, self.depth) = (chunk_bytes.max(1), depth.max(1));
         self
     }
 
-    /// The same with values in another form between ranks. Must be equal on all ranks.
+    /// Sets the encoding of values between ranks. Must be equal on all ranks.
     #[must_use]
     pub fn with_wire(mut self, wire: Wire) -> Self {
         self.codec = match wire {
@@ -189,7 +189,7 @@ impl Exchange {
     /// [`start`](Self::start) and [`finish`](PendingExchange::finish).
     ///
     /// # Errors
-    /// As [`start`](Self::start) and [`finish`](PendingExchange::finish).
+    /// Same as [`start`](Self::start) and [`finish`](PendingExchange::finish).
     pub fn run<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -320,7 +320,7 @@ impl Exchange {
         PendingExchange::new(recorder, channel, outgoing, incoming, decoding)
     }
 
-    /// Adds what an exchange of elements of so many bytes costs to what all have.
+    /// Adds the cost of an exchange of elements of `element` bytes.
     fn count(&mut self, transfers: &Transfers, element: u64) {
         let chunk = (self.chunk_bytes / element).max(1) * element;
         self.cost += transfers.cost(self.comm.rank(), element, chunk);

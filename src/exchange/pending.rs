@@ -55,7 +55,7 @@ use crate::gpu::Recorder;
 pub struct PendingExchange {
     sender: Sender,
     receiver: Receiver,
-    /// What is to be recorded when all messages have arrived.
+    /// Work that is recorded when all messages have arrived.
     decoding: Option<Decoding>,
 }
 
@@ -109,7 +109,7 @@ impl PendingExchange {
     /// may wait for each other.
     ///
     /// # Errors
-    /// As [`progress`](Self::progress).
+    /// Same as [`progress`](Self::progress).
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let mut backoff = Backoff::default();
         while !self.is_done() {
@@ -127,7 +127,7 @@ impl PendingExchange {
     /// False if there are none. Submits as [`finish`](Self::finish).
     ///
     /// # Errors
-    /// As [`progress`](Self::progress).
+    /// Same as [`progress`](Self::progress).
     pub fn finish_first(
         in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,

@@ -10,7 +10,7 @@ use super::mapped_array::{MappedArray, part_of};
 use crate::comm::Receiving;
 use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
 
-/// Where the receiver's bytes go.
+/// Target of the received bytes.
 enum Target {
     /// Into the array itself.
     Mapped(MappedArray),
@@ -33,15 +33,15 @@ struct EmptyBuffer {
 /// A chunk that is being received, into a staging buffer if it is not the array itself.
 struct Arriving {
     chunk: Chunk,
-    /// Those of its messages that are still to come.
+    /// Messages that have not arrived yet.
     messages: VecDeque<Receiving>,
     staging: Option<Arc<Staging>>,
 }
 
-/// What is received: chunks of an array, in order.
+/// Receives chunks of an array, in order.
 pub(super) struct Receiver {
     channel: Channel,
-    /// Those that were not asked for yet.
+    /// Chunks that have not been requested yet.
     chunks: VecDeque<Chunk>,
     /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back
     /// to the pool.

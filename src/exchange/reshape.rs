@@ -84,7 +84,7 @@ impl Reshape {
             self.copies.record(recorder, fields, before(kept.from), after(kept.to))?;
         }
         let transfers = self.plan.transfers_of(fields);
-        // A rank with nothing to move takes part all the same: exchanges are told apart by counting
+        // A rank with nothing to move takes part, too, because exchanges are identified by counting
         // them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;

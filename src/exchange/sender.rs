@@ -9,7 +9,7 @@ use super::mapped_array::{MappedArray, part_of};
 use crate::comm::Sending;
 use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
 
-/// Where the sender's bytes come from.
+/// Source of the sent bytes.
 enum Source {
     /// The array itself.
     Mapped(MappedArray),
@@ -27,10 +27,10 @@ struct StagedChunk {
     staging: Staging,
 }
 
-/// What is sent: chunks of an array, in order.
+/// Sends chunks of an array, in order.
 pub(super) struct Sender {
     channel: Channel,
-    /// Those that are not under way yet.
+    /// Chunks that have not been sent yet.
     chunks: VecDeque<Chunk>,
     /// Stands before `array`, to be dropped before it: buffers must not be mapped when they go back
     /// to the pool.
@@ -77,7 +77,7 @@ impl Sender {
         Ok(retired | moved)
     }
 
-    /// Takes note of messages that are sent.
+    /// Removes messages that have been sent.
     fn retire(&mut self) -> Result<bool, ExchangeError> {
         let mut moved = false;
         while let Some(chunk) = self.sending.front_mut() {

@@ -20,7 +20,7 @@ const PRODUCTS: usize = 3;
 pub struct Summed<'a> {
     /// The terms.
     pub x: &'a Array<f32>,
-    /// What they are multiplied by; without it the sum is that of their magnitudes.
+    /// Factors of the terms; without them the sum is that of their magnitudes.
     pub y: Option<&'a Array<f32>>,
     /// Terms of all ranks.
     pub total: u64,
@@ -51,7 +51,7 @@ impl Summed<'_> {
     }
 }
 
-/// What a sum of one pass adds up, of the arrays of the pass by number.
+/// Terms of a sum of one pass, by the numbers of the arrays of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Term {
     Product(usize, usize),
@@ -82,7 +82,7 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         .constant("SUMS", terms.len() as u32)
 }
 
-/// Returns the kernels with the most arrays for so many sums, and those of an iteration of
+/// Returns the kernels with the most arrays for a number of sums, and those of an iteration of
 /// conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
     use Term::{Magnitude, Product};

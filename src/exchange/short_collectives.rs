@@ -1,9 +1,9 @@
-//! Collectives of short data in arrays that exist: downloaded, joined along trees of the host, and
+//! Collectives of short data in existing arrays: downloaded, combined along trees of the host, and
 //! uploaded again.
 //!
-//! All ranks of the communicator call them with ranges of one length (but for [`all_gather`]). They
-//! submit what was recorded before and wait for the device and for other ranks; where there is one
-//! rank they do nothing.
+//! All ranks of the communicator call them with ranges of one length (except [`all_gather`]). They
+//! submit what was recorded before and wait for the device and for other ranks; on one rank they do
+//! nothing.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub fn all_reduce<T: DeviceElement + Reducible>(
 /// `range` counts words.
 ///
 /// # Errors
-/// As [`all_reduce`]; [`DeviceError::Misuse`] for an odd number of words.
+/// Same as [`all_reduce`]; [`DeviceError::Misuse`] for an odd number of words.
 pub fn all_reduce_wide(
     recorder: &mut Recorder,
     comm: &Communicator,
@@ -63,7 +63,7 @@ pub fn all_reduce_wide(
 /// Replaces the elements of `range` by those of the rank `root`.
 ///
 /// # Errors
-/// As [`all_reduce`].
+/// Same as [`all_reduce`].
 pub fn broadcast<T: DeviceElement>(
     recorder: &mut Recorder,
     comm: &Communicator,
@@ -87,7 +87,7 @@ pub fn broadcast<T: DeviceElement>(
 /// have any lengths, `all` that of their sum.
 ///
 /// # Errors
-/// As [`all_reduce`]; [`DeviceError::Misuse`] when `all` has another length.
+/// Same as [`all_reduce`]; [`DeviceError::Misuse`] when `all` has another length.
 pub fn all_gather<T: DeviceElement>(
     recorder: &mut Recorder,
     comm: &Communicator,

@@ -64,7 +64,7 @@ impl Default for Codec {
     }
 }
 
-/// Where a part lies among values and in coded form, in words.
+/// Place of a part among the values and in coded form, in words.
 struct CodedPlace {
     plain: u64,
     count: u64,
@@ -79,7 +79,7 @@ pub(super) struct Coded {
     pub decoding: Decoding,
 }
 
-/// What is to be done when all coded words have arrived.
+/// Work that is done when all coded words have arrived.
 pub(super) struct Decoding {
     codec: Arc<Codec>,
     places: Vec<CodedPlace>,
@@ -150,7 +150,7 @@ struct CodedParts {
 }
 
 impl CodedParts {
-    /// Those of `parts` that are not for `me`, with so many `words` per element.
+    /// Returns the places of those `parts` that are not for `me`, with `words` words per element.
     fn of(parts: &[Transfer], me: usize, words: u64) -> Self {
         let mut coded = CodedParts { parts: Vec::new(), places: Vec::new(), words: 0 };
         for part in parts.iter().filter(|part| part.peer != me && part.len > 0) {

@@ -50,7 +50,7 @@ impl Gpu {
     /// device has failed.
     ///
     /// # Errors
-    /// As [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses,
+    /// Same as [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses,
     /// [`DeviceError::Misuse`] for windows that are no power of two of at least 256.
     pub fn open(options: &Options, local_rank: usize) -> Result<Gpu, DeviceError> {
         options.check()?;

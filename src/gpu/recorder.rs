@@ -178,7 +178,7 @@ impl Recorder {
     /// many workgroups of the device's tuned shape as cover them.
     ///
     /// # Errors
-    /// As [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`]
+    /// Same as [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`]
     /// elements.
     pub fn each<P: KernelParams>(
         &mut self,
@@ -329,7 +329,7 @@ impl Recorder {
     /// - [`counts`](Self::counts) and [`measure`](Self::measure) leave this work out.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); the encoder is as it was then.
+    /// Same as [`submit`](Self::submit); the encoder is as it was then.
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
         let gpu = self.gpu.clone();

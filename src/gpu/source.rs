@@ -384,7 +384,7 @@ impl KernelSource {
     /// Returns the arrays it binds, in order.
     ///
     /// # Errors
-    /// As [`wgsl`](Self::wgsl).
+    /// Same as [`wgsl`](Self::wgsl).
     pub fn slots(&self) -> Result<Vec<Slot>, DeviceError> {
         Ok(self.assemble()?.slots)
     }

@@ -143,10 +143,10 @@ impl GhostPlan {
         Self::of_widths(shape, grid, rank, &GhostWidths::new(grid, rank, ghosts)?, periodic)
     }
 
-    /// As [`new`](Self::new), with ghost cells as wide as each rank wants them.
+    /// Same as [`new`](Self::new), with ghost cells as wide as each rank wants them.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`LayoutError::Widths`].
+    /// Same as [`new`](Self::new); [`LayoutError::Widths`].
     pub fn of_widths(
         shape: [u64; 3],
         grid: Grid,

@@ -1,45 +1,45 @@
-//! How many items make a chunk, and what was found out about their memory.
+//! Sizes of chunks, and measurements of their memory.
 
 use std::ops::Range;
 
 use super::error::MapError;
 
-/// How many items a chunk has.
+/// Number of items per chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkSize {
-    /// So many, at least one.
+    /// This number, at least one.
     Items(u64),
-    /// As many as a number of bytes of device memory allows, by which
-    /// [`Gpu::allocated`](crate::gpu::Gpu::allocated) may grow while the function works: for what
-    /// comes out, and for what a chunk takes. Ranks that are threads with one device share it.
+    /// As many as a budget of device memory in bytes allows. The budget bounds the growth of
+    /// [`Gpu::allocated`](crate::gpu::Gpu::allocated) while the function runs, for outputs and for
+    /// the chunk itself. Ranks that are threads with one device share it.
     ///
-    /// For a Jacobian items are columns or rows, what comes out is the unit vector, and all ranks
-    /// work on a chunk together: those with one device are measured as one.
+    /// For a Jacobian, items are columns or rows, the output is the unit vector, and all ranks work
+    /// on a chunk together: those with one device are measured as one.
     ///
-    /// A chunk of one item is measured; as long as one of twice as many fits by what was measured,
-    /// that is next. So at least half of what would fit is used, and no item is worked on twice.
-    /// While they are measured, ranks keep in step and wait for the device after each chunk; those
-    /// that share a device take turns.
+    /// The first chunk has one item; as long as twice as many items fit according to the
+    /// measurement, the next chunk has twice as many. So at least half of what would fit is used,
+    /// and no item is processed twice. During these measurements ranks keep in step and wait for
+    /// the device after each chunk; those that share a device take turns.
     Memory(u64),
 }
 
-/// What was measured to choose a chunk.
+/// Measurements that a chunk size was chosen by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryEstimate {
     /// Bytes that may be taken.
     pub budget: u64,
     /// Bytes of what comes out.
     pub outputs: u64,
-    /// The same bytes for each item, by the largest chunk that was measured.
+    /// Bytes per item, from the largest chunk that was measured.
     pub per_item: u64,
-    /// Items of a chunk, and the bytes that chunks of so many may take beside what comes out, of
-    /// all ranks that share a device.
+    /// Items of each measured chunk, and its bytes without outputs, summed over all ranks that
+    /// share a device.
     pub measured: Vec<[u64; 2]>,
 }
 
 impl MemoryEstimate {
-    /// Notes that chunks of so many items take so many bytes; returns the next chunk to measure, if
-    /// one of twice as many fits.
+    /// Records the bytes that chunks of `chunk` items take; returns the next chunk to measure, if
+    /// one of twice the size fits.
     ///
     /// # Errors
     /// [`MapError::Budget`] where they are more than may be taken.
@@ -54,7 +54,7 @@ impl MemoryEstimate {
     }
 }
 
-/// What a map, or the products of a Jacobian, did on one rank.
+/// Report of a map, or of the products of a Jacobian, on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapReport {
     /// The items of this rank; the columns or rows.
@@ -63,7 +63,7 @@ pub struct MapReport {
     pub chunk: u64,
     /// Chunks that the function was given.
     pub chunks: u64,
-    /// What was measured, if the chunk was chosen by memory.
+    /// Measurements, if the chunk size was chosen by memory.
     pub estimate: Option<MemoryEstimate>,
 }
 

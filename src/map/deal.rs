@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::grid::split;
 
-/// So many items in blocks of neighbours, one for each rank, which differ by one at most.
+/// A distribution of items in contiguous blocks, one for each rank, whose lengths differ by at most
+/// one.
 ///
 /// ```
 /// use meshloom::map::Deal;

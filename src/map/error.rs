@@ -1,4 +1,4 @@
-//! What can go wrong in a map.
+//! Errors of maps.
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;

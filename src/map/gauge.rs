@@ -5,8 +5,8 @@ use crate::comm::Op;
 use crate::hash::fnv1a;
 use crate::rank::Rank;
 
-/// Counts the bytes of a device that chunks take which each rank has for itself. Ranks that have
-/// one device take turns, since one would use the buffers that another has just given back.
+/// Counts the bytes of a device that chunks take on which all ranks work together, summed over the
+/// ranks of the device. Collective.
 pub(super) struct Gauge {
     /// This rank's turn among those of its device.
     turn: usize,
@@ -53,13 +53,13 @@ impl Gauge {
 }
 
 /// Counts the bytes of a device that chunks take on which all ranks work together: those of all
-/// ranks that have the device. All ranks call it.
+/// ranks that have the device. Collective.
 pub(super) struct JointGauge {
     before: u64,
 }
 
 impl JointGauge {
-    /// Looks when all ranks are at rest.
+    /// Samples device memory after all ranks have become idle.
     pub fn begin(context: &mut Rank) -> Result<Self, MapError> {
         settle(context)?;
         context.comm.barrier()?;
@@ -79,7 +79,7 @@ impl JointGauge {
     }
 }
 
-/// Gives buffers that nobody uses back, once the device is done.
+/// Returns unused buffers to the driver, after the device has finished.
 pub(super) fn settle(context: &mut Rank) -> Result<(), MapError> {
     context.recorder.wait()?;
     context.gpu.trim();

@@ -1,5 +1,4 @@
-//! Where items come from: numbers on the host or on the device, brought to the ranks that work on
-//! them.
+//! Sources of items: numbers on the host or on the device, sent to the ranks that process them.
 
 use std::ops::Range;
 
@@ -9,14 +8,14 @@ use crate::exchange::collectives::{Collectives, DeviceParts};
 use crate::gpu::{Array, DeviceElement, Recorder};
 use crate::rank::Rank;
 
-/// Numbers of the items of a map: a row of so many `f32` of each, in the order of the items.
+/// Numbers of the items of a map: a row of `f32` values for each, in the order of the items.
 #[derive(Clone, Copy, Debug)]
 pub enum Items<'a> {
     /// On the host, those of all items, the same on every rank: each rank uploads what it works on,
     /// chunk by chunk.
     Host(&'a [f32]),
-    /// On the device, those of the items that this rank has at present, any number of them, rank by
-    /// rank. They are dealt anew, at once.
+    /// On the device, for the items that this rank holds at present, any number of them, rank by
+    /// rank. They are redistributed at once.
     Device(&'a Array<f32>),
 }
 
@@ -35,7 +34,7 @@ pub(super) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Deals the rows of `items` to ranks. All ranks call it.
+    /// Distributes the rows of `items` over ranks. Collective.
     pub fn deal(
         context: &mut Rank,
         collectives: &mut Collectives,
@@ -96,8 +95,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Constants of a function: the `values` of `root`, which others leave out, as an array on every
-/// rank. They travel once. All ranks call it; submits and waits for other ranks.
+/// Sends the `values` of `root`, constants of a function, to an array on every rank. Collective;
+/// other ranks pass `None`; submits and waits for other ranks.
 ///
 /// # Errors
 /// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].

@@ -15,8 +15,8 @@ use crate::hash::{START, fnv1a};
 use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
-/// Numbers of a space, of all ranks: leaf by leaf, and of leaves of which each rank has a part rank
-/// by rank. All ranks call it.
+/// Returns the number of values of a space on all ranks: leaf by leaf, and for distributed leaves
+/// rank by rank. Collective.
 ///
 /// # Errors
 /// [`OperatorError::Comm`].
@@ -24,14 +24,14 @@ pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
     Ok(Numbers::new(rank, space)?.total())
 }
 
-/// Column `j` of a Jacobian for each `j` of `columns`, the derivative by number `j` of the domain,
-/// in the order of [`numbers_of`]. `each` gets those of a chunk, of so many or as many as a number
-/// of bytes allows, as fields of the target, with the number of the first; the chunks are reported.
-/// To split a Jacobian over groups of ranks, give each group a block of a [`Deal`](super::Deal).
-/// All ranks of the rank call it with the same columns and chunk.
+/// Computes column `j` of a Jacobian for each `j` of `columns`: the derivative with respect to
+/// number `j` of the domain, in the order of [`numbers_of`]. `each` gets the columns of a chunk as
+/// vectors of the target, with the number of the first one. To split a Jacobian over groups of
+/// ranks, give each group a block of a [`Deal`](super::Deal). Collective, with the same columns and
+/// chunk.
 ///
-/// Records one product for each, submits each chunk, and waits for the chunk before the last; what
-/// products wait for comes on top.
+/// Records one product for each column, submits each chunk, and waits for the chunk before the
+/// last.
 ///
 /// ```no_run
 /// # fn body(rank: &mut meshloom::Rank, model: &meshloom::operators::Model, x: &meshloom::operators::Vector)
@@ -51,9 +51,8 @@ pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
 /// ```
 ///
 /// # Errors
-/// [`MapError::Invalid`] on all ranks for columns that there are not, chunks of none, and ranks
-/// that ask for different ones; [`MapError::Budget`] on all ranks; those of the operator and of
-/// `each`.
+/// [`MapError::Invalid`] on all ranks for columns out of range, empty chunks, and arguments that
+/// differ between ranks; [`MapError::Budget`] on all ranks; errors of the operator and of `each`.
 pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
     at: &Linearisation,
@@ -69,7 +68,7 @@ pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
 /// [`jacobian_columns`] gives columns: `each` gets fields of the domain.
 ///
 /// # Errors
-/// As [`jacobian_columns`].
+/// Same as [`jacobian_columns`].
 pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
     at: &Linearisation,
@@ -81,7 +80,7 @@ pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
     products(rank, spaces, rows, chunk, |rank, unit, result| at.vjp(rank, unit, result), each)
 }
 
-/// The products of unit vectors of the first space, which are fields of the second.
+/// Computes the products of unit vectors of the first space, which are vectors of the second.
 fn products<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
     [from, to]: [Space; 2],
@@ -123,7 +122,7 @@ fn products<E: From<MapError> + From<OperatorError>>(
     Ok(MapReport { items: range, chunk: sizes.chunk, chunks, estimate: sizes.estimate })
 }
 
-/// Whether all ranks ask for the same products, which there are.
+/// Checks that all ranks ask for the same products, and that these are in range.
 fn agree(rank: &Rank, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
     let asked = fnv1a(START, format!("{range:?} {chunk:?}").as_bytes());
     let all = rank.comm.all_gather(&[asked])?;
@@ -139,7 +138,7 @@ fn agree(rank: &Rank, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -
     Ok(())
 }
 
-/// How many products are made at a time.
+/// Number of products per chunk.
 struct Sizes {
     chunk: u64,
     measuring: bool,
@@ -147,7 +146,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// For a chunk, with what is held all along. All ranks call it.
+    /// Creates the sizes for a chunk, given the memory that is held throughout. Collective.
     fn new<T, E: From<MapError> + From<OperatorError>>(
         rank: &mut Rank,
         chunk: ChunkSize,
@@ -169,7 +168,7 @@ impl Sizes {
         self.measuring.then(|| JointGauge::begin(rank)).transpose()
     }
 
-    /// Takes what the chunk took; so many products are left.
+    /// Records the memory of a chunk, with `left` products left.
     fn note(&mut self, taken: u64, left: u64) -> Result<(), MapError> {
         let Some(estimate) = &mut self.estimate else { return Ok(()) };
         match estimate.note(self.chunk, taken)? {
@@ -180,9 +179,9 @@ impl Sizes {
     }
 }
 
-/// Where the numbers of a space are.
+/// Places of the numbers of a space.
 struct Numbers {
-    /// Of each leaf: its first number, and that of this rank's part with its length.
+    /// For each leaf, its first number, and the range of this rank's part.
     leaves: Vec<(u64, Range<u64>)>,
     total: u64,
 }
@@ -210,7 +209,7 @@ impl Numbers {
     }
 }
 
-/// A field that is 0 but for one number, which is 1.
+/// A vector of zeros except one number, which is 1.
 struct Unit {
     field: Vector,
     numbers: Numbers,

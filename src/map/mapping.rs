@@ -1,10 +1,10 @@
-//! What is mapped, in which chunks, and what comes out.
+//! Items, chunks and outputs of a map.
 
 use super::chunk::ChunkSize;
 use super::error::MapError;
 use crate::hash::{START, fnv1a};
 
-/// How rows of numbers, one of each item, become one.
+/// Reduction of rows of numbers, one of each item, to one row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RowReduction {
     /// Their sum; 0 of no items.
@@ -18,7 +18,7 @@ pub enum RowReduction {
         /// A text with `fn combine(a: f32, b: f32) -> f32`, which must be associative only if the
         /// result should not depend on the tree.
         function: String,
-        /// What comes of no items.
+        /// Result without items.
         neutral: f32,
     },
 }
@@ -35,7 +35,7 @@ impl RowReduction {
     }
 }
 
-/// What becomes of the rows that a function gives.
+/// Use of the rows that a function writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placement {
     /// Each rank keeps those of its items, in their order.
@@ -46,18 +46,18 @@ pub enum Placement {
     Reduced(RowReduction),
 }
 
-/// A result of the function: so many `f32` of each item.
+/// An output of the function: `width` values of `f32` for each item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapOutput {
     /// Its name.
     pub name: String,
     /// Numbers of an item.
     pub width: u64,
-    /// What becomes of them.
+    /// Use of the rows.
     pub placement: Placement,
 }
 
-/// How many items there are, in which chunks, and what comes out.
+/// Number of items, chunks and outputs of a map.
 ///
 /// ```
 /// use meshloom::map::{ChunkSize, Mapping, Placement, RowReduction};
@@ -75,18 +75,18 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// So many items, in chunks of 64 unless said otherwise; nothing comes out yet.
+    /// Creates a map of `items` items, in chunks of 64, without outputs.
     pub fn new(items: u64) -> Self {
         Mapping { items, chunk: ChunkSize::Items(64), outputs: Vec::new() }
     }
 
-    /// The same in other chunks.
+    /// Sets the chunks.
     #[must_use]
     pub fn chunk(self, chunk: ChunkSize) -> Self {
         Mapping { chunk, ..self }
     }
 
-    /// The same with one more result of `width` numbers for each item.
+    /// Adds an output of `width` numbers for each item.
     #[must_use]
     pub fn output(mut self, name: &str, width: u64, placement: Placement) -> Self {
         self.outputs.push(MapOutput { name: name.into(), width, placement });
@@ -98,7 +98,7 @@ impl Mapping {
         &self.outputs
     }
 
-    /// What is wrong with it, if anything is.
+    /// Checks the map.
     pub(super) fn check(&self) -> Result<(), MapError> {
         let wrong = |why: String| Err(MapError::Invalid(why));
         if self.chunk == ChunkSize::Items(0) {

@@ -1,15 +1,16 @@
-//! Functions of many items: dealt to ranks, worked on in chunks, gathered in order or reduced.
+//! Functions of many items: distributed over ranks, computed in chunks, gathered in order or
+//! reduced.
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`map`] | gives a function chunks of items, on every rank those of its block, and collects what it makes of them |
-//! | [`map_reduce`] | the same for one reduction: a sum, a least, a greatest, or a function in WGSL |
-//! | [`Mapping`] | how many items there are, in which chunks, and what comes out |
+//! | [`map`] | calls a function with chunks of the items of its rank, and collects its outputs |
+//! | [`map_reduce`] | same for one reduction: sum, minimum, maximum, or a function in WGSL |
+//! | [`Mapping`] | number of items, chunks and outputs |
 //! | [`replicate`] | constants of the function, brought to every rank once |
-//! | [`jacobian_columns`], [`jacobian_rows`] | products of a linearised operator with all unit vectors, in chunks |
+//! | [`jacobian_columns`], [`jacobian_rows`] | products of a linearized operator with all unit vectors, in chunks |
 //!
-//! **Same bits.** Sums and other reductions are taken along one binary tree over the items' numbers
-//! (0 with 1, 2 with 3, then pairs of pairs), whoever has the items: results have the same bits for
+//! **Same bits.** Sums and other reductions follow one binary tree over the numbers of the items (0
+//! with 1, 2 with 3, then pairs of pairs), wherever the items are: results have the same bits for
 //! every number of ranks and every chunk, and those of a loop over that tree.
 
 mod chunk;

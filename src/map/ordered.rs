@@ -20,7 +20,7 @@ pub(super) fn sample() -> KernelSource {
     PairCombiner::of_function("fn combine(a: f32, b: f32) -> f32 { return a * b; }").source().clone()
 }
 
-/// What reduces rows of numbers.
+/// Reduces rows of numbers.
 pub(super) struct OrderedReduction {
     combiner: PairCombiner,
     neutral: f32,
@@ -31,7 +31,7 @@ pub(super) struct OrderedReduction {
 }
 
 impl OrderedReduction {
-    /// Of rows of `width` numbers of at most so many items of this rank.
+    /// Creates a reduction of rows of `width` numbers, for at most `items` items of this rank.
     pub fn new(gpu: &Gpu, reduction: &RowReduction, width: u64, items: u64) -> Result<Self, MapError> {
         let combiner = match reduction {
             RowReduction::Sum => PairCombiner::of_floats(Op::Sum),
@@ -70,8 +70,7 @@ impl OrderedReduction {
         Ok(self.combiner.record(recorder, &self.rows, self.width, pairs)?)
     }
 
-    /// Returns the one row that all items of all ranks become. All ranks call it; waits for other
-    /// ranks.
+    /// Returns the reduced row of all items of all ranks. Collective; waits for other ranks.
     pub fn finish(
         mut self,
         recorder: &mut Recorder,

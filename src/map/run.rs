@@ -19,14 +19,14 @@ use crate::rank::Rank;
 /// uploaded.
 const IN_FLIGHT: usize = 2;
 
-/// What a function gets: some of its rank's items, neighbours in the order of all.
+/// Input of a function: some consecutive items of its rank.
 #[derive(Debug)]
 pub struct MapChunk {
     /// Their numbers among all items.
     pub items: Range<u64>,
     /// The rows of each of the map's inputs, one for each of these items.
     pub inputs: Vec<Array<f32>>,
-    /// Where the rows of each output go, one for each of these items. All must be written.
+    /// Targets of the rows of each output, one for each of these items. All must be written.
     pub outputs: Vec<Array<f32>>,
 }
 
@@ -37,11 +37,11 @@ impl MapChunk {
     }
 }
 
-/// What a map gives on one rank.
+/// Result of a map on one rank.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     outputs: Vec<(String, Array<f32>)>,
-    /// What was done.
+    /// Report of the map.
     pub report: MapReport,
 }
 
@@ -53,15 +53,15 @@ impl Mapped {
     }
 }
 
-/// Gives `f` all items of this rank's block, chunk by chunk and in order, and collects what it
-/// writes as `mapping` says. All ranks call it with one mapping.
+/// Calls `f` with all items of this rank's block, chunk by chunk and in order, and collects its
+/// outputs as `mapping` describes. Collective, with one mapping.
 ///
 /// - `f` records its work; it need not submit or wait. Arrays of a chunk are as long as its items:
 ///   kernels that take the number of items as a parameter are compiled once, also for a last chunk
 ///   that is shorter.
 /// - Two chunks are in flight: before a third is begun, the first is waited for.
-/// - Ranks whose block is empty call `f` never. An error of `f` ends the map on this rank; return
-///   it from the run, which ends the others.
+/// - Ranks with an empty block never call `f`. An error of `f` ends the map on this rank; return it
+///   from the run, which ends the others.
 /// - Submits every chunk, and waits for other ranks at the beginning and for outputs that are
 ///   gathered or reduced.
 ///
@@ -93,8 +93,8 @@ impl Mapped {
 /// ```
 ///
 /// # Errors
-/// [`MapError::Invalid`] on all ranks for mappings that cannot be or that differ, and items that do
-/// not fit; [`MapError::Budget`] on all ranks; those of the device, of other ranks and of `f`.
+/// [`MapError::Invalid`] on all ranks for mappings that are invalid or differ, and items that do
+/// not fit; [`MapError::Budget`] on all ranks; errors of the device, of other ranks and of `f`.
 pub fn map<E: From<MapError>>(
     context: &mut Rank,
     mapping: &Mapping,
@@ -114,7 +114,7 @@ pub fn map<E: From<MapError>>(
 /// [`map`] to one row of `width` numbers: the reduction of those of all items.
 ///
 /// # Errors
-/// As [`map`].
+/// Same as [`map`].
 pub fn map_reduce<E: From<MapError>>(
     context: &mut Rank,
     [items, width]: [u64; 2],
@@ -129,7 +129,7 @@ pub fn map_reduce<E: From<MapError>>(
     row.ok_or_else(|| MapError::Invalid("no output".into()).into())
 }
 
-/// Where rows go.
+/// Target of rows.
 enum Sink {
     /// To an array of all of this rank's.
     Rows {
@@ -151,7 +151,7 @@ struct Run<'a> {
     done: u64,
     chunk: u64,
     chunks: u64,
-    /// What chunks are measured for, as long as they are.
+    /// Measures chunks, until their size is chosen.
     gauge: Option<Gauge>,
     estimate: Option<MemoryEstimate>,
     in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,

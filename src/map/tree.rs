@@ -82,14 +82,14 @@ impl Stack {
         self.0.len() as u64
     }
 
-    /// Places that are in use at most while so many items are pushed.
+    /// Returns the maximum number of places in use while `items` items are pushed.
     pub fn places(items: u64) -> u64 {
         2 * u64::from(64 - items.leading_zeros()) + 2
     }
 }
 
-/// Values of nodes from left to right, of which two become one as soon as halves meet: those of the
-/// fewest nodes at any time.
+/// Values of nodes from left to right, of which two are combined as soon as halves meet, so that
+/// their number is minimal at any time.
 #[derive(Debug)]
 pub(crate) struct Fold<T> {
     nodes: Stack,
@@ -123,7 +123,7 @@ impl<T> Fold<T> {
         self.values
     }
 
-    /// The one value that all items become; none of none.
+    /// Returns the value that all items are combined to; `None` without items.
     pub fn root<E>(mut self, mut join: impl FnMut(&mut T, T) -> Result<(), E>) -> Result<Option<T>, E> {
         while self.values.len() > 1 {
             self.join(&mut join)?;
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The same by rows in chunks of ranks, whose nodes meet.
+    /// Same by rows in chunks of ranks, whose nodes meet.
     fn in_chunks(items: u64, ranks: u64, chunk: u64) -> String {
         let join = |left: &mut String, right: String| {
             *left = format!("({left} {right})");

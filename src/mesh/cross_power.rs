@@ -48,7 +48,7 @@ impl ModeBinner {
     /// shifted modes. All ranks call it and all get the result. Waits for the device.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure); [`DeviceError::Misuse`] where one has shifted modes and the
+    /// Same as [`measure`](Self::measure); [`DeviceError::Misuse`] where one has shifted modes and the
     /// other has not, or lengths differ.
     pub fn cross(
         &self,
@@ -76,7 +76,7 @@ impl ModeBinner {
     /// call it and all get the result. Waits for the device.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure); [`DeviceError::Misuse`] for an axis beyond 2.
+    /// Same as [`measure`](Self::measure); [`DeviceError::Misuse`] for an axis beyond 2.
     pub fn multipoles(
         &self,
         recorder: &mut Recorder,

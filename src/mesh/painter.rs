@@ -161,7 +161,7 @@ impl Painter {
     /// [`paint`](Self::paint) would count as faults read zero.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint).
+    /// Same as [`paint`](Self::paint).
     pub fn readout(
         &self,
         recorder: &mut Recorder,
@@ -186,7 +186,7 @@ impl Painter {
     /// what three [`readout`](Self::readout)s give.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint).
+    /// Same as [`paint`](Self::paint).
     pub fn readout_vectors(
         &self,
         recorder: &mut Recorder,
@@ -213,7 +213,7 @@ impl Painter {
     /// position.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts,
+    /// Same as [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts,
     /// whose cells count those.
     pub fn reach(
         &self,
@@ -239,7 +239,7 @@ impl Painter {
     /// `out` (the own cells alone, C order) = cell * `scale` / [`UNITS`] + `shift`.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint).
+    /// Same as [`paint`](Self::paint).
     pub fn density(
         &self,
         recorder: &mut Recorder,

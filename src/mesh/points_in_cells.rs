@@ -146,7 +146,7 @@ impl PointsInCells {
     }
 
     /// Sends each of this rank's `positions` in a box of `size` to the rank of `grid` that owns its
-    /// cell of `mesh`. All ranks call it, each with any number of positions and its own part of the
+    /// cell of `mesh`. Collective, each with any number of positions and its own part of the
     /// mesh.
     ///
     /// # Errors
@@ -405,7 +405,7 @@ impl PointsInCells {
     }
 
     /// `out = density + shift` on this rank's own cells (C order), where the mean density of all
-    /// points, or of their weights, is 1. Without points the density is 0. All ranks call it;
+    /// points, or of their weights, is 1. Without points the density is 0. Collective;
     /// `comms` are those of the grid. Waits for the device.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl PositionAdjoint {
     /// counts for it, both with this window.
     ///
     /// # Errors
-    /// As [`paint`](Self::paint).
+    /// Same as [`paint`](Self::paint).
     pub fn force(
         &self,
         recorder: &mut Recorder,

@@ -108,7 +108,7 @@ impl ValuePainter {
 
     /// Records a word, the bits of the greatest magnitude of `values` of all ranks: what their
     /// shares are counted in. Components of vectors that are painted one after the other have one.
-    /// All ranks call it. Submits and waits for exchanges only.
+    /// Collective. Submits and waits for exchanges only.
     ///
     /// # Errors
     /// [`ExchangeError`].
@@ -169,7 +169,7 @@ impl ValuePainter {
     /// [`paint`](Self::paint).
     ///
     /// # Errors
-    /// As [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first
+    /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first
     /// value than 0.
     pub fn paint_tangent(
         &self,

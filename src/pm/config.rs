@@ -201,7 +201,7 @@ impl Config {
     /// `rank` of `ranks` has, in C order.
     ///
     /// # Errors
-    /// As [`grid`](Self::grid).
+    /// Same as [`grid`](Self::grid).
     pub fn rows(&self, ranks: usize, rank: usize) -> Result<impl Iterator<Item = u64> + use<>, LayoutError> {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }

@@ -64,7 +64,7 @@ impl Config {
     /// on which side of the node it is. [`Window::Tsc`] has no kink there.
     ///
     /// # Errors
-    /// As [`start_displacement`](Self::start_displacement).
+    /// Same as [`start_displacement`](Self::start_displacement).
     pub fn grows_off_nodes(&self, power: &LinearPower) -> Result<bool, CosmologyError> {
         let on_nodes = self.window == Window::Cic && self.false_wave().is_none();
         Ok(on_nodes && self.start_displacement(power)? < SMALL_DISPLACEMENT)
@@ -75,7 +75,7 @@ impl Config {
     /// displacements beside nodes](Self::grows_off_nodes).
     ///
     /// # Errors
-    /// As [`start_displacement`](Self::start_displacement).
+    /// Same as [`start_displacement`](Self::start_displacement).
     pub fn warnings(&self, power: &LinearPower) -> Result<Vec<String>, CosmologyError> {
         let Config { particles, mesh, .. } = self;
         let mut said = Vec::new();

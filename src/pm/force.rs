@@ -176,7 +176,7 @@ impl Force {
     /// Records the spectrum of the density contrast: this rank's modes.
     ///
     /// # Errors
-    /// As [`density`](Self::density).
+    /// Same as [`density`](Self::density).
     pub fn contrast(
         &mut self,
         recorder: &mut Recorder,
@@ -195,7 +195,7 @@ impl Force {
     /// delta`.
     ///
     /// # Errors
-    /// As [`density`](Self::density).
+    /// Same as [`density`](Self::density).
     pub fn solve(
         &mut self,
         recorder: &mut Recorder,
@@ -307,7 +307,7 @@ impl Force {
     /// Records a component of the last force at the particles.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Same as [`push`](Self::push).
     pub fn readout(
         &self,
         recorder: &mut Recorder,
@@ -324,7 +324,7 @@ impl Force {
     /// Records the last force at the particles: vectors in one array, all along x, then y, then z.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Same as [`push`](Self::push).
     pub(super) fn accelerations(
         &self,
         recorder: &mut Recorder,

@@ -89,7 +89,7 @@ impl LinePlan {
 impl Simulation {
     /// Rows of three numbers of the particles of this rank's share, in Lagrangian order, on the
     /// device: rank 0 has those of the first lines of sites, rank 1 of the next, as [`split`] deals
-    /// out all of them. All ranks call it. Waits for other ranks where particles move, else not.
+    /// out all of them. Collective. Waits for other ranks where particles move, else not.
     ///
     /// On a device are for a time 12 bytes for each particle, 36 where particles move between
     /// ranks.
@@ -127,7 +127,7 @@ impl Simulation {
     }
 
     /// Returns the particles as points of the periodic box, in Lagrangian order: see
-    /// [`in_order`](Self::in_order). All ranks call it. Waits for the device.
+    /// [`in_order`](Self::in_order). Collective. Waits for the device.
     ///
     /// ```
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
@@ -145,7 +145,7 @@ impl Simulation {
     /// ```
     ///
     /// # Errors
-    /// As [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError)
+    /// Same as [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError)
     /// for a particle without a position.
     pub fn cloud(&mut self, context: &mut Rank) -> Result<Cloud, SimulationError> {
         let positions = self.in_order(context, Quantity::Position)?;

@@ -175,10 +175,10 @@ impl Simulation {
 
     /// A run that continues from the displacements and momenta after step `step`, in the form of
     /// [`phase_space`](Self::phase_space). Its result is that of a run that was never interrupted,
-    /// also where no step is left. All ranks call it.
+    /// also where no step is left. Collective.
     ///
     /// # Errors
-    /// As [`new`](Self::new), of the state instead of noise;
+    /// Same as [`new`](Self::new), of the state instead of noise;
     /// [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
     pub fn resume(
         context: &mut Rank,
@@ -212,7 +212,7 @@ impl Simulation {
     /// Displacements and momenta of this rank's particles in the form of
     /// [`phase_space`](Self::phase_space), in place of those that it has. They may be others, whose
     /// force is computed here where the next kick needs it; but where particles were
-    /// [released](Self::release) they are to be the same, and keep their force. All ranks call it.
+    /// [released](Self::release) they are to be the same, and keep their force. Collective.
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
@@ -386,7 +386,7 @@ impl Simulation {
 
     /// Runs the schedule to its end. On every rank `reached` is called where the run begins (at the
     /// start, or at the step that it was resumed at) and after each step, with the work so far
-    /// submitted but not waited for. All ranks call it.
+    /// submitted but not waited for. Collective.
     ///
     /// A run whose schedule has ended stays as it is; a run that an error of `reached` ended
     /// continues there.
@@ -465,7 +465,7 @@ impl Simulation {
     }
 
     /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its
-    /// sites. All ranks call it. Waits for the device.
+    /// sites. Collective. Waits for the device.
     ///
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
@@ -481,10 +481,10 @@ impl Simulation {
     }
 
     /// Returns the accelerations `-grad phi` of the particles where they are, by axis, in C order
-    /// of this rank's sites. It computes the force. All ranks call it. Waits for the device.
+    /// of this rank's sites. It computes the force. Collective. Waits for the device.
     ///
     /// # Errors
-    /// As [`phase_space`](Self::phase_space).
+    /// Same as [`phase_space`](Self::phase_space).
     pub fn accelerations(&mut self, context: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
         self.solve(context)?;
         let out = context.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
@@ -498,10 +498,10 @@ impl Simulation {
     }
 
     /// Returns the density on this rank's own cells of the force mesh, mean 1, C order, and which
-    /// cells they are. All ranks call it. Waits for the device.
+    /// cells they are. Collective. Waits for the device.
     ///
     /// # Errors
-    /// As [`phase_space`](Self::phase_space).
+    /// Same as [`phase_space`](Self::phase_space).
     pub fn density(&mut self, context: &mut Rank) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
         let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
@@ -528,7 +528,7 @@ impl Simulation {
     /// window, in (Mpc/h)^3 over h/Mpc. All ranks call it and all get the result.
     ///
     /// # Errors
-    /// As [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
+    /// Same as [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
     pub fn power(&mut self, context: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);

@@ -26,22 +26,22 @@ fn write_lines(writer: &NpyWriter<f32>, lines: &[u64], n: u64, values: &[f32]) -
 impl Simulation {
     /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row
     /// `(i n + j) n + k` is the particle of site `(i, j, k)`. `values` are those of this rank, as
-    /// [`phase_space`](Self::phase_space) gives them. All ranks call it; the file appears when rank
+    /// [`phase_space`](Self::phase_space) gives them. Collective; the file appears when rank
     /// 0 publishes it.
     ///
     /// # Errors
-    /// As [`write_npy`](crate::io::collective::write_npy).
+    /// Same as [`write_npy`](crate::io::collective::write_npy).
     pub fn seal_rows(&self, path: &Path, values: &[f32]) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
         let lines: Vec<u64> = self.rows().collect();
         seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
     }
 
-    /// As [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of
+    /// Same as [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of
     /// them are on the host at a time. Waits for the device.
     ///
     /// # Errors
-    /// As [`seal_rows`](Self::seal_rows), and those of the device.
+    /// Same as [`seal_rows`](Self::seal_rows), and those of the device.
     pub fn seal_particles(
         &mut self,
         context: &mut Rank,
@@ -61,10 +61,10 @@ impl Simulation {
     }
 
     /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own`
-    /// cells. All ranks call it; the file appears when rank 0 publishes it.
+    /// cells. Collective; the file appears when rank 0 publishes it.
     ///
     /// # Errors
-    /// As [`write_npy`](crate::io::collective::write_npy).
+    /// Same as [`write_npy`](crate::io::collective::write_npy).
     pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, SimulationError> {
         let shape = self.config.cells();
         seal_npy(self.comms.world(), path, &shape, |writer| {

@@ -26,10 +26,10 @@ pub(super) fn kernel() -> KernelSource {
 impl Simulation {
     /// Returns the mean of the [density](Self::density) over the cells of each column along the
     /// last axis, which no rank shares: those of this rank's own cells, in C order. Only the means
-    /// come to the host. All ranks call it. Waits for the device.
+    /// come to the host. Collective. Waits for the device.
     ///
     /// # Errors
-    /// As [`density`](Self::density).
+    /// Same as [`density`](Self::density).
     pub fn projected_density(&mut self, context: &mut Rank) -> Result<Vec<f32>, SimulationError> {
         let [rows, width, depth] = extent(&self.force.layout().own);
         let columns = rows * width;

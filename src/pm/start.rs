@@ -81,7 +81,7 @@ pub(super) struct Source<'a> {
 }
 
 /// Records the initial displacements and momenta by axis, C order over this rank's sites, as
-/// `[displacement, momentum]`. All ranks call it.
+/// `[displacement, momentum]`. Collective.
 ///
 /// # Errors
 /// [`SimulationError`] of the transform, the device or the ranks.

@@ -151,7 +151,7 @@ pub fn device_point_noise(
 /// are those of this host. Waits for the device once.
 ///
 /// # Errors
-/// As [`device_white_noise`], for modes.
+/// Same as [`device_white_noise`], for modes.
 pub fn device_mode_noise(
     recorder: &mut Recorder,
     seed: u64,

@@ -361,7 +361,7 @@ impl Cloud {
     /// Waits.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn from_host(recorder: &mut Recorder, domain: &Domain, positions: &[f32]) -> Result<Cloud, ParticleError> {
         Self::check_count(positions.len() as u64 / domain.dims() as u64, domain)?;
         let array = recorder.gpu().array("points::positions", positions.len() as u64)?;
@@ -373,7 +373,7 @@ impl Cloud {
     /// [`Domain::wrap`]. Waits.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis
+    /// Same as [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis
     /// that `f32` cannot hold.
     pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
@@ -393,7 +393,7 @@ impl Cloud {
     /// Makes an error of one rank's points an error of all ranks: each passes the result of
     /// [`new`](Self::new) for its own part of the points, `rows` of them, and gets it back, or the
     /// error of the first bad coordinate of all ranks, with the index of the point in the input of
-    /// all ranks (in rank order). All ranks call it.
+    /// all ranks (in rank order). Collective.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] and [`ParticleError::OutOfRange`], the same on all ranks;

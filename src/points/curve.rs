@@ -65,7 +65,7 @@ impl Frame {
         frame
     }
 
-    /// As [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32`
+    /// Same as [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32`
     /// is an error.
     ///
     /// # Errors

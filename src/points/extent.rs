@@ -54,7 +54,7 @@ impl Extent {
         }
     }
 
-    /// Of the points of all ranks. All ranks call it.
+    /// Of the points of all ranks. Collective.
     pub fn of_all(&self, comm: &Communicator) -> Result<Extent, CommError> {
         let ([a, b, c], [d, e, f]) = (self.low, self.high);
         let mut words = [a, b, c, -d, -e, -f, self.least];

@@ -207,7 +207,7 @@ impl Decomposition {
     }
 
     /// Builds the trees over points that are sorted along a curve over all ranks already: nothing
-    /// is sorted and no row moves. All ranks call it.
+    /// is sorted and no row moves. Collective.
     ///
     /// Returns `None` on all ranks where some points lie so far away from nearly all others that
     /// the cells of the curve do not tell these apart: any order is right, and searches would be
@@ -247,7 +247,7 @@ impl Decomposition {
     }
 
     /// Returns the way of the points of `cloud` to the rank whose part of the curve each lies in.
-    /// Waits for a word per rank. All ranks call it, of several.
+    /// Waits for a word per rank. Collective, of several.
     pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
         let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);
         let [high, low] =

@@ -60,7 +60,7 @@ pub(crate) fn chained<T: DeviceElement>(
 
 /// Sends the rows of `outgoing`, of `width` elements each: the first `sends[0]` to rank 0, the next
 /// `sends[1]` to rank 1, and so on. Returns those received, `receives[r]` from each rank `r`, in
-/// rank order. All ranks call it, also those without rows; `what` names the rows for ranks that
+/// rank order. Collective, also those without rows; `what` names the rows for ranks that
 /// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow
 /// from their numbers.
 pub(crate) fn exchange_rows<T: DeviceElement>(

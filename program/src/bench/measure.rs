@@ -199,7 +199,7 @@ impl Clock {
     }
 
     /// Seconds of each of `N` parts of work on the host of rank 0, done in turn; none on other
-    /// ranks, which wait. All ranks call it.
+    /// ranks, which wait. Collective.
     pub fn alone<const N: usize>(&self, work: Option<&mut dyn FnMut(usize)>) -> Result<Option<[Spread; N]>, Error> {
         let spreads = work.map(|work| {
             let (mut repeat, mut seconds) = (1, [(); N].map(|()| Vec::new()));

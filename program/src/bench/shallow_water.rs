@@ -109,7 +109,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Resu
 }
 
 /// Returns the time of a step of the reference, on the host of rank 0, and whether it has our flow;
-/// none on other ranks, and where it was not asked for. All ranks call it.
+/// none on other ranks, and where it was not asked for. Collective.
 fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<(Spread, bool)>, ShallowWaterError> {
     if !session.settings.reference {
         return Ok(None);

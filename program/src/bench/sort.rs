@@ -50,7 +50,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 }
 
 /// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and
-/// reports it. All ranks call it.
+/// reports it. Collective.
 fn measure_one(
     session: &mut Session,
     copy: &CopySpeed,

@@ -96,7 +96,7 @@ impl Canvas {
         self.text_along(text, Transform::from_translate(x, y), size, align);
     }
 
-    /// As [`text`](Self::text), read from below upwards.
+    /// Same as [`text`](Self::text), read from below upwards.
     pub fn text_upwards(&mut self, text: &str, (x, y): (f32, f32), size: f32, align: Align) {
         self.text_along(text, Transform::from_rotate(-90.0).post_translate(x, y), size, align);
     }

@@ -222,7 +222,7 @@ fn begin(
 }
 
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its
-/// final name yet. All ranks call it.
+/// final name yet. Collective.
 fn fields_and_particles(
     context: &mut Rank,
     outputs: &Outputs,

@@ -142,7 +142,7 @@ impl RunOptions {
     /// Returns the options of a call.
     ///
     /// # Errors
-    /// As [`Configured::options`].
+    /// Same as [`Configured::options`].
     pub fn gather(arguments: &Arguments) -> Result<Self, Failure> {
         let mut options = arguments.configured.options()?;
         if options.linking_length.is_none() {

@@ -6,13 +6,12 @@ use super::reachable::is_reachable;
 use crate::comm::Result;
 use crate::comm::memory::Span;
 
-/// What MPI reads or writes.
+/// Memory that MPI reads or writes.
 pub(super) enum Buffer {
     Bytes(Vec<u8>),
     /// Kept alive only.
     Span(#[expect(dead_code)] Span),
-    /// What is received in place of a span that MPI cannot write, and copied there when it has
-    /// come.
+    /// A buffer for a span that MPI cannot write, copied there after the receive.
     Copied(Vec<u8>, Span),
 }
 
@@ -39,10 +38,10 @@ impl Buffer {
         Ok((Buffer::Copied(bytes, span), place))
     }
 
-    /// Takes note that MPI has received `came` bytes.
+    /// Records a receipt of `came` bytes by MPI.
     ///
     /// # Safety
-    /// It has written so many, and they fit.
+    /// MPI has written `came` bytes, and they fit.
     pub unsafe fn arrived(&mut self, came: usize) {
         if let Buffer::Bytes(bytes) | Buffer::Copied(bytes, _) = self {
             // SAFETY: promised by the caller.
@@ -61,7 +60,7 @@ impl Buffer {
         }
     }
 
-    /// Takes it away.
+    /// Removes the buffer.
     pub fn take(&mut self) -> Buffer {
         mem::replace(self, Buffer::Bytes(Vec::new()))
     }

@@ -23,7 +23,7 @@ pub(in crate::comm) fn is_alive() -> bool {
     initialized != 0 && finalized == 0
 }
 
-/// The return code of an MPI call as a result, with the MPI library's text of the error.
+/// Converts the return code of an MPI call to a result, with the MPI library's text of the error.
 pub(in crate::comm) fn ok(rank: usize, call: &'static str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
@@ -76,7 +76,7 @@ impl Drop for Handle {
             return;
         }
         let mut waits = 0;
-        // SAFETY: the communicator is valid, and nobody asks which message it is.
+        // SAFETY: the communicator is valid, and the message is not needed afterwards.
         unsafe {
             let (source, tag, none) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_ANY_TAG, ffi::RSMPI_STATUS_IGNORE);
             ffi::MPI_Iprobe(source, tag, self.0, &mut waits, none);

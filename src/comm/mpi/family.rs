@@ -1,4 +1,4 @@
-//! What a communicator and all that are split from it share.
+//! State shared by a communicator and all communicators split from it.
 
 use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
@@ -18,18 +18,18 @@ use crate::comm::mismatch::Mismatch;
 use crate::comm::sync::{Backoff, locked};
 use crate::comm::{CommError, Result};
 
-/// How long detached messages may take to complete when the last communicator is dropped.
+/// Time for detached messages to complete when the last communicator is dropped.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
-/// How long a failing rank waits for lower ranks to report a failure and end all. It is long enough
-/// for that end to arrive on a machine with more processes than processors.
+/// Time that a failing rank waits for lower ranks to report a failure and end all. It is long
+/// enough for that end to arrive on a machine with more processes than processors.
 const YIELD_TIME: Duration = Duration::from_secs(2);
-/// The same once a lower rank has announced its failure.
+/// Same as [`YIELD_TIME`], after a lower rank has announced its failure.
 const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
-/// How long a failing rank at least listens for lower ones before it announces its own failure.
+/// Minimum time that a failing rank listens for lower ones before it announces its own failure.
 const LISTEN_TIME: Duration = Duration::from_millis(5);
 
-/// How long the notes of a mismatch may take to leave. A rank that does not take them is stopped,
-/// or ends.
+/// Time for the notes of a mismatch to leave. A rank that does not receive them is stopped, or
+/// ends.
 const ANNOUNCE_TIME: Duration = Duration::from_secs(2);
 
 /// A message that was dropped while it was under way, kept until MPI has done with its buffer.
@@ -43,8 +43,8 @@ pub(super) struct Detached {
     pub comm: Arc<Comm>,
 }
 
-/// What a communicator and all that are split from it share: which thread may call MPI, the
-/// detached messages, the status protocol, and counts.
+/// State shared by a communicator and all communicators split from it: the thread that may call
+/// MPI, the detached messages, the status protocol, and counters.
 pub(in crate::comm) struct Family {
     owner: ThreadId,
     /// Whether MPI lets any thread call it, one at a time.
@@ -60,7 +60,7 @@ pub(in crate::comm) struct Family {
 }
 
 impl Family {
-    /// Of communicators made on this thread.
+    /// Creates the state of communicators that are created on this thread.
     pub(super) fn new(serialized: bool, ends: bool, protocol: StatusProtocol) -> Family {
         Family {
             owner: thread::current().id(),
@@ -190,9 +190,8 @@ impl Family {
         &self.protocol.mismatches
     }
 
-    /// Tells all other ranks of a communicator what this one has found, unless it was told so
-    /// itself, and waits for the notes to be on their way: from now on this rank may call MPI no
-    /// more.
+    /// Sends the finding of this rank to all other ranks of a communicator, unless it came from one
+    /// of them, and waits until the notes are on their way: from now on this rank may not call MPI.
     pub(super) fn announce(&self, comm: &Comm, found: &Mismatch) {
         let rank = found.rank;
         let sent = {
@@ -266,7 +265,7 @@ impl Family {
         };
         while start.elapsed() < limit() {
             thread::sleep(LISTEN_TIME);
-            // Another thread may be stuck inside MPI; this one fails all the same.
+            // Another thread may be stuck inside MPI; this one fails nevertheless.
             let Some(_calls) = self.try_calls() else { continue };
             self.protocol.fail();
             let _ = self.protocol.poll(|_, _| false);

@@ -108,7 +108,7 @@ impl Message {
             let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
             ok(rank, "MPI_Get_count", code)?;
             self.came = (count.max(0) as usize).min(bytes);
-            // SAFETY: MPI has written so many bytes, at most the capacity it was given.
+            // SAFETY: MPI has written this number of bytes, at most the capacity it was given.
             unsafe { self.buffer.arrived(self.came) };
             if self.is_collective() {
                 self.family.count_received();

@@ -50,12 +50,12 @@ use crate::host_memory;
 use crate::printable::printable;
 pub(super) use errors_return::library_version;
 
-/// How long a failing thread waits for another one that is inside MPI before it ends the process
-/// without MPI.
+/// Time that a failing thread waits for another one inside MPI before it ends the process without
+/// MPI.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a launcher gets to pass on what it has read of a failing rank: some (Hydra) drop what
-/// they have not printed when all are to end.
+/// Time for a launcher to print what it has read of a failing rank: some (Hydra) drop their
+/// unprinted output when all processes are to end.
 const LAUNCHER_TIME: Duration = Duration::from_millis(100);
 
 /// One rank's end of a communicator among MPI processes.
@@ -236,8 +236,8 @@ impl Transport for Mpi {
 /// Prints one message and ends all ranks with this exit code.
 pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     use std::io::Write;
-    // One write, so that lines of several ranks do not mix. If it fails there is no other place to
-    // report to.
+    // One write, so that lines of several ranks do not mix. There is no other place to report a
+    // failure of the write.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
     wait_for_reader();
@@ -305,7 +305,7 @@ impl Communicator {
     /// [`from_mpi`](Communicator::from_mpi) for communicators of the crate `mpi`. Collective.
     ///
     /// # Errors
-    /// As [`from_mpi`](Communicator::from_mpi).
+    /// Same as [`from_mpi`](Communicator::from_mpi).
     pub fn from_rsmpi(comm: &impl ::mpi::raw::AsRaw<Raw = ffi::MPI_Comm>) -> Result<Communicator> {
         // SAFETY: `AsRaw` promises a valid handle.
         unsafe { Communicator::from_mpi(comm.as_raw()) }

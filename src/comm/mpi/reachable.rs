@@ -18,7 +18,7 @@ pub(super) fn is_reachable(span: &Span) -> bool {
     // SAFETY: the kernel writes one byte to `byte`, and finds out by itself whether it may read the
     // other.
     let copied = span.bytes() == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == 1;
-    // Where nobody may ask, as in many containers, no library does.
+    // Where the query is not permitted, as in many containers, no library uses it.
     copied || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
@@ -38,7 +38,7 @@ mod tests {
 
     struct At(NonNull<u8>, usize);
 
-    // SAFETY: nobody reads or writes it but the kernel, who looks first.
+    // SAFETY: only the kernel accesses it, which checks the address first.
     unsafe impl Memory for At {
         fn place(&self) -> NonNull<u8> {
             self.0

@@ -111,14 +111,14 @@ struct Note {
     call: Call,
     kind: u32,
     tag: u32,
-    /// Of a mismatch: what the sender called.
+    /// Call of the sender, in a mismatch.
     found_in: Call,
     /// The sender, and the rank that did otherwise: `call`, or what `other_kind` says.
     rank: u32,
     other: u32,
     other_kind: u32,
     reserved: u32,
-    /// Of a mismatch of exchanges.
+    /// Subjects, in a mismatch of exchanges.
     subjects: [Subject; 2],
 }
 
@@ -182,7 +182,7 @@ impl Note {
     }
 }
 
-/// What this rank's body does.
+/// Phase of this rank's body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
@@ -350,8 +350,9 @@ impl StatusProtocol {
         locked(&self.state).phase = Phase::Failing;
     }
 
-    /// Tells all other ranks that this one fails: higher ones let it report first, and all know
-    /// what the launcher's signal means that comes then. The caller holds the lock of MPI calls.
+    /// Announces to all other ranks that this one fails: higher ones let it report first, and all
+    /// know the meaning of the launcher's signal that follows. The caller holds the lock of MPI
+    /// calls.
     pub fn announce_failure(&self) -> Result<()> {
         let mut state = locked(&self.state);
         for to in (0..self.size).filter(|&to| to != self.rank) {
@@ -360,8 +361,8 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Tells all other `members` of a communicator what this rank has found, unless something was
-    /// found in it before; returns whether it does. The caller holds the lock of MPI calls.
+    /// Announces this rank's finding to all other `members` of a communicator, unless something was
+    /// found in it before; returns `true` if it does. The caller holds the lock of MPI calls.
     pub fn announce_mismatch(&self, context: u64, members: &[usize], found: &Mismatch) -> Result<bool> {
         if !self.mismatches.note(context, *found) {
             return Ok(false);

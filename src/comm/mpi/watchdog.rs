@@ -1,4 +1,4 @@
-//! How long a message has been waited for, and whether it can still come.
+//! The time that a wait has taken, and whether its message can still come.
 //!
 //! - A short wait only counts polls and looks at the clock. After [`QUERY_AFTER`] the other rank is
 //!   asked for its status.
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use crate::comm::CommError;
 use crate::comm::mismatch::Mismatch;
 
-/// How long a wait lasts before the other rank is queried.
+/// Length of a wait before the other rank is queried.
 const QUERY_AFTER: Duration = Duration::from_secs(1);
-/// How long a message may take that was sent before its sender answered the query.
+/// Time for a message that was sent before its sender answered the query.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often it must have been polled for in that time.
+/// Minimum number of polls in that time.
 const GRACE_POLLS: u32 = 100;
 /// A wait of fewer polls, or of less time after them, is short.
 const SHORT_POLLS: u32 = 64;
@@ -56,7 +56,7 @@ pub(super) struct Watchdog {
     suspicion: Option<Suspicion>,
 }
 
-/// What a status means for a wait.
+/// Consequence of a status for a wait.
 pub(super) enum Verdict {
     /// The message may come.
     Possible,

@@ -81,20 +81,20 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns a call for so many fields of elements of a type, of which this rank gives `own` per
-    /// field.
+    /// Returns a call for `fields` fields of elements of a type, with `own` elements per field on
+    /// this rank.
     pub fn new(operation: Operation, ty: &str, fields: u64, own: u64) -> Call {
         let ty = TYPES.iter().position(|name| *name == ty).map_or(NONE, |at| at as u32);
         let peers = [NONE; 2];
         Call { operation: operation as u32, ty, op: NONE, root: NONE, fields, own, peers, ..Call::zeroed() }
     }
 
-    /// The same with the number of elements, on which ranks must agree.
+    /// Adds the number of elements, on which ranks must agree.
     pub fn equal(self) -> Call {
         Call { agreed: self.own, ..self }
     }
 
-    /// The same with another number on which ranks must agree.
+    /// Adds another number on which ranks must agree.
     pub fn agreeing(self, agreed: u64) -> Call {
         Call { agreed, ..self }
     }

@@ -9,7 +9,7 @@ use crate::exchange::block_copy::{BlockCopies, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind, Recorder};
 use crate::grid::{Block, Transfer};
 
-/// So many fields, in parts by rank.
+/// Fields, in parts by rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub fields: u64,
@@ -46,7 +46,7 @@ impl Batch {
         Transfer { peer: part, start: self.fields * self.starts[part], len: self.fields * self.count(part) }
     }
 
-    /// Those of all parts.
+    /// Returns the transfers of all parts.
     pub fn transfers(&self) -> Vec<Transfer> {
         self.parts().map(|part| self.transfer(part)).collect()
     }

@@ -3,7 +3,7 @@
 use crate::comm::{Op, Reducible};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 
-/// How numbers lie in arrays.
+/// Layout of numbers in arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberForm {
     /// One word each.
@@ -21,13 +21,13 @@ mod sealed {
 /// Numbers that are combined on the device: `f32 u32 i32 f64`, which lie in arrays as they are, and
 /// `u64 i64`, which lie in arrays of `u32`, two words each, the low one first.
 pub trait DeviceNumber: Reducible + sealed::Sealed {
-    /// What arrays of them hold.
+    /// Element type of arrays of these numbers.
     type Element: DeviceElement;
-    /// How they lie there.
+    /// Their layout in arrays.
     const FORM: NumberForm;
     /// Their number among those of a form.
     const KIND: u32;
-    /// What errors call them.
+    /// Their name in errors.
     const NAME: &'static str;
     /// Elements of a number.
     const WORDS: u64 = (size_of::<Self>() / size_of::<Self::Element>()) as u64;
@@ -97,7 +97,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     FORMS[..2].iter().flat_map(|&form| [pairs(form), scan_kernel(form)]).collect()
 }
 
-/// What combines blocks of numbers.
+/// Combines blocks of numbers.
 pub(crate) struct Combiner {
     pairs: [Kernel; 3],
     scan: [Kernel; 3],
@@ -193,7 +193,7 @@ impl Combiner {
     }
 }
 
-/// What combines pairs of blocks of floats in one way.
+/// Combines pairs of blocks of floats with one operation.
 pub(crate) struct PairCombiner {
     kernel: Kernel,
     op: u32,

@@ -52,24 +52,24 @@ const USEFUL: u64 = 1 << 12;
 /// ranks times.
 const LONG: u64 = 1 << 24;
 
-/// Returns `true` if so many bytes, of which each rank would send or receive an equal part from
-/// every other, travel along trees of the host. Parts of less than a page cost what their messages
-/// cost, two for each other rank; along trees it is two for each level.
+/// Returns `true` if `bytes` bytes, of which each rank would send or receive an equal part from
+/// every other, travel along trees of the host. Parts of less than a page cost as much as their
+/// messages: two for each other rank, but along trees two for each level.
 fn are_short(bytes: u64, ranks: usize) -> bool {
     bytes <= SHORT.max((ranks as u64).saturating_mul(USEFUL).min(LONG))
 }
 
 /// Collectives on device arrays, over the ranks of an [`Exchange`].
 ///
-/// - All ranks call them in the same order. Each begins with an agreement on what is called, along
-///   trees, so that calls that do not fit each other end with
+/// - All ranks call them in the same order. Each begins with an agreement on the call, along trees,
+///   so that calls that do not match end with
 ///   [`CommError::Mismatch`](crate::comm::CommError::Mismatch) on all ranks, in every build; it
-///   waits for other ranks to come, not for data or the device.
+///   waits for other ranks, not for data or the device.
 /// - Each returns a [`PendingCollective`], to be finished at once or later; the result is a new
-///   array. Data above 16 KiB, and above 4 KiB for each rank where that is more (but for 16 MiB at
-///   most), travel in the chunks of the exchange, straight to the ranks that need them; shorter
-///   ones of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the
-///   call returns.
+///   array. Data above 16 KiB, and above 4 KiB for each rank where that is more (but at most 16
+///   MiB), travel in the chunks of the exchange, straight to the ranks that need them; shorter data
+///   of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the call
+///   returns.
 /// - Counts are `u64` and messages are cut, so that there is no limit of 2^31 bytes; arrays have
 ///   [`LONGEST`] elements at most.
 /// - Where several fields lie in an array one after the other (`fields`), each is gathered,
@@ -135,8 +135,9 @@ impl Collectives {
         LaterExchange { tag: self.exchange.next_tag(), transfers, exchange: self.exchange.clone() }
     }
 
-    /// Returns the calls of all ranks, where they agree and what each gives is sound: `array` is on
-    /// the device of `recorder` and at rest, and has whole fields. `valid` is what else must hold.
+    /// Returns the calls of all ranks if they agree and their arguments are valid: `array` is on
+    /// the device of `recorder`, is not in use, and has whole fields. `valid` holds further
+    /// conditions.
     fn agree<T: DeviceElement>(
         &self,
         recorder: &Recorder,

@@ -97,7 +97,7 @@ impl Collectives {
     /// Gives every rank the arrays of all ranks, of any lengths, in the order of ranks.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather).
+    /// Same as [`all_gather`](Self::all_gather).
     pub fn all_gather_v<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -113,7 +113,7 @@ impl Collectives {
     /// nothing.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather).
+    /// Same as [`all_gather`](Self::all_gather).
     pub fn gather<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -131,7 +131,7 @@ impl Collectives {
     /// nothing.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather).
+    /// Same as [`all_gather`](Self::all_gather).
     pub fn gather_v<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -148,7 +148,7 @@ impl Collectives {
     /// Gives each rank one of the equal parts that each field of the root's array is cut into.
     ///
     /// # Errors
-    /// As [`broadcast`](Self::broadcast).
+    /// Same as [`broadcast`](Self::broadcast).
     pub fn scatter<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -169,7 +169,7 @@ impl Collectives {
     /// that each rank gets.
     ///
     /// # Errors
-    /// As [`broadcast`](Self::broadcast).
+    /// Same as [`broadcast`](Self::broadcast).
     pub fn scatter_v<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -193,7 +193,7 @@ impl Collectives {
     /// into; the parts that come stand in the order of ranks. Arrays have one length.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather).
+    /// Same as [`all_gather`](Self::all_gather).
     pub fn all_to_all<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -212,7 +212,7 @@ impl Collectives {
     /// the parts that come stand in the order of ranks.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather).
+    /// Same as [`all_gather`](Self::all_gather).
     pub fn all_to_all_v<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -224,7 +224,7 @@ impl Collectives {
         let call = Call::new(Operation::AllToAllV, T::ELEMENT.wgsl(), fields, array.len() / fields.max(1));
         let calls = self.agree(recorder, call, Some(array), valid)?;
         let incoming = self.comm().all_to_all(counts)?;
-        // Where all arrays together are no longer than any may be, no rank gets more.
+        // If all arrays together are not longer than one may be, no rank gets more.
         if calls.iter().fold(0u64, |sum, call| sum.saturating_add(call.own)).saturating_mul(fields) > LONGEST {
             let mut most = [incoming.iter().fold(0u64, |sum, &count| sum.saturating_add(count)).saturating_mul(fields)];
             self.comm().all_reduce(&mut most, Op::Max)?;
@@ -238,7 +238,7 @@ impl Collectives {
     /// from.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather);
+    /// Same as [`all_gather`](Self::all_gather);
     /// [`DeviceError::Misuse`](crate::gpu::DeviceError::Misuse) on all ranks where senders and
     /// receivers do not fit each other.
     pub fn send_receive<T: DeviceElement>(
@@ -346,7 +346,7 @@ impl Collectives {
         Ok(PendingCollective::new(Stage::moving(pending, move |_| Ok(Stage::Done(incoming)))))
     }
 
-    /// Parts of so many elements of a field to each rank, and from each.
+    /// Returns the parts of a field to each rank, and from each, with these numbers of elements.
     fn exchange_parts<T: DeviceElement>(
         &mut self,
         recorder: &mut Recorder,
@@ -372,7 +372,7 @@ impl Collectives {
         if named < size { Ok(()) } else { Err(CommError::BadRank { rank, what, named, size }.into()) }
     }
 
-    /// Whether `root` is a rank, and gives an array where others give none.
+    /// Checks that `root` is a rank, and that only it passes an array.
     fn valid_root(&self, what: &'static str, root: usize, given: bool) -> Result<(), ExchangeError> {
         self.valid_rank(what, root)?;
         match (self.comm().rank() == root, given) {
@@ -382,7 +382,7 @@ impl Collectives {
         }
     }
 
-    /// Whether there is a count for each rank, and all fields are so long.
+    /// Checks that there is a count for each rank, and that fields have this length.
     pub(super) fn valid_counts(&self, len: u64, counts: &[u64], fields: u64) -> Result<(), ExchangeError> {
         let size = self.comm().size();
         let sum = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
@@ -411,7 +411,7 @@ pub(super) fn both(
     }
 }
 
-/// Whether each rank receives from the one that sends to it.
+/// Checks that each rank receives from the one that sends to it.
 fn fitting(calls: &[Call]) -> Result<(), ExchangeError> {
     for (rank, call) in calls.iter().enumerate() {
         let [to, from] = call.named_peers();

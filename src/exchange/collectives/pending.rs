@@ -6,10 +6,10 @@ use crate::comm::Backoff;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{DeviceError, Recorder};
 
-/// What follows an exchange.
+/// Work that follows an exchange.
 type Then<O> = Box<dyn FnOnce(&mut Recorder) -> Result<Stage<O>, ExchangeError>>;
 
-/// Where a collective is.
+/// Stage of a collective.
 pub(super) enum Stage<O> {
     /// Data are on their way; what follows them.
     Moving(Box<PendingExchange>, Then<O>),
@@ -39,7 +39,7 @@ impl<O> Stage<O> {
 ///   ranks, or when the run ends anyway.
 #[must_use = "a collective that is dropped does not take place"]
 pub struct PendingCollective<O> {
-    /// None after an error.
+    /// `None` after an error.
     stage: Option<Stage<O>>,
 }
 
@@ -111,7 +111,7 @@ impl<O> PendingCollective<O> {
         }
     }
 
-    /// The same with another result.
+    /// Changes the result.
     pub(super) fn map<P: 'static>(self, change: impl FnOnce(O) -> P + 'static) -> PendingCollective<P>
     where
         O: 'static,

@@ -70,7 +70,7 @@ impl Collectives {
     /// on `root`; the others get nothing.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// Same as [`all_reduce`](Self::all_reduce).
     pub fn reduce<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -97,7 +97,7 @@ impl Collectives {
     /// cut into. Arrays have one length.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// Same as [`all_reduce`](Self::all_reduce).
     pub fn reduce_scatter<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -116,7 +116,7 @@ impl Collectives {
     /// ranks' numbers. The counts are the same on all ranks.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// Same as [`all_reduce`](Self::all_reduce).
     pub fn reduce_scatter_v<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -141,7 +141,7 @@ impl Collectives {
     /// the other. The arrays have one length.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// Same as [`all_reduce`](Self::all_reduce).
     pub fn scan<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -155,7 +155,7 @@ impl Collectives {
     /// nothing on the first rank. The arrays have one length.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce).
+    /// Same as [`all_reduce`](Self::all_reduce).
     pub fn scan_exclusive<N: DeviceNumber>(
         &mut self,
         recorder: &mut Recorder,
@@ -250,7 +250,7 @@ impl Collectives {
         Ok(Gathered { pending, array, blocks: Blocks { block: block / N::WORDS, count } })
     }
 
-    /// Parts of so many numbers that differ by one at most.
+    /// Returns parts of `numbers` numbers whose lengths differ by at most one.
     fn even_parts<N: DeviceNumber>(&self, numbers: u64) -> Batch {
         let size = self.comm().size() as u64;
         let count = |rank| {

@@ -5,7 +5,7 @@ use super::agreement::Operation;
 /// In which order blocks of ranks lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// That of the ranks.
+    /// In rank order.
     Up,
     /// The last rank's first.
     Down,
@@ -24,13 +24,13 @@ impl Order {
 /// Which ranks' numbers a scan combines on each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanRange {
-    /// Those of the first up to this one.
+    /// The first rank up to this one.
     UpTo,
-    /// Those before this one.
+    /// The ranks before this one.
     Before,
-    /// Those of the last down to this one.
+    /// The last rank down to this one.
     From,
-    /// Those behind this one, the last first.
+    /// The ranks after this one, the last first.
     After,
 }
 

@@ -143,7 +143,7 @@ impl Reduce {
     /// (infinity).
     ///
     /// # Errors
-    /// As [`Reduce::sum`].
+    /// Same as [`Reduce::sum`].
     pub fn min<T: Number>(
         &self,
         recorder: &mut Recorder,
@@ -158,7 +158,7 @@ impl Reduce {
     /// (minus infinity).
     ///
     /// # Errors
-    /// As [`Reduce::sum`].
+    /// Same as [`Reduce::sum`].
     pub fn max<T: Number>(
         &self,
         recorder: &mut Recorder,

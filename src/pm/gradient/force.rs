@@ -104,7 +104,7 @@ impl ForceDerivative {
     }
 
     /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force is there.
-    /// All ranks call it. Waits for exchanges only.
+    /// Collective. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError::NoForce`] where there is none; [`SimulationError`] of the device or the
@@ -156,7 +156,7 @@ impl ForceDerivative {
     }
 
     /// Records `bar += (d density / d positions)^T by`, where `by` is on this rank's own cells and
-    /// the density has the mean 1. All ranks call it. Waits for exchanges only.
+    /// the density has the mean 1. Collective. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -174,10 +174,10 @@ impl ForceDerivative {
     }
 
     /// Records `out` = how accelerations change where particles, whose force is there, move by
-    /// `by`. All ranks call it. Waits for exchanges only.
+    /// `by`. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// As [`accelerations`](Self::accelerations).
+    /// Same as [`accelerations`](Self::accelerations).
     pub fn accelerations_tangent(
         &self,
         recorder: &mut Recorder,
@@ -195,7 +195,7 @@ impl ForceDerivative {
     }
 
     /// Records `out` = how the density on this rank's own cells changes where particles move by
-    /// `by`. All ranks call it. Waits for exchanges only.
+    /// `by`. Collective. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.

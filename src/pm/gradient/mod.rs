@@ -109,7 +109,7 @@ impl Gradient {
     /// least memory ([`GradientMemory`]). All ranks call it with the same values.
     ///
     /// # Errors
-    /// As [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0;
+    /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0;
     /// [`SimulationError::Memory`] before anything is computed.
     pub fn new(context: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {

@@ -26,7 +26,7 @@ impl Observer<'_> {
     }
 
     /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order:
-    /// what [`Simulation::density`] downloads. All ranks call it. Waits for exchanges only.
+    /// what [`Simulation::density`] downloads. Collective. Waits for exchanges only.
     ///
     /// # Errors
     /// [`SimulationError::Lost`], and those of the device and the ranks.
@@ -35,10 +35,10 @@ impl Observer<'_> {
     }
 
     /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells
-    /// is `by`, says of the positions. All ranks call it. Waits for exchanges only.
+    /// is `by`, says of the positions. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// As [`density`](Self::density).
+    /// Same as [`density`](Self::density).
     pub fn add_density(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
         self.sweeps.density_adjoint(context, by)
     }
@@ -48,7 +48,7 @@ impl Observer<'_> {
     /// same values. Waits for exchanges only.
     ///
     /// # Errors
-    /// As [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values
+    /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values
     /// than bins.
     pub fn add_power(&mut self, context: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
         if spectrum.len() != by.len() {

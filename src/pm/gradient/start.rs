@@ -32,7 +32,7 @@ pub struct StartTangent<'a> {
 }
 
 /// Records how displacements and momenta at the start change, by axis, as `[displacement,
-/// momentum]`. All ranks call it.
+/// momentum]`. Collective.
 pub fn tangent(
     fields: &mut LatticeFields<'_>,
     at: Source<'_>,
@@ -116,7 +116,7 @@ pub struct StartCotangents<'a> {
 }
 
 /// Records the cotangent of the white noise, on this rank's sites, and adds to `dots` what the
-/// factors of the start and the amplitudes are worth. All ranks call it.
+/// factors of the start and the amplitudes are worth. Collective.
 pub fn adjoint(
     fields: &mut LatticeFields<'_>,
     at: Source<'_>,

@@ -80,7 +80,7 @@ impl States {
         recorder.copy(self.state(number), out.len(), out, 0, out.len())
     }
 
-    /// Brings `run`, of the operations `ops`, to force `number`. All ranks call it.
+    /// Brings `run`, of the operations `ops`, to force `number`. Collective.
     pub fn restore(
         &mut self,
         context: &mut Rank,

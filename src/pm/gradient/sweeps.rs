@@ -86,7 +86,7 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// For a run with the parameters of `config`. All ranks call it.
+    /// For a run with the parameters of `config`. Collective.
     pub fn new(context: &mut Rank, config: Config) -> Result<Self, SimulationError> {
         config.agree(&context.comm, &"derivatives")?;
         check_particles(&config)?;

@@ -91,7 +91,7 @@ impl LightCone {
     /// Creates an empty cone, for a run of `config` from its start. Makes nothing on a device.
     ///
     /// # Errors
-    /// As [`Cone::validate`].
+    /// Same as [`Cone::validate`].
     pub fn new(config: &Config, cone: Cone) -> Result<Self, SimulationError> {
         cone.validate(config)?;
         Ok(LightCone { cone, kernel: Kernel::trusted(kernel()), scan: Scan::new(), before: None, rows: Vec::new() })
@@ -101,7 +101,7 @@ impl LightCone {
     /// interrupted.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn resume(config: &Config, cone: Cone, crossed: ConeParticles) -> Result<Self, SimulationError> {
         Ok(LightCone { rows: crossed.into_words(), ..Self::new(config, cone)? })
     }
@@ -227,7 +227,7 @@ impl LightCone {
     }
 
     /// All particles that have crossed so far, each rank's share of them in their order. They are
-    /// the same on any number of ranks, to the last bit. All ranks call it. Waits for the device
+    /// the same on any number of ranks, to the last bit. Collective. Waits for the device
     /// and the other ranks.
     ///
     /// # Errors

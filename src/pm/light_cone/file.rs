@@ -17,7 +17,7 @@ const PIECE: usize = 1 << 18;
 impl ConeParticles {
     /// Writes the particles of `cone` in HDF5, in the order that they have over all ranks;
     /// `snapshot` is the header of the box at the end of the run. The file has no name yet, which
-    /// rank 0 gives it by [`Sealed::publish`]. All ranks call it.
+    /// rank 0 gives it by [`Sealed::publish`]. Collective.
     ///
     /// # Errors
     /// [`IoError`](crate::io::IoError) of the first rank that failed, on all ranks.

@@ -32,7 +32,7 @@ impl Cone {
     /// Returns what this cone of a run on `ranks` ranks will hold and cost.
     ///
     /// # Errors
-    /// As [`validate`](Self::validate), those of the configuration, and
+    /// Same as [`validate`](Self::validate), those of the configuration, and
     /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
     pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
         self.validate(config)?;

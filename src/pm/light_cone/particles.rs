@@ -91,7 +91,7 @@ impl ConeParticles {
     }
 
     /// A number that depends on every bit of all ranks' rows and on their order, and not on who has
-    /// which. All ranks call it.
+    /// which. Collective.
     ///
     /// # Errors
     /// [`SimulationError::Comm`].
@@ -101,10 +101,10 @@ impl ConeParticles {
     }
 
     /// Writes the rows as they are, `u32` of shape `(N, 9)`: what [`read`](Self::read) takes. The
-    /// file has no name yet, which rank 0 gives it by [`Sealed::publish`]. All ranks call it.
+    /// file has no name yet, which rank 0 gives it by [`Sealed::publish`]. Collective.
     ///
     /// # Errors
-    /// As [`write_npy`](crate::io::collective::write_npy).
+    /// Same as [`write_npy`](crate::io::collective::write_npy).
     pub fn seal(&self, comm: &Communicator, path: &Path) -> Result<Sealed, SimulationError> {
         seal_npy(
             comm,

@@ -87,7 +87,7 @@ fn attribute<'a>(cloud: &'a Cloud, name: &'static str) -> Result<Option<&'a Arra
 }
 
 impl Groups {
-    /// Finds the groups of all ranks' points. Waits. All ranks call it, each with its own part of
+    /// Finds the groups of all ranks' points. Waits. Collective, each with its own part of
     /// the input: any number of points, also none.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Groups {
     }
 
     /// Returns the label of each of this rank's rows of the input, in its order. Submits and waits;
-    /// with several ranks one exchange. All ranks call it.
+    /// with several ranks one exchange. Collective.
     ///
     /// # Errors
     /// Those of the device and the ranks.
@@ -135,10 +135,10 @@ impl Groups {
     }
 
     /// Measures the groups and lists their members (feature `catalogue`); see
-    /// [`catalogue`](super::catalogue()). Waits for the points. All ranks call it.
+    /// [`catalogue`](super::catalogue()). Waits for the points. Collective.
     ///
     /// # Errors
-    /// As [`catalogue`](super::catalogue()), and those of the device.
+    /// Same as [`catalogue`](super::catalogue()), and those of the device.
     #[cfg(feature = "catalogue")]
     pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
         let own = &self.points.own;

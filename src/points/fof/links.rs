@@ -66,7 +66,7 @@ pub(super) struct Links {
 }
 
 /// Finds links between components of different ranks. `region` is of this rank's points; `roots`
-/// has the row of its component for each row. All ranks call it.
+/// has the row of its component for each row. Collective.
 pub(super) fn find(
     context: &mut Rank,
     points: &Decomposition,

@@ -40,7 +40,7 @@ struct Hook {
 /// For each of this rank's components in any rank's `links`, by row: the least index of a point in
 /// its group. `indices_of` gives those of rows of this rank. Memory and messages are those of this
 /// rank's components with links; five exchanges a round, of which there are about as many as the
-/// logarithm of the longest chain of components. All ranks call it.
+/// logarithm of the longest chain of components. Collective.
 pub(super) fn resolve<E: From<CommError>>(
     comm: &Communicator,
     indices_of: impl FnOnce(&[u32]) -> Result<Vec<u64>, E>,

@@ -7,7 +7,7 @@ use crate::grid::Cost;
 
 /// Sends each request to its rank, of which `ranks` has one for each, ascending; returns the
 /// answers in the same order, and what it has cost. `answer` gives those to the requests that came
-/// here, of which it gets the rank and the request. Two exchanges of the host. All ranks call it.
+/// here, of which it gets the rank and the request. Two exchanges of the host. Collective.
 pub(crate) fn ask<T: Pod, A: Pod, E: From<CommError>>(
     comm: &Communicator,
     requests: &[T],

@@ -82,7 +82,7 @@ impl<'a> Descent<'a> {
     /// `answer` takes what a rank has sent, and gives the box around what is near it here, or an
     /// empty one. Returns this rank's points that are within reach of the last answers, by rank and
     /// place, and what it has cost. `fetcher` has all that these ask for. Two exchanges of the host
-    /// for each level and one below. All ranks call it.
+    /// for each level and one below. Collective.
     pub fn run<T: Pod, E: From<CommError> + From<DeviceError>>(
         mut self,
         fetcher: &mut Fetcher<'_>,

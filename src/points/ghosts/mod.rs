@@ -90,7 +90,7 @@ struct Adjoint {
 
 impl Ghosts {
     /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of
-    /// some that are up to half as far again. All ranks call it, with one radius, and with trees in
+    /// some that are up to half as far again. Collective, with one radius, and with trees in
     /// the same domain and frame.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Ghosts {
     }
 
     /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this
-    /// rank's own points, whose rows `order` has. All ranks call it.
+    /// rank's own points, whose rows `order` has. Collective.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
@@ -187,7 +187,7 @@ impl Ghosts {
 
     /// Returns the values of the ghosts, `width` elements each, from their owners. `values` has
     /// `width` elements for each point of the rank's own cloud. Submits and waits as
-    /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
+    /// [`Exchange::run`](crate::exchange::Exchange::run). Collective.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an
@@ -210,7 +210,7 @@ impl Ghosts {
     /// [`refresh`](Self::refresh). `values` has `width` elements for each own point, `ghosts` for
     /// each ghost. Contributions to a point are summed in the order of the ranks, then added to its
     /// value: the same bits for the same ranks. Submits and waits as
-    /// [`Exchange::run`](crate::exchange::Exchange::run). All ranks call it.
+    /// [`Exchange::run`](crate::exchange::Exchange::run). Collective.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for an

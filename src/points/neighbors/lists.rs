@@ -145,7 +145,7 @@ impl Ragged {
     }
 
     /// Sends the rows, which are those behind `route`, back to where they were before. Submits and
-    /// waits for the ranks, and for a word per rank. All ranks call it.
+    /// waits for the ranks, and for a word per rank. Collective.
     pub(super) fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
         let lengths = self.lengths(&mut context.recorder)?;
         let sent = route.back_as_sent(context, &lengths, 1)?;

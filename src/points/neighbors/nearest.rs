@@ -148,7 +148,7 @@ impl NearestSearch {
     /// `part` begins with a multiple of 32.
     ///
     /// # Errors
-    /// As [`lists`](Self::lists).
+    /// Same as [`lists`](Self::lists).
     pub fn lists_of(
         &self,
         recorder: &mut Recorder,
@@ -175,7 +175,7 @@ impl NearestSearch {
     /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
-    /// As [`lists`](Self::lists).
+    /// Same as [`lists`](Self::lists).
     pub fn leaves(
         &self,
         recorder: &mut Recorder,
@@ -206,7 +206,7 @@ impl NearestSearch {
     /// scratch memory, in parts, if `k` is above 32 or the callback uses displacements).
     ///
     /// # Errors
-    /// As [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
+    /// Same as [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
     /// [`DeviceError::Shader`] for one that does not compile.
     pub fn visit(
         &self,

@@ -137,7 +137,7 @@ impl RadiusSearch {
     /// Returns the neighbours of each query, in the order of the input. Waits once.
     ///
     /// # Errors
-    /// As [`counts`](Self::counts), and [`NeighborError::TooLong`] for 2^32 entries and more.
+    /// Same as [`counts`](Self::counts), and [`NeighborError::TooLong`] for 2^32 entries and more.
     pub fn lists(
         &self,
         recorder: &mut Recorder,
@@ -165,7 +165,7 @@ impl RadiusSearch {
     /// longest list. Waits once.
     ///
     /// # Errors
-    /// As [`lists`](Self::lists).
+    /// Same as [`lists`](Self::lists).
     pub(super) fn unordered(
         &self,
         recorder: &mut Recorder,
@@ -186,7 +186,7 @@ impl RadiusSearch {
     /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.
     ///
     /// # Errors
-    /// As [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback
+    /// Same as [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback
     /// without its functions or with more rounds per neighbour than a driver that limits loops
     /// allows, [`Shader`](crate::gpu::DeviceError::Shader) for one that does not compile.
     pub fn visit(

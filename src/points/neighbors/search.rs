@@ -266,7 +266,7 @@ impl Search {
     }
 
     /// Lists of this rank, or that those of some rank are too long, on all: they would wait for
-    /// what that rank does not send. All ranks call it.
+    /// what that rank does not send. Collective.
     fn no_longer_than_any<T>(&self, found: Result<T, NeighborError>) -> Result<T, NeighborError> {
         let own = match &found {
             Err(NeighborError::TooLong { rows, each }) => [*rows, *each],

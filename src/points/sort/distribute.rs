@@ -68,7 +68,7 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 }
 
 /// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their
-/// number, with all attributes. All ranks call it, each with its own part of the input: any number
+/// number, with all attributes. Collective, each with its own part of the input: any number
 /// of points, also none; the input is their parts in rank order. Points with equal keys keep the
 /// order of the input: the result is the same for any number of ranks. Cells along open axes cover
 /// the bounds of all ranks' points.

@@ -53,7 +53,7 @@ pub fn order(recorder: &mut Recorder, cloud: &Cloud, curve: Curve) -> Result<Arr
 /// ```
 ///
 /// # Errors
-/// As [`order`].
+/// Same as [`order`].
 pub fn morton_order(recorder: &mut Recorder, cloud: &Cloud) -> Result<Array<u32>, DeviceError> {
     order(recorder, cloud, Curve::Morton)
 }

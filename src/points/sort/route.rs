@@ -156,7 +156,7 @@ impl Route {
     /// they had before.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), with the rows after.
+    /// Same as [`forward`](Self::forward), with the rows after.
     pub fn back<T: DeviceElement>(
         &self,
         context: &mut Rank,
@@ -169,7 +169,7 @@ impl Route {
         Ok(target)
     }
 
-    /// As [`back`](Self::back), but the rows stay in the order in which this rank sends its own.
+    /// Same as [`back`](Self::back), but the rows stay in the order in which this rank sends its own.
     pub(crate) fn back_as_sent<T: DeviceElement>(
         &self,
         context: &mut Rank,

@@ -147,7 +147,7 @@ pub(crate) struct Shares {
 impl Shares {
     /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts
     /// those of all ranks by counting. Waits for the device and the other ranks, up to eight rounds
-    /// of 256 counts for each boundary. All ranks call it.
+    /// of 256 counts for each boundary. Collective.
     pub fn find(
         context: &mut Rank,
         cloud: &Cloud,

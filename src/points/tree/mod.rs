@@ -132,7 +132,7 @@ impl Builder {
         self.build_among(recorder, cloud, frame, Extent::of_frame(frame, cloud.domain()))
     }
 
-    /// As [`build`](Self::build), of points that are searched among others, of this extent.
+    /// Same as [`build`](Self::build), of points that are searched among others, of this extent.
     pub(crate) fn build_among(
         &self,
         recorder: &mut Recorder,
@@ -156,7 +156,7 @@ impl Builder {
         self.build_sorted_among(recorder, &sorted.cloud, &sorted.frame, among)
     }
 
-    /// As [`build_sorted`](Self::build_sorted), of points that are searched among others, of this
+    /// Same as [`build_sorted`](Self::build_sorted), of points that are searched among others, of this
     /// extent.
     pub(crate) fn build_sorted_among(
         &self,

@@ -12,11 +12,11 @@ use meshloom::io::{NpyFile, Sealed};
 
 impl<T: Real> ShallowWater<T> {
     /// Writes `fields` of this rank's own cells, each in C order, as one array of shape `(fields,
-    /// rows, columns)`, or `(rows, columns)` of one. All ranks call it; the file appears when rank
+    /// rows, columns)`, or `(rows, columns)` of one. Collective; the file appears when rank
     /// 0 publishes it.
     ///
     /// # Errors
-    /// As [`write_npy`](meshloom::io::collective::write_npy).
+    /// Same as [`write_npy`](meshloom::io::collective::write_npy).
     pub fn seal_fields(&self, comm: &Communicator, path: &Path, fields: &[&[T]]) -> Result<Sealed, ShallowWaterError> {
         let [columns, rows] = self.config.cells;
         let shape = [fields.len() as u64, rows, columns];
@@ -41,7 +41,7 @@ impl<T: Real> ShallowWater<T> {
     /// [`seal_fields`](Self::seal_fields).
     ///
     /// # Errors
-    /// As [`seal_fields`](Self::seal_fields).
+    /// Same as [`seal_fields`](Self::seal_fields).
     pub fn seal_flow(
         &self,
         comm: &Communicator,

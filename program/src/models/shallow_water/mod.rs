@@ -99,7 +99,7 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
 }
 
 /// Fails on all ranks if they are about to run different models, from the start or from a step on.
-/// One all-gather of 8 bytes a rank. All ranks call it.
+/// One all-gather of 8 bytes a rank. Collective.
 fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
     let bits = 8 * size_of::<T>();
     Ok(context.comm.agree("ShallowWater", &[("config", config), ("step", &from), ("bits", &bits)])?)
@@ -130,7 +130,7 @@ impl<T: Real> ShallowWater<T> {
     /// [`state`](Self::state): to the bits of a run that was never interrupted. Collective.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ShallowWaterError::WrongLength`].
+    /// Same as [`new`](Self::new); [`ShallowWaterError::WrongLength`].
     pub fn resume(
         context: &mut Rank,
         config: ShallowWaterConfig,
