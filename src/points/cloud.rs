@@ -44,7 +44,7 @@ impl AnyArray {
         }
     }
 
-    /// The same memory as words, which kernels that only move values use.
+    /// Returns the same memory as words, for kernels that only move values.
     ///
     /// # Errors
     /// None: the elements have the same size.
@@ -164,7 +164,7 @@ crate::gpu::kernel_params! {
         dims: u32,
         pad: [u32; 2],
         sides: [f32; 4],
-        /// What the periods are longer than the sides.
+        /// Periods minus sides.
         rests: [f32; 4],
         /// Mantissas of the periods, integers of 53 bits.
         periods_low: [u32; 4],
@@ -175,8 +175,8 @@ crate::gpu::kernel_params! {
 }
 
 impl PrepareParams {
-    /// Those of `count` rows of `dims` coordinates, which are wrapped into a domain if there is
-    /// one.
+    /// Creates the parameters of `count` rows of `dims` coordinates, which are wrapped into a
+    /// domain if there is one.
     fn new(count: u64, dims: usize, domain: Option<&Domain>) -> Self {
         let mut params = PrepareParams {
             count: count as u32,
@@ -258,16 +258,16 @@ fn real(image: u32) -> f32 {
 const SAMPLE: u64 = 512;
 /// Points of a sample that are left out on either side of an axis.
 const OUTSIDE: usize = SAMPLE as usize / 32;
-/// How far a core reaches beyond the middle of a sample, in extents of that.
+/// Reach of a core beyond the middle of a sample, in extents of the sample.
 const MARGIN: f32 = 64.0;
 
-/// Returns the points of a sample of so many.
+/// Returns the rows of a sample of `count` points.
 fn sample_rows(count: u64) -> Vec<u32> {
     if count < 4 * SAMPLE { Vec::new() } else { (0..SAMPLE).map(|at| (at * count / SAMPLE) as u32).collect() }
 }
 
-/// `bounds` cut to where the points of a sample lie but for the outermost ones, with a wide margin.
-/// Nothing is cut without a sample, or where nearly all of it coincides.
+/// Returns `bounds` cut to the points of a sample without the outermost ones, with a wide margin.
+/// Nothing is cut without a sample, or if nearly all of it coincides.
 fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
     if sample.is_empty() {
         return *bounds;
@@ -287,13 +287,14 @@ fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
 }
 
 impl Cloud {
-    /// Takes over `positions`, `dims` coordinates per point, and wraps them in place along periodic
-    /// axes. One dispatch, which reads 4 bytes per coordinate and writes those that it wraps, and
-    /// one for a sample of many points; then waits for 32 bytes and the sample, at most 6 KiB.
+    /// Creates a cloud of `positions`, `dims` coordinates per point, and wraps them in place along
+    /// periodic axes. One dispatch, which reads 4 bytes per coordinate and writes those that it
+    /// wraps, and one for a sample of many points; then waits for 32 bytes and the sample, at most
+    /// 6 KiB.
     ///
-    /// A wrapped coordinate is the exact remainder by the side as it was given, in `f64`, rounded
-    /// to `f32` as by [`Domain::wrap`]; those in `[0, side)` are left as they are, and what rounds
-    /// to the side becomes 0.
+    /// A wrapped coordinate is the exact remainder by the given side, in `f64`, rounded to `f32` as
+    /// by [`Domain::wrap`]; coordinates in `[0, side)` are unchanged, and what rounds to the side
+    /// becomes 0.
     ///
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
@@ -369,8 +370,8 @@ impl Cloud {
         Self::new(recorder, domain, array)
     }
 
-    /// The same of `f64` coordinates: they are wrapped in `f64` and rounded once, see
-    /// [`Domain::wrap`]. Waits.
+    /// Same as [`from_host`](Self::from_host) for `f64` coordinates, which are wrapped in `f64` and
+    /// rounded once, see [`Domain::wrap`]. Waits.
     ///
     /// # Errors
     /// Same as [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis
@@ -379,8 +380,8 @@ impl Cloud {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
     }
 
-    /// Checks that a rank can hold so many points: that it numbers them, and that an array holds
-    /// their coordinates.
+    /// Checks that a rank can hold `count` points: that it can number them, and that an array can
+    /// hold their coordinates.
     ///
     /// # Errors
     /// [`ParticleError::TooMany`].
@@ -480,7 +481,7 @@ impl Cloud {
         self.attributes.remove(name);
     }
 
-    /// The same points alone.
+    /// Returns the points without their attributes.
     pub(crate) fn without_attributes(&self) -> Cloud {
         Cloud { attributes: BTreeMap::new(), ..self.clone() }
     }

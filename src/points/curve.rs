@@ -14,7 +14,7 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 pub enum Curve {
     /// The Z-order curve: the bits of the cell, interleaved, x in the lowest one.
     Morton,
-    /// The Hilbert curve, whose neighbours are neighbouring cells (J. Skilling, AIP Conf. Proc.
+    /// The Hilbert curve, on which consecutive cells are adjacent (J. Skilling, AIP Conf. Proc.
     /// 707, 381, 2004).
     Hilbert,
 }
@@ -29,16 +29,16 @@ pub(crate) const fn bits(dims: usize) -> u32 {
 pub struct Frame {
     /// Axes.
     pub dims: usize,
-    /// Where the cells begin.
+    /// Lower corner of the cells.
     pub low: [f32; 3],
-    /// How far they extend; along an axis without extent every cell is 0.
+    /// Extent of the cells; along an axis without extent every cell is 0.
     pub span: [f32; 3],
 }
 
 impl Frame {
     /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along
-    /// open ones. `bounds` are those of all points, of all ranks if there are several; `None` if
-    /// there are no points. An extent beyond the range of `f32` is cut to it.
+    /// open ones. `bounds` are those of all points, on all ranks; `None` if there are no points. An
+    /// extent beyond the range of `f32` is cut to it.
     pub fn new(domain: &Domain, bounds: Option<Bounds>) -> Self {
         let mut frame = Frame { dims: domain.dims(), low: [0.0; 3], span: [0.0; 3] };
         for axis in 0..domain.dims() {
@@ -120,8 +120,8 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
     (0..count).map(|bit| u64::from(n >> bit & 1) << (bit * step)).sum()
 }
 
-/// The place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A cell
-/// has 21 bits per axis in three dimensions and 31 in two; of two axes the third is ignored.
+/// Returns the place of a cell on the Z-order curve: bit `b` of axis `a` at place `b * dims + a`. A
+/// cell has 21 bits per axis in three dimensions and 31 in two; with two axes the third is ignored.
 ///
 /// ```
 /// use meshloom::points::curve::morton;
@@ -131,9 +131,9 @@ pub fn morton(cell: [u32; 3], dims: usize) -> u64 {
     (0..dims).map(|axis| spread(cell[axis], bits(dims), dims as u32) << axis).sum()
 }
 
-/// The place of a cell on the Hilbert curve. A cell has 21 bits per axis in three dimensions and 31
-/// in two; of two axes the third is ignored. The `8^n` (or `4^n`) cells nearest the origin are the
-/// first on the curve.
+/// Returns the place of a cell on the Hilbert curve. A cell has 21 bits per axis in three
+/// dimensions and 31 in two; with two axes the third is ignored. The `8^n` (or `4^n`) cells nearest
+/// the origin are the first on the curve.
 ///
 /// ```
 /// use meshloom::points::curve::hilbert;

@@ -5,9 +5,9 @@ use crate::host_memory;
 
 /// A box of 2 or 3 axes, each of them periodic with a side or open.
 ///
-/// - A side is rounded to `f32` here, once: keys and distances use the rounded one. Coordinates are
-///   [wrapped](Self::wrap) by the side as it was given, in `f32` on a device as in `f64` on the
-///   host, so that those many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
+/// - A side is rounded to `f32` once, here: keys and distances use the rounded side. Coordinates
+///   are [wrapped](Self::wrap) by the given side, in `f32` on a device as in `f64` on the host, so
+///   that points many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
 /// - Coordinates along a periodic axis lie in `[0, side)`; `x == side` is `x = 0`.
 /// - Distances along a periodic axis are those of the nearest image: at most half the side.
 ///
@@ -25,7 +25,7 @@ pub struct Domain {
     dims: usize,
     /// 0 along open axes, and along the third of two.
     sides: [f32; 3],
-    /// The same before they were rounded.
+    /// Sides before rounding.
     periods: [f64; 3],
 }
 
@@ -72,8 +72,8 @@ impl Domain {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
     }
 
-    /// The side of a periodic axis as it was given, not rounded; `None` for an open axis, and
-    /// beyond the last one.
+    /// Returns the given side of a periodic axis, not rounded; `None` for an open axis, and beyond
+    /// the last one.
     pub fn period(&self, axis: usize) -> Option<f64> {
         self.periods.get(axis).copied().filter(|&period| period > 0.0)
     }
@@ -83,7 +83,7 @@ impl Domain {
         self.sides
     }
 
-    /// The periodic image of `x` from 0 up to the side as it was given, in `f64`; `x` itself along
+    /// Returns the periodic image of `x` between 0 and the given side, in `f64`; `x` itself along
     /// an open axis.
     pub fn image(&self, axis: usize, x: f64) -> f64 {
         match self.periods.get(axis) {

@@ -8,7 +8,7 @@ use crate::rank::Rank;
 
 /// Particles of a workgroup.
 const GROUP: u32 = 64;
-/// What the kernel imports the caller's text as.
+/// Name by which the kernel imports the caller's text.
 const MODULE: &str = "points::each";
 
 crate::gpu::kernel_params! {
@@ -72,7 +72,8 @@ impl Variable<'_> {
         }
     }
 
-    /// Returns the place of each value in the variable, and its offset among those of the particle.
+    /// Returns the place of each value in the variable, and its offset among the values of the
+    /// particle.
     fn components(&self) -> Vec<(String, u64)> {
         let (name, width) = (self.name, self.width);
         if width == 1 { vec![(name.into(), 0)] } else { (0..width).map(|c| (format!("{name}[{c}]"), c)).collect() }

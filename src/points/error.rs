@@ -48,7 +48,7 @@ pub enum ParticleError {
     Sides {
         /// The axis.
         axis: usize,
-        /// What was asked for.
+        /// The given side.
         side: f64,
     },
     /// A number of axes that is neither 2 nor 3.
@@ -62,7 +62,7 @@ pub enum ParticleError {
     TooMany {
         /// The points of the rank.
         count: u64,
-        /// How many it can hold.
+        /// Maximum number of points.
         most: u64,
         /// Their axes.
         dims: usize,
@@ -85,7 +85,7 @@ pub enum ParticleError {
         /// Values it should have.
         want: u64,
     },
-    /// There is no attribute of this name.
+    /// No attribute has this name.
     #[error("no attribute `{name}`: expected one of {known}")]
     Missing {
         /// The name asked for.

@@ -15,17 +15,17 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Of no points.
+    /// The extent of no points.
     pub const NONE: Extent = Extent { low: [f64::INFINITY; 3], high: [f64::NEG_INFINITY; 3], least: f64::INFINITY };
 
-    /// Of the points of a cloud.
+    /// Returns the extent of the points of a cloud.
     pub fn of(cloud: &Cloud) -> Extent {
         let Some(bounds) = cloud.bounds() else { return Extent::NONE };
         let least = f64::from(cloud.smallest_magnitude());
         Extent { low: bounds.low.map(f64::from), high: bounds.high.map(f64::from), least }
     }
 
-    /// Of the corners of a frame, and of the periodic axes of the domain that it belongs to.
+    /// Returns the extent of the corners of a frame, and of the periodic axes of its domain.
     pub fn of_frame(frame: &Frame, domain: &Domain) -> Extent {
         let (low, span) = (frame.low.map(f64::from), frame.span.map(f64::from));
         let corners = Extent { low, high: [0, 1, 2].map(|axis| low[axis] + span[axis]), least: f64::INFINITY };
@@ -44,7 +44,7 @@ impl Extent {
         sides
     }
 
-    /// Of the points of both.
+    /// Returns the extent of the points of both.
     #[must_use]
     pub fn union(&self, other: &Extent) -> Extent {
         Extent {
@@ -54,7 +54,7 @@ impl Extent {
         }
     }
 
-    /// Of the points of all ranks. Collective.
+    /// Returns the extent of the points of all ranks. Collective.
     pub fn of_all(&self, comm: &Communicator) -> Result<Extent, CommError> {
         let ([a, b, c], [d, e, f]) = (self.low, self.high);
         let mut words = [a, b, c, -d, -e, -f, self.least];
@@ -76,9 +76,9 @@ impl Extent {
         self.low.iter().chain(&self.high).fold(0.0, |most, x| most.max(x.abs()))
     }
 
-    /// No two coordinates along an axis differ by less, nor do images of them: neighbouring `f32`
-    /// differ by at least 2^-24 of the greater magnitude. Differences that are too small for a
-    /// normal `f32` do not count.
+    /// Returns a lower bound of the differences of two coordinates along an axis, and of their
+    /// images: adjacent `f32` differ by at least 2^-24 of the larger magnitude. Differences below
+    /// the smallest normal `f32` do not count.
     pub fn finest(&self) -> f64 {
         (self.least * 2f64.powi(-24)).max(f64::from(f32::MIN_POSITIVE))
     }

@@ -64,14 +64,14 @@ fn write_npy<T: DeviceValue + NpyElement>(
 
 impl Particles {
     /// Returns the particles of all ranks sorted by an attribute of type `u32`: one value, or two
-    /// that make a number of 64 bits, low word first, below 2^63. Each rank gets an equal part;
-    /// equal keys keep their order.
+    /// that form a 64-bit number, low word first, below 2^63. Each rank gets an equal part; equal
+    /// keys keep their order.
     ///
     /// Collective; blocks. One sort, and one exchange for positions and for each attribute.
     ///
     /// # Errors
-    /// - [`ParticleError::Missing`] and [`ParticleError::Type`] if there is no such attribute of
-    ///   `u32`.
+    /// - [`ParticleError::Missing`] and [`ParticleError::Type`] if no attribute of `u32` has this
+    ///   name.
     /// - [`ParticleError::Width`] if it has more than two values per particle.
     /// - [`SortError::Device`] if device memory is short.
     pub fn by(&self, rank: &mut Rank, name: &str) -> Result<Particles, SortError> {
@@ -105,7 +105,7 @@ impl Particles {
     /// Collective; blocks.
     ///
     /// # Errors
-    /// - [`ParticleFileError::Particles`] if there is no such attribute.
+    /// - [`ParticleFileError::Particles`] if no attribute has this name.
     /// - [`ParticleFileError::Io`] if the file cannot be written, on all ranks.
     pub fn write_npy(&self, rank: &mut Rank, path: impl AsRef<Path>, name: &str) -> Result<(), ParticleFileError> {
         let (rows, (values, width)) = (Rows::of(rank, self)?, self.known_column(name)?);

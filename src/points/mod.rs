@@ -1,5 +1,5 @@
 //! Points with attributes in a box that is periodic or open along each axis; sorting, trees,
-//! ghosts, neighbour searches and groups.
+//! ghosts, neighbor searches and groups.
 //!
 //! | item | does |
 //! |---|---|

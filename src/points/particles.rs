@@ -58,7 +58,7 @@ impl Attributes {
     /// Returns the values of `name`.
     ///
     /// # Errors
-    /// - [`ParticleError::Missing`] if there is no such attribute.
+    /// - [`ParticleError::Missing`] if no attribute has this name.
     /// - [`ParticleError::Type`] if its values are of another type.
     pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
         typed(name, self.0.get(name).map(Attribute::values), || self.0.keys().map(String::as_str).collect())
@@ -149,7 +149,7 @@ impl Particles {
         }
     }
 
-    /// Adds all of `attributes`, or replaces those of the same names.
+    /// Adds all of `attributes`, replacing existing ones of the same names.
     ///
     /// # Errors
     /// Same as [`set`](Self::set).

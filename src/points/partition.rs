@@ -1,5 +1,5 @@
-//! Domain decomposition of the points of all ranks along a Hilbert curve, for neighbour searches
-//! and groups.
+//! Domain decomposition of the points of all ranks along a Hilbert curve, for neighbor searches and
+//! groups.
 //!
 //! Each rank has an equal part of the points in the order of the curve, with a tree over them, and
 //! fetches copies of other ranks' points where it needs them ([`Decomposition::fetch_ghosts`]).
@@ -46,7 +46,7 @@ pub(crate) struct JointPoints {
 enum Places {
     /// The row of each own point, in its order, then of each ghost.
     Rows(Array<u32>),
-    /// So many ghosts of lower ranks, own points, ghosts of higher ranks.
+    /// Ghosts of lower ranks, own points, ghosts of higher ranks.
     Between { before: u64, own: Array<u32> },
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Decomposition {
     pub permute: Permute,
     /// Cells of the curve, over most of all points.
     pub frame: Frame,
-    /// Of all points.
+    /// Extent of all points.
     pub extent: Extent,
     /// With the attributes of the input.
     pub own: LocalPoints,
@@ -141,7 +141,7 @@ pub(crate) struct Decomposition {
     pub total: u64,
     /// The key of the last point before each boundary between ranks.
     splitters: Vec<u64>,
-    /// Where this rank's rows begin among those of all ranks, if the input is in the order of the
+    /// Position of this rank's rows among those of all ranks, if the input is in the order of the
     /// curve.
     sorted: Option<SortedInput>,
 }
@@ -246,8 +246,8 @@ impl Decomposition {
         self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order().len())
     }
 
-    /// Returns the way of the points of `cloud` to the rank whose part of the curve each lies in.
-    /// Waits for a word per rank. Collective, of several.
+    /// Returns the route of the points of `cloud` to the rank whose part of the curve each lies in.
+    /// Waits for a word per rank. Collective.
     pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
         let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);
         let [high, low] =

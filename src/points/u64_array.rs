@@ -117,7 +117,7 @@ impl U64Array {
         Ok(U64Array { words: words.collect::<Result<_, _>>()? })
     }
 
-    /// Returns the numbers at `index`, none where an index lies behind the last. Recorded only.
+    /// Returns the numbers at `index`, `u64::MAX` for an index beyond the end. Recorded only.
     pub(crate) fn select(&self, recorder: &mut Recorder, index: &Array<u32>) -> Result<Self, DeviceError> {
         let (kernel, count) = (Kernel::trusted(select()), index.len());
         let params = SelectParams { count: count as u32, words: self.len() as u32 };

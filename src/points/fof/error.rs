@@ -91,10 +91,10 @@ pub enum FofError {
     /// Invalid linking length.
     #[error("the linking length is {value}; it must be a number from 0 on")]
     Length {
-        /// What was given.
+        /// The given value.
         value: f64,
     },
-    /// A linking length in mean separations where an axis is open, so that there is no volume.
+    /// A linking length in mean separations, in a box with an open axis, which has no volume.
     #[error("the mean separation needs a box: make every axis periodic, or give an absolute linking length")]
     Volume,
     /// Linking points.

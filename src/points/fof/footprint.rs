@@ -1,4 +1,4 @@
-//! What finding groups takes of a device, before there are any points. Pure.
+//! Forecast of the device memory of the search for groups. Pure.
 
 use crate::gpu::pooled;
 use crate::points::tree::Levels;

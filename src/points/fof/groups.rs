@@ -19,22 +19,22 @@ use crate::points::u64_array::U64Array;
 use crate::points::{AnyArray, Cloud};
 use crate::rank::Rank;
 
-/// Friends-of-friends groups of the points of all ranks: points are friends that lie within the
-/// linking length of each other, and a group is all friends of friends (Davis, Efstathiou, Frenk &
+/// Friends-of-friends groups of the points of all ranks: points within the linking length of each
+/// other are friends, and a group consists of all friends of friends (Davis, Efstathiou, Frenk &
 /// White 1985).
 ///
-/// - The label of a group is the least index of a point in it, indices counting the rows of all
+/// - The label of a group is the smallest index of its points, where indices count the rows of all
 ///   ranks' clouds in rank order: it depends neither on the number of ranks nor on the device or
-///   the order of anything.
+///   any order of execution.
 /// - A group may span any number of ranks. Each rank links its own points; then ranks compare nodes
-///   of their trees, and those points that are about the linking length from others, and the
-///   components that are found to be linked get the least label of any.
+///   of their trees, and points whose distances are close to the linking length, and linked
+///   components get their smallest label.
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and
 ///   `scale_factor` (one) travel with the points and enter the `catalogue` (feature `catalogue`).
 ///
-/// Exchanges: those of the sort, and of the host one all-gather, two for each level of the tree and
+/// Exchanges: those of the sort, and on the host one all-gather, two for each level of the tree and
 /// one below, one each for points and links, and five for about each doubling of the number of
-/// components that a group has in a row.
+/// components in the longest chain of a group.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -55,7 +55,7 @@ use crate::rank::Rank;
 /// ```
 pub struct Groups {
     points: Decomposition,
-    /// Of this rank's points in the order of their global indices.
+    /// Labels of this rank's points, in the order of their global indices.
     labels: U64Array,
     /// The row of each own point's component: that of its first point here.
     #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
@@ -125,7 +125,7 @@ impl Groups {
     /// with several ranks one exchange. Collective.
     ///
     /// # Errors
-    /// Those of the device and the ranks.
+    /// Errors of the device and the ranks.
     pub fn labels(&self, context: &mut Rank) -> Result<Vec<u64>, FofError> {
         let labels = match &self.points.route {
             Some(route) => self.labels.map(|words| route.back(context, words, 1))?,
@@ -138,7 +138,7 @@ impl Groups {
     /// [`catalogue`](super::catalogue()). Waits for the points. Collective.
     ///
     /// # Errors
-    /// Same as [`catalogue`](super::catalogue()), and those of the device.
+    /// Same as [`catalogue`](super::catalogue()), and errors of the device.
     #[cfg(feature = "catalogue")]
     pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
         let own = &self.points.own;
@@ -150,7 +150,7 @@ impl Groups {
         catalogue_of_some(&self.points.comm, &host.members(own), selection, host.bad)
     }
 
-    /// The linking length as it was used.
+    /// Returns the linking length in use.
     pub fn length(&self) -> f32 {
         self.length
     }

@@ -56,7 +56,7 @@ struct PointRequest {
     row: u32,
 }
 
-/// What one rank has found.
+/// Links found by one rank.
 pub(super) struct Links {
     /// Components, of any ranks, that are in one group.
     pub pairs: Vec<[Component; 2]>,
@@ -109,13 +109,14 @@ struct Labels<'a> {
     region: &'a Region,
     /// By place along the curve: the row of a component.
     points: LeafValues<u32>,
-    /// Of each leaf, and of each other node that was asked for: the row of its component, or
-    /// [`SEVERAL`].
+    /// The row of its component, or [`SEVERAL`], for each leaf and for each other node that was
+    /// asked for.
     nodes: Vec<Cell<Option<u32>>>,
 }
 
 impl<'a> Labels<'a> {
-    /// Of the row of the component of each point along the curve. Waits for those of leaves.
+    /// Creates the values from the row of the component of each point along the curve. Waits for
+    /// those of leaves.
     fn new(recorder: &mut Recorder, region: &'a Region, along: Array<u32>) -> Result<Self, DeviceError> {
         let leaves = leaf_ranges(recorder, &along)?;
         let leaves = leaves.into_iter().map(|[least, greatest]| if least == greatest { least } else { SEVERAL });
@@ -181,9 +182,9 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// The box around what a box may be linked with here, but for what is linked already: of
-    /// points, and of nodes no longer than half of it or, if its points are in several components,
-    /// than the linking length.
+    /// Returns the box around everything here that a box may be linked with and is not yet: points,
+    /// and nodes no longer than half of it or, if its points are in several components, than the
+    /// linking length.
     fn near(&mut self, rank: usize, request: &BoxRequest) -> BoundingBox {
         let BoxRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });

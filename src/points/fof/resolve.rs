@@ -29,7 +29,7 @@ struct End {
     other: Component,
 }
 
-/// What links make of an own component's parent, as it is sent to its rank.
+/// A new parent of a component, as it is sent to the component's rank.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 struct Hook {
@@ -200,7 +200,7 @@ mod tests {
     fn chains_over_all_ranks_have_one_label() {
         for (ranks, each) in [(1, 7), (2, 100), (5, 60), (8, 16)] {
             let n = ranks * each;
-            // Two chains, of the even and of the odd ones; each link is told twice.
+            // Two chains, of the even and of the odd ones; each link occurs twice.
             let chain = |i: usize| [[i, i + 2], [i + 2, i]];
             let links: Vec<[usize; 2]> = (0..n - 2).flat_map(chain).collect();
             for index in [(0..n as u64).collect(), (0..n as u64).rev().collect(), shuffled(n)] {

@@ -1,7 +1,7 @@
 //! Boxes around points, and how near and how far the points of two of them can be.
 
-/// What a square may be off by in kernels, which compute in `f32`: a pair whose square is that near
-/// the limit is for them to decide.
+/// Relative error of a square in kernels, which compute in `f32`: kernels decide about pairs whose
+/// square is that close to the limit.
 const ROUNDING: f64 = 1e-5;
 /// Kernels may take differences of less for 0, and change others by as much: twice the least normal
 /// number, rounded up.
@@ -18,17 +18,17 @@ pub(crate) struct BoundingBox {
 }
 
 impl BoundingBox {
-    /// Of no points.
+    /// The box of no points.
     pub const EMPTY: BoundingBox = BoundingBox { low: [f32::INFINITY; 3], high: [f32::NEG_INFINITY; 3] };
 
-    /// Of one point of 2 or 3 coordinates.
+    /// Creates the box of one point of 2 or 3 coordinates.
     pub fn point(at: &[f32]) -> BoundingBox {
         let mut low = [0.0; 3];
         low[..at.len()].copy_from_slice(at);
         BoundingBox { low, high: low }
     }
 
-    /// Of points of `dims` coordinates.
+    /// Creates the box of points of `dims` coordinates.
     pub fn around(points: &[f32], dims: usize) -> BoundingBox {
         let mut bounds = BoundingBox::EMPTY;
         points.chunks_exact(dims).for_each(|at| bounds.include(&BoundingBox::point(at)));
@@ -54,8 +54,8 @@ impl BoundingBox {
         (0..3).map(|axis| along(axis).powi(2)).sum()
     }
 
-    /// Whether a kernel may find a point of `other` within `reach` of a point of this box; `side`
-    /// is that of the domain, 0 along open axes. Neither box is empty.
+    /// Returns `true` if a kernel may find a point of `other` within `reach` of a point of this
+    /// box; `side` is that of the domain, 0 along open axes. Neither box is empty.
     pub fn may_reach(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;
@@ -73,8 +73,8 @@ impl BoundingBox {
         square * (1.0 - ROUNDING) <= f64::from(reach).powi(2)
     }
 
-    /// Whether every kernel finds every point of `other` within `reach` of every point of this box.
-    /// Neither box is empty.
+    /// Returns `true` if every kernel finds every point of `other` within `reach` of every point of
+    /// this box. Neither box is empty.
     pub fn surely_reaches(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;

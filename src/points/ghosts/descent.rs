@@ -16,7 +16,7 @@ use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
 use crate::grid::Cost;
 
-/// What all ranks know of each other.
+/// Data that all ranks know of each other.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Outline {

@@ -16,19 +16,19 @@ use crate::points::tree::LEAF;
 
 /// Values of points along the curve.
 pub(crate) struct LeafValues<T> {
-    /// Of each point.
+    /// Values of each point.
     width: u64,
-    /// Where those are that are not here, and what gathers them; `None`: all are here.
+    /// Leaves still on the device, and the kernel that gathers them; `None` if all are local.
     device: Option<Box<(Array<T>, Permute)>>,
     leaves: Vec<OnceCell<Box<[T]>>>,
     missing: RefCell<BTreeSet<u32>>,
-    /// How often a leaf was missing since the last of them were fetched.
+    /// Number of leaves found missing since the last fetch.
     misses: Cell<usize>,
 }
 
 impl<T: DeviceElement> LeafValues<T> {
-    /// Those in an array of the device, `width` of each point. Waits for the last leaf, if it is
-    /// not a whole one.
+    /// Creates the values in an array of the device, `width` of each point. Waits for the last leaf
+    /// if it is incomplete.
     ///
     /// # Errors
     /// [`DeviceError`] when the device fails.
@@ -47,7 +47,7 @@ impl<T: DeviceElement> LeafValues<T> {
         Ok(LeafValues { width, device, leaves, missing, misses: Cell::new(0) })
     }
 
-    /// Those of the host, `width` of each point.
+    /// Creates values on the host, `width` of each point.
     #[cfg(test)]
     pub fn over(values: &[T], width: u64) -> Self {
         let leaves = values.chunks((LEAF * width) as usize).map(|leaf| OnceCell::from(Box::from(leaf))).collect();

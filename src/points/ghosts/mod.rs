@@ -75,12 +75,12 @@ pub struct Ghosts {
     number: u64,
 }
 
-/// How contributions to ghosts are added to the points that the ghosts are copies of.
+/// Adds contributions to ghosts to the points that the ghosts are copies of.
 struct Adjoint {
     kernel: Kernel,
     /// Points that other ranks have copies of, each once.
     points: Array<u32>,
-    /// Where the places of each point begin in `places`.
+    /// Beginning of each point's places in `places`.
     offsets: Array<u32>,
     /// Places among the rows that were sent, by point, then by rank.
     places: Array<u32>,
@@ -89,14 +89,14 @@ struct Adjoint {
 }
 
 impl Ghosts {
-    /// Ghosts of the points of other ranks within `radius` of a point of this rank's tree, and of
-    /// some that are up to half as far again. Collective, with one radius, and with trees in
-    /// the same domain and frame.
+    /// Finds ghosts: points of other ranks within `radius` of a point of this rank's tree, and some
+    /// up to half as far again. Collective, with one radius, and with trees in the same domain and
+    /// frame.
     ///
     /// # Errors
-    /// [`ExchangeError`] when the device or another rank fails; on all ranks
-    /// [`DeviceError::Misuse`] where the radius of one is no finite number from 0 on, and
-    /// [`CommError::Mismatch`] where radii, domains or frames differ.
+    /// [`ExchangeError`] if the device or another rank fails; on all ranks [`DeviceError::Misuse`]
+    /// if a radius is not a finite number >= 0, and [`CommError::Mismatch`] if radii, domains or
+    /// frames differ.
     pub fn within(context: &mut Rank, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
         agree(&context.comm, tree, radius + 0.0)?; // without a sign of 0
         let region = Region::of(&mut context.recorder, tree)?;

@@ -19,7 +19,7 @@ pub(crate) struct Region {
     pub side: [f32; 3],
     /// The levels of the tree.
     pub levels: Levels,
-    /// Of each node.
+    /// Box of each node.
     pub boxes: Vec<BoundingBox>,
     points: LeafValues<f32>,
 }
@@ -30,13 +30,13 @@ const PART: u64 = LEAF / 4;
 /// Points that follow each other on the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// Those of a node: its level, and its number in it.
+    /// The points of a node: its level, and its number in the level.
     Node(usize, u64),
     /// A part of a leaf, by its number among those of all leaves.
     Part(u64),
 }
 
-/// What a traversal meets.
+/// Element met by a traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
     /// A node: its level, and its number in it.
@@ -198,9 +198,9 @@ fn upwards<T>(levels: &Levels, leaves: Vec<T>, join: impl Fn(&[T]) -> T) -> Vec<
     values
 }
 
-/// How far from the points of a region others are wanted; infinity for everything.
+/// Reach of the points of a region; infinity for everything.
 pub(crate) enum Reach {
-    /// The same for all points.
+    /// The same reach for all points.
     Same(f32),
     /// By place along the curve, and by node: that of the point that reaches farthest.
     Each { points: LeafValues<f32>, nodes: Vec<f32> },
@@ -233,7 +233,7 @@ impl Reach {
         }
     }
 
-    /// Of a span of a region.
+    /// Returns the reach of a span of a region.
     pub fn of(&self, region: &Region, span: Span) -> f32 {
         match (self, span) {
             (Reach::Same(reach), _) => *reach,
@@ -245,7 +245,7 @@ impl Reach {
         }
     }
 
-    /// Of the point at a place along the curve.
+    /// Returns the reach of the point at a place along the curve.
     pub fn of_point(&self, at: usize) -> f32 {
         match self {
             Reach::Same(reach) => *reach,

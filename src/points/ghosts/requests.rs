@@ -1,4 +1,4 @@
-//! What a rank asks others for, and what they answer.
+//! Requests between ranks, and their answers.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,12 +1,11 @@
-//! What is done with the neighbours that a search within a radius finds, and the kernel that does
-//! it.
+//! Actions on the neighbors that a search within a radius finds, and their kernels.
 
 use super::callback::{self, MODULE};
 use super::group_shape::GroupShape;
 use super::search_kernel::{SearchVariant, search};
 use crate::gpu::{Callback, CallbackKey, KernelSource, Trust};
 
-/// What is done with the neighbours that a search finds.
+/// Action on the neighbors that a search finds.
 #[derive(Clone)]
 pub(super) enum Action<'a> {
     /// They are counted.
@@ -16,13 +15,13 @@ pub(super) enum Action<'a> {
     /// Each adds `weight` to the bin of its distance, one of `bins`.
     Pairs { bins: u32, weight: u32, tally: Tally },
     /// Each adds the product of its weight and the query's to the bin of its distance, one of
-    /// `bins`. With `has_queries` queries are no sources, and have weights of their own.
+    /// `bins`. With `has_queries`, queries are not sources and have their own weights.
     WeightedPairs { bins: u32, has_queries: bool, tally: Tally },
     /// A callback runs.
     Callback(&'a Callback),
 }
 
-/// What distinguishes kernels of such searches.
+/// Key of the kernels of such searches.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Count(SearchVariant),
@@ -56,7 +55,7 @@ impl Action<'_> {
         if let Action::Callback(callback) = self { callback.values() } else { Vec::new() }
     }
 
-    /// Rounds of loops per neighbour.
+    /// Returns the rounds of loops per neighbor.
     pub fn rounds(&self) -> u32 {
         if let Action::Callback(callback) = self { callback.rounds() } else { 0 }
     }
@@ -111,7 +110,7 @@ pub(super) const FEW_BINS: u32 = 16;
 /// Bins that a workgroup counts in its memory, 8 KiB.
 pub(super) const WORKGROUP_BINS: u32 = 2048;
 
-/// Where pairs are counted before they are added to the result.
+/// Memory in which pairs are counted before they are added to the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tally {
     /// In registers of each invocation, then in workgroup memory.

@@ -7,7 +7,7 @@ use super::units::Units;
 use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelSource, RawArray, Recorder};
 use crate::points::Domain;
 
-/// What kernels import the text as.
+/// Name by which kernels import the text.
 pub(super) const MODULE: &str = "neighbors::callback";
 
 const PLACE: &str = "Callback on neighbors";
@@ -50,7 +50,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// What kernels of folds differ in.
+/// Variant of a kernel of folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FoldVariant {
     /// Rows have lengths of their own.
@@ -63,7 +63,7 @@ struct FoldVariant {
 /// Finished lists, and whose they are.
 #[derive(Clone, Copy)]
 pub(super) struct FoldedLists<'a> {
-    /// Where rows begin and end; `None`: `k` entries each, of which missing ones come last.
+    /// Beginnings and ends of rows; `None` for `k` entries each, with missing ones last.
     pub offset: Option<&'a Array<u32>>,
     pub k: u32,
     pub index: &'a Array<u32>,
@@ -83,7 +83,7 @@ pub(super) struct FoldedPoints<'a> {
     pub units: &'a Units,
     /// By the index of sources; needed where the callback uses displacements.
     pub sources: Option<&'a Array<f32>>,
-    /// As the numbers of queries are; `None`: queries are sources.
+    /// Positions in the order of the numbers of queries; `None` if queries are sources.
     pub queries: Option<&'a Array<f32>>,
 }
 

@@ -40,16 +40,16 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Finds connected components: points are linked that lie within a radius of each other, as in
+/// Finds connected components: points within a radius of each other are linked, as in
 /// friends-of-friends.
 ///
-/// - A point's label is the least index of a point in its component: it does not depend on the
-///   tree, the device or the order of anything.
-/// - A link is what [`RadiusSearch`](super::RadiusSearch) counts as a neighbour: inclusive, the
+/// - A point's label is the smallest index in its component: it does not depend on the tree, the
+///   device or any order of execution.
+/// - A link is a neighbor in the sense of [`RadiusSearch`](super::RadiusSearch): inclusive, the
 ///   nearest image on periodic axes.
-/// - Points of a node of the tree that is no longer than the radius are linked without looking at
-///   them, and nodes that are in one component with a whole group of points are skipped: points
-///   that coincide cost O(N).
+/// - Points of a tree node that is not longer than the radius are linked without examining them,
+///   and nodes that are in one component with a whole group of points are skipped: coincident
+///   points cost O(N).
 /// - Memory: 8 bytes per point beside the tree and the labels.
 /// - Everything is recorded; nothing submits or waits, except on drivers that limit loops
 ///   ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there it waits to
@@ -86,7 +86,7 @@ pub struct Components {
 }
 
 impl Components {
-    /// In the form that suits a device.
+    /// Creates a search with the kernel variant that suits the device.
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::linking(gpu))
     }
@@ -99,7 +99,7 @@ impl Components {
         Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 
-    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    /// Sets the number of rounds after which the driver ends loops (at least 1024), or `None`.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
         self.budget = LoopBudget::new(rounds);
@@ -110,7 +110,7 @@ impl Components {
     /// point in its component.
     ///
     /// # Errors
-    /// [`NeighborError::Radius`], and those of the device.
+    /// [`NeighborError::Radius`], and errors of the device.
     pub fn labels(&self, recorder: &mut Recorder, tree: &Tree, radius: f32) -> Result<Array<u32>, NeighborError> {
         check_radius(radius)?;
         let (gpu, count) = (recorder.gpu().clone(), tree.len());

@@ -11,10 +11,10 @@ use crate::points::sort::SortError;
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeighborError {
-    /// More neighbours than lists hold.
+    /// More neighbors than lists hold.
     #[error("{k} neighbours were asked for, at most 1024 can be; use a radius search for more")]
     TooManyNeighbors {
-        /// What was asked for.
+        /// The given number.
         k: u64,
     },
     /// Invalid radius.

@@ -1,4 +1,4 @@
-//! How queries are grouped in a search.
+//! Grouping of queries in a search.
 
 use crate::gpu::{Capabilities, Gpu, Profile};
 use crate::points::tree::{FAN, LEAF};
@@ -8,7 +8,7 @@ use crate::points::tree::{FAN, LEAF};
 pub enum Lanes {
     /// Each by itself: no optional feature, no workgroup memory.
     Alone,
-    /// Those of a subgroup, however many the driver gives it. They share through registers.
+    /// The invocations of a subgroup, of any size. They share through registers.
     Subgroup {
         /// The fewest there can be: a power of two from 4 on, up to the device's own least.
         least: u32,
@@ -16,8 +16,8 @@ pub enum Lanes {
         /// has.
         workgroup: u32,
     },
-    /// So many that are a workgroup, a power of two from 32 on. They share through its memory, with
-    /// barriers: no optional feature.
+    /// This number of invocations, a workgroup: a power of two, at least 32. They share through
+    /// workgroup memory, with barriers: no optional feature.
     Workgroup(u32),
 }
 
@@ -35,10 +35,10 @@ pub struct GroupShape {
 /// workgroups, 32 on an H100, whatever their size: with one group each half of its 64 subgroups
 /// would stay empty.
 const SUBGROUPS: u32 = 64;
-/// Queries of a group of a subgroup at most, whatever form is asked for. NVIDIA's compiler (580.159
-/// on an H100) makes of eight lists of eight in each of 32 lanes a kernel that misses neighbours,
-/// always the same ones; an interpreter of the same text finds them all, and up to 128 queries all
-/// forms agree. No device gets such groups by itself.
+/// Maximum number of queries of a subgroup. NVIDIA's compiler (580.159 on an H100) miscompiles
+/// kernels with eight lists of eight entries in each of 32 lanes: they miss neighbors, always the
+/// same ones. An interpreter of the same text finds them all, and up to 128 queries all forms
+/// agree. No device gets such groups by default.
 const MOST_QUERIES: u32 = 128;
 /// Invocations of a workgroup of groups of one.
 const ALONE: u32 = 32;
@@ -84,8 +84,8 @@ impl GroupShape {
         }
     }
 
-    /// The same as far as a device allows it: whole subgroups of the sizes that it has and groups
-    /// of no more than 128 queries, workgroup memory where it has no subgroups.
+    /// Returns the shape limited to what a device allows: whole subgroups of its sizes, groups of
+    /// at most 128 queries, and workgroup memory if it has no subgroups.
     pub(super) fn on(self, gpu: &Gpu) -> Self {
         let Capabilities { subgroup_least, subgroup_most, .. } = *gpu.capabilities();
         let slots = self.slots.clamp(1, 32).next_power_of_two();

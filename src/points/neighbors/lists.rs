@@ -27,7 +27,7 @@ pub struct Fixed<I = U64Array, D = Array<f32>> {
 /// Vec<u64>, Vec<f32>>`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ragged<O = Array<u32>, I = U64Array, D = Array<f32>> {
-    /// Where each row begins; after the last one the number of all entries.
+    /// Beginning of each row; after the last one the number of all entries.
     pub offsets: O,
     /// Indices of neighbors, among the points of all ranks.
     pub index: I,
@@ -127,8 +127,8 @@ impl Ragged {
         Ok(lengths)
     }
 
-    /// The same lists, of which row `i` is now row `rows[i]`. Recorded only: reads and writes each
-    /// entry once.
+    /// Returns the lists in another order: row `i` becomes row `rows[i]`. Recorded only: reads and
+    /// writes each entry once.
     pub(super) fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
         let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
         let old = self.lengths(recorder)?;
@@ -200,7 +200,7 @@ fn scattered<T: DeviceElement>(
     Ok(target)
 }
 
-/// What makes lists of neighbours that have been counted, and puts their rows in order.
+/// Allocates lists of counted neighbors, and sorts their rows.
 pub(super) struct ListOrder {
     scan: Scan,
     reduce: Reduce,
@@ -225,11 +225,11 @@ impl ListOrder {
         }
     }
 
-    /// Lists with room for so many entries a row, which are not filled yet, and the length of the
-    /// longest. Waits once.
+    /// Allocates lists for `counts` entries per row, not filled yet, and returns the length of the
+    /// longest row. Waits once.
     ///
     /// # Errors
-    /// [`NeighborError::TooLong`] for 2^32 entries and more; those of the device.
+    /// [`NeighborError::TooLong`] for 2^32 entries and more; errors of the device.
     pub fn allocate(&self, recorder: &mut Recorder, counts: &Array<u32>) -> Result<(LocalLists, u32), NeighborError> {
         let (gpu, rows) = (recorder.gpu().clone(), counts.len());
         let total = gpu.array::<u32>("neighbors::total", 2)?;
@@ -251,9 +251,9 @@ impl ListOrder {
         Ok((Ragged { offsets: offset, index, distance }, longest))
     }
 
-    /// Lists with their `rows`, of which the longest has so many entries, in ascending order of the
-    /// index, which is below `sources`: within workgroups where all are short, otherwise by one
-    /// sort of all entries by (row, index). Recorded only.
+    /// Sorts each of `rows` rows, the longest of which has `longest` entries, by index, which is
+    /// below `sources`: within workgroups if all are short, otherwise by one sort of all entries by
+    /// (row, index). Recorded only.
     pub fn by_index(
         &self,
         recorder: &mut Recorder,
@@ -276,9 +276,9 @@ impl ListOrder {
         Ok(lists)
     }
 
-    /// Returns the distances alone of lists with so many `rows`, ascending in each row. Submits, so
-    /// that memory of the sort is free after it: 37 bytes an entry while it lasts, the distances
-    /// given and those returned among them.
+    /// Returns only the distances of lists with `rows` rows, ascending in each row. Submits, so
+    /// that the memory of the sort is free afterwards: 37 bytes per entry meanwhile, including the
+    /// distances given and returned.
     pub fn distances(
         &self,
         recorder: &mut Recorder,
@@ -296,8 +296,8 @@ impl ListOrder {
         Ok((offset, sorted))
     }
 
-    /// Returns the order of all entries by (row, word), for a word of so many bits an entry: one
-    /// sort. Recorded only.
+    /// Returns the order of all entries by (row, word), for words of `word_bits` bits: one sort.
+    /// Recorded only.
     fn order_by(
         &self,
         recorder: &mut Recorder,

@@ -39,8 +39,8 @@ pub(super) fn scan(form: GroupShape) -> u32 {
     1 + loads + (leaf + loads) + (leaf + 1)
 }
 
-/// The same when linking, without the steps to roots: each source is joined with the trees of a
-/// lane's queries, each tree at most once per source and once when two trees become one.
+/// Returns the rounds of linking, without the steps to roots: each source is joined with the trees
+/// of a lane's queries, each tree at most once per source and once when two trees are joined.
 pub(super) fn link(form: GroupShape) -> u32 {
     scan(form) + 3 * LEAF as u32 + form.slots + 1
 }
@@ -66,8 +66,8 @@ impl LoopBudget {
         LoopBudget(rounds.map(|rounds| rounds.max(LEAST)))
     }
 
-    /// Refuses rows of lists that an invocation cannot go through: the longest has so many entries,
-    /// and a callback takes `each` rounds for one.
+    /// Refuses rows of lists that an invocation cannot process: the longest has `longest` entries,
+    /// and a callback takes `each` rounds per entry.
     ///
     /// # Errors
     /// [`DeviceError::LoopRounds`].
@@ -92,11 +92,11 @@ impl LoopBudget {
         Some(rounds / (64 + VECTOR) * 64)
     }
 
-    /// How a traversal of a tree of so many `leaves` is cut, if it could take too many rounds.
-    /// `each` are the rounds that a callback takes per neighbour.
+    /// Returns the portions of a traversal of a tree with `leaves` leaves, if it could take too
+    /// many rounds. `each` are the rounds that a callback takes per neighbor.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] where a single leaf would take more rounds than there are.
+    /// [`DeviceError::Misuse`] if a single leaf would take more rounds than the driver allows.
     pub fn portions(&self, form: GroupShape, leaves: u64, each: u32) -> Result<Option<Portions>, DeviceError> {
         let Some(mut rounds) = self.0 else { return Ok(None) };
         if form.lanes == Lanes::Alone {

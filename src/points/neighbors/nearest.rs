@@ -31,7 +31,7 @@ fn list_length(k: u32) -> u32 {
 /// Bytes of scratch memory that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;
 
-/// What distinguishes the kernels of this file.
+/// Key of the kernels of this file.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// Lists that are stored; `later_pass` if others were stored before them.
@@ -41,7 +41,7 @@ enum Key {
 }
 
 crate::gpu::kernel_params! {
-    /// What turns squares into distances.
+    /// Parameters of the conversion of squares to distances.
     struct RootParams {
         count: u32,
         unit: f32,
@@ -61,7 +61,7 @@ struct ListPass<'a> {
     part: Range<u64>,
 }
 
-/// Searches of the nearest sources (k nearest neighbours).
+/// Searches of the nearest sources (k nearest neighbors).
 ///
 /// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled
 ///   for 1, 2, 4, 8, 16, 24 and 32), longer ones take a traversal of the tree for each 32 entries.
@@ -98,7 +98,7 @@ pub struct NearestSearch {
 }
 
 impl NearestSearch {
-    /// In the form that suits a device.
+    /// Creates a search with the kernel variant that suits the device.
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
     }
@@ -117,7 +117,7 @@ impl NearestSearch {
         }
     }
 
-    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    /// Sets the number of rounds after which the driver ends loops (at least 1024), or `None`.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
         self.budget = LoopBudget::new(rounds);
@@ -169,9 +169,9 @@ impl NearestSearch {
         Ok(search.lists)
     }
 
-    /// Returns how many leaves of the tree each group of queries along the curve looks at, besides
-    /// its own, for up to 32 neighbours: what a search costs, by group; `u32::MAX` for a group that
-    /// looks at more of them than the driver allows in one dispatch
+    /// Returns the number of leaves of the tree that each group of queries along the curve
+    /// examines, besides its own, for up to 32 neighbors: the cost of a search, by group;
+    /// `u32::MAX` for a group that examines more than the driver allows in one dispatch
     /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)). Recorded only.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl NearestSearch {
         queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &callback.values()), 0..queries.len(tree))
     }
 
-    /// The same over lists that pass through scratch memory.
+    /// Same as [`visit`](Self::visit), over lists in scratch memory.
     pub(super) fn visit_stored(
         &self,
         recorder: &mut Recorder,
@@ -302,7 +302,8 @@ impl NearestSearch {
         Ok(())
     }
 
-    /// The same in one unit. Leaves squares for distances if `keep_squares`.
+    /// Same as [`fill`](Self::fill), in one unit. Leaves squares in place of distances if
+    /// `keep_squares`.
     fn fill_in_unit(
         &self,
         recorder: &mut Recorder,
@@ -363,7 +364,7 @@ impl ListPass<'_> {
     }
 }
 
-/// Lists of `k` entries for so many rows.
+/// Allocates lists of `k` entries for `rows` rows.
 pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Fixed<Array<u32>>, NeighborError> {
     let entries = rows * u64::from(k);
     if entries > u64::from(u32::MAX) {
@@ -423,8 +424,8 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     kernels
 }
 
-/// Returns a callback for lists of kernels: sums of distances. It declares its array itself, for
-/// there is no device that could have one.
+/// Returns a callback for lists of kernels: sums of distances. It declares its array itself,
+/// because no device is open.
 fn sum_of_distances() -> Callback {
     Callback::trusted(
         "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\

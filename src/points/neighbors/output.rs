@@ -219,7 +219,7 @@ impl Rank {
     ///   densities or weights are out of range.
     /// - [`NeighborError::Radius`] and [`NeighborError::TooManyNeighbors`] if the predicate is out
     ///   of range.
-    /// - [`NeighborError::Particles`] if there is no attribute of a name.
+    /// - [`NeighborError::Particles`] if no attribute has a given name.
     /// - [`NeighborError::TooLong`] for lists of 2^32 entries and more on a rank, on all ranks.
     /// - [`NeighborError::Device`] if a text does not compile or device memory is short.
     pub fn query<P, O: Output<P>>(

@@ -31,9 +31,9 @@ crate::gpu::kernel_params! {
 }
 
 impl SparseParams {
-    /// Those of lists that reach as far as `radius`. They are measured in a power of two near it,
-    /// which changes no digit: volumes in the caller's unit may be too large for `f32`, or too
-    /// small.
+    /// Creates the parameters of lists with this `radius`. Lengths are measured in a power of two
+    /// near it, which changes no digit: volumes in the caller's unit may be too large or too small
+    /// for `f32`.
     fn new(dims: usize, least: u32, density: f64, radius: f32) -> Self {
         let exponent = ((radius.to_bits() >> 23) as i32 - 127).clamp(-126, 126);
         let points = unit_volume(dims) * density * 2f64.powi(exponent * dims as i32);
@@ -121,7 +121,8 @@ impl Search {
         self.overdense_by(context, queries, spheres, ENTRIES)
     }
 
-    /// The same with lists of so many entries at a time, or of one query.
+    /// Same as [`overdense`](Self::overdense), with lists of at most `most` entries at a time, or
+    /// of one query.
     fn overdense_by(
         &self,
         context: &mut Rank,
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn volumes_fit_f32_in_any_unit() {
-        // The same spheres in units of 2^k: the same points, but for what leaves f32 at both ends.
+        // The same spheres in units of 2^k have the same points, except beyond the range of f32.
         for dims in [2, 3] {
             let of = |k: i32| SparseParams::new(dims, 1, 0.3 * 2f64.powi(-k * dims as i32), 1.5 * 2f32.powi(k));
             for k in [-126, -80, -1, 1, 80, 126] {

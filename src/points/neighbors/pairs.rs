@@ -82,14 +82,13 @@ impl Bins {
 }
 
 impl RadiusSearch {
-    /// Adds to `counts` (two words per bin, low first; cleared by the caller) how many pairs of a
-    /// query and a source have a distance in each of `bins`. With [`PairFilter::ExcludeSelf`] and a
-    /// tree's own points, every pair counts twice. Exact for any number of pairs below 2^64.
-    /// Recorded only, but for the upload of the edges, which submits.
+    /// Adds the number of pairs of a query and a source with a distance in each of `bins` to
+    /// `counts` (two words per bin, low first; cleared by the caller). With
+    /// [`PairFilter::ExcludeSelf`] and a tree's own points, every pair counts twice. Exact for any
+    /// number of pairs below 2^64. Recorded only, except the upload of the edges, which submits.
     ///
     /// # Errors
-    /// Those of [`Queries`] and of the device; [`DeviceError::Misuse`] for counts that are too
-    /// short.
+    /// Errors of [`Queries`] and of the device; [`DeviceError::Misuse`] if `counts` is too short.
     pub fn pairs(
         &self,
         recorder: &mut Recorder,

@@ -1,4 +1,4 @@
-//! What a search looks for: pure data.
+//! Predicates of searches: pure data.
 
 use super::error::NeighborError;
 

@@ -24,9 +24,9 @@ pub(super) struct RadiusPass<'a> {
     pub rows: RowOrder,
     pub units: Units,
     pub visit: Action<'a>,
-    /// The arrays of what is done with neighbours.
+    /// Arrays of the action.
     pub arrays: Vec<&'a RawArray>,
-    /// How the tree is traversed where one dispatch is enough; otherwise it is resumed.
+    /// Traversal of the tree if one dispatch is enough; otherwise it is resumed.
     pub traversal: Traversal,
 }
 
@@ -71,21 +71,20 @@ pub struct RadiusSearch {
 }
 
 impl RadiusSearch {
-    /// In the form that suits a device.
+    /// Creates a search with the kernel variant that suits the device.
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
     }
 
-    /// The same for a driver that ends loops after so many rounds (at least 1024), or never.
+    /// Sets the number of rounds after which the driver ends loops (at least 1024), or `None`.
     #[must_use]
     pub fn with_rounds(mut self, rounds: Option<u32>) -> Self {
         self.budget = LoopBudget::new(rounds);
         self
     }
 
-    /// The same with so many workgroups for a histogram of pairs, about (8192 otherwise; at least
-    /// 1): each counts for many queries in memory of its own, where the driver does not limit
-    /// loops.
+    /// Sets the approximate number of workgroups of a histogram of pairs (8192 by default; at least
+    /// 1): each counts for many queries in its own memory, if the driver does not limit loops.
     #[must_use]
     pub fn with_histograms(mut self, workgroups: u32) -> Self {
         self.histograms = workgroups.max(1);
@@ -106,10 +105,10 @@ impl RadiusSearch {
         }
     }
 
-    /// Returns how many neighbours each query has, in the order of the input. Recorded only.
+    /// Returns the number of neighbors of each query, in the order of the input. Recorded only.
     ///
     /// # Errors
-    /// [`NeighborError::Radius`], those of [`Queries`], and of the device.
+    /// [`NeighborError::Radius`], errors of [`Queries`], and of the device.
     pub fn counts(
         &self,
         recorder: &mut Recorder,
@@ -134,7 +133,7 @@ impl RadiusSearch {
         Ok(counts)
     }
 
-    /// Returns the neighbours of each query, in the order of the input. Waits once.
+    /// Returns the neighbors of each query, in the order of the input. Waits once.
     ///
     /// # Errors
     /// Same as [`counts`](Self::counts), and [`NeighborError::TooLong`] for 2^32 entries and more.
@@ -161,7 +160,7 @@ impl RadiusSearch {
         self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
     }
 
-    /// Returns the neighbours of queries that have so many, in no order, and the length of the
+    /// Returns the neighbors of queries with these `counts`, unordered, and the length of the
     /// longest list. Waits once.
     ///
     /// # Errors
@@ -183,7 +182,7 @@ impl RadiusSearch {
         Ok((lists, longest))
     }
 
-    /// Runs `callback` on the neighbours of each query, in no particular order. Recorded only.
+    /// Runs `callback` on the neighbors of each query, in no particular order. Recorded only.
     ///
     /// # Errors
     /// Same as [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback

@@ -1,4 +1,4 @@
-//! Neighbours among the points of all ranks.
+//! Neighbors among the points of all ranks.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -31,7 +31,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernel that finds how far queries have found neighbours.
+/// Returns the kernel that computes the distance of the last neighbor of each query.
 pub(super) fn last_distance() -> KernelSource {
     KernelSource::new("neighbors::last_distance", include_str!("../../../shaders/points/neighbors/last_distance.wgsl"))
         .params::<LastParams>()
@@ -44,8 +44,7 @@ pub(super) struct RankQueries {
     /// From the rows of the input to those of `targets`; `None` on one rank, where they are the
     /// same.
     pub route: Option<Route>,
-    /// Of targets, where there are several ranks; the rank's own points have that of their
-    /// decomposition.
+    /// Region of targets, on several ranks; the rank's own points have that of their decomposition.
     region: Option<Region>,
     /// Positions of targets by their rows here; `None`: the rank's own points.
     pub positions: Option<Array<f32>>,
@@ -54,19 +53,19 @@ pub(super) struct RankQueries {
 /// Own points and ghosts, and the queries among them.
 pub(super) type JointQueries = (JointPoints, QueryPoints);
 
-/// The points of all ranks, distributed for searches: each rank has a part of a Hilbert curve
-/// through all of them, of equal size, and fetches copies of the points of others that its queries
+/// The points of all ranks, distributed for searches: each rank has an equal part of a Hilbert
+/// curve through all of them, and fetches copies of the points of other ranks that its queries
 /// reach.
 ///
-/// - Every method is called by all ranks, which look for the same
-///   ([`CommError::Differ`](crate::comm::CommError::Differ) otherwise). Rows are those of the input
-///   that this rank gave, in its order; indices count the rows of all ranks, in rank order.
-/// - Results are the same to the last bit for any number of ranks.
+/// - Every method is collective, with equal arguments
+///   ([`CommError::Differ`](crate::comm::CommError::Differ) otherwise). Rows are those of this
+///   rank's input, in its order; indices count the rows of all ranks, in rank order.
+/// - Results have the same bits on any number of ranks.
 /// - After the requests for ghosts a search takes 4 exchanges: ghosts (points and indices) and
 ///   results (indices and distances); lists within a radius take one more, for their lengths.
 ///   [`cost`](Self::cost) counts them together with the [`Exchange`](crate::exchange::Exchange).
-/// - Results are put into the order of the rows on the device, where they lie as a whole: 8 bytes
-///   per entry, twice that with several ranks.
+/// - Results are put into the order of the rows on the device, all at once: 8 bytes per entry,
+///   twice that with several ranks.
 ///
 /// ```
 /// use meshloom::{Error, Launch, gpu::Options, launch};
@@ -308,7 +307,7 @@ impl Search {
         Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region), positions })
     }
 
-    /// Returns the way of the queries from their rows in the input to their rows here; `None` on
+    /// Returns the route of the queries from their rows in the input to their rows here; `None` on
     /// one rank.
     pub(super) fn route<'a>(&'a self, local: &'a RankQueries) -> Option<&'a Route> {
         if local.targets.is_some() { local.route.as_ref() } else { self.points.route.as_ref() }
@@ -319,8 +318,8 @@ impl Search {
         queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
     }
 
-    /// Returns how far each query along the curve has found neighbours, but no farther than the
-    /// limit. Recorded only.
+    /// Returns the distance of the last neighbor of each query along the curve, at most the limit.
+    /// Recorded only.
     fn reach(
         &self,
         recorder: &mut Recorder,
@@ -408,8 +407,8 @@ impl Search {
             permute.gather(recorder, &all.1, queries, &numbers, 1, Count::All)?;
         }
         if local.targets.is_none() {
-            // The number of an own point is its row among the joint ones, so that it can be left
-            // out of its own neighbours.
+            // The number of an own point is its row among the joint ones, so that it can be
+            // excluded from its own neighbors.
             let rows = numbers;
             numbers = gpu.array("neighbors::selected", rows.len())?;
             permute.gather(recorder, joint.own_places(), &rows, &numbers, 1, Count::All)?;
@@ -418,8 +417,8 @@ impl Search {
         Ok(QueryPoints::arranged(&joint.points.tree, positions, numbers, extent))
     }
 
-    /// Own points and ghosts within a radius of the queries, and the queries among them; `None`
-    /// where there are no ghosts.
+    /// Returns own points and ghosts within a radius of the queries, and the queries among them;
+    /// `None` without ghosts.
     pub(super) fn points_within(
         &self,
         context: &mut Rank,
@@ -462,7 +461,7 @@ fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
     targets.map_or(Queries::Own, Queries::At)
 }
 
-/// Refuses to leave a query out of its own neighbours where queries are not the points: their
+/// Refuses the exclusion of queries from their own neighbors if queries are not the points: their
 /// indices are not those of points.
 pub(super) fn refuse_self_filter(queries: Option<&Cloud>, excludes_self: bool) -> Result<(), NeighborError> {
     if queries.is_some() && excludes_self {

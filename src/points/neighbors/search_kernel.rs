@@ -23,7 +23,7 @@ impl<K: Eq + Hash> KernelCache<K> {
     }
 }
 
-/// What the kernels of a search differ in.
+/// Variant of a kernel of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SearchVariant {
     pub form: GroupShape,
@@ -56,15 +56,14 @@ pub(super) enum LeafOrder {
     Curve,
 }
 
-/// What a traversal keeps in the array `cursor`, one word per group; `u32::MAX` for a group that is
-/// complete.
+/// Contents of the array `cursor`, one word per group; `u32::MAX` for a group that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cursor {
-    /// There is no such array: every group is traversed to the end.
+    /// No array: every group is traversed to the end.
     None,
     /// 0 for a group that had to stop.
     Mark,
-    /// How many leaves the group has looked at; `u32::MAX` here for one that had to stop.
+    /// Number of leaves that the group has examined; `u32::MAX` for one that had to stop.
     Count,
     /// The leaf at which the group has stopped, and goes on.
     Resume,
@@ -100,7 +99,7 @@ crate::gpu::kernel_params! {
         pub first: u32,
         /// Squared, in the unit of squares.
         pub reach: f32,
-        /// What roots of squares are multiplied by; 0 where squares are to be stored.
+        /// Factor of the roots of squares; 0 if squares are stored.
         pub unit: f32,
         pub infinity: f32,
         /// Entries of a row.
@@ -129,7 +128,7 @@ crate::gpu::kernel_params! {
         pub blocks: u32,
         /// 0, which compilers do not know.
         pub nothing: u32,
-        /// What differences of loaded coordinates are multiplied by for displacements.
+        /// Factor of differences of loaded coordinates for displacements.
         pub offset_unit: f32,
         /// Parameters of callbacks begin at a multiple of 16 bytes.
         pub pad: [u32; 2],
@@ -188,5 +187,5 @@ pub(super) fn measured(source: KernelSource, wide: bool) -> KernelSource {
 /// Differences to nearest images.
 pub(super) const IMAGE: &str = include_str!("../../../shaders/points/neighbors/image.wgsl");
 
-/// What a callback is told of a neighbour.
+/// Data of a neighbor for callbacks.
 pub(super) const NEIGHBOR: &str = include_str!("../../../shaders/points/neighbors/neighbor.wgsl");

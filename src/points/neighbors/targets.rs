@@ -24,14 +24,14 @@ pub(super) const fn queries_per_dispatch(profile: Profile) -> u64 {
 /// of loaded coordinates, which are below 2^125.
 const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 
-/// Query points other than the points of the tree, in the order of a curve, so that neighbouring
+/// Query points other than the points of the tree, in the order of a curve, so that neighboring
 /// ones traverse the tree together.
 #[derive(Clone)]
 pub struct QueryPoints {
     domain: Domain,
     positions: Array<f32>,
     numbers: Array<u32>,
-    /// Of all points that are searched for together, on other ranks too.
+    /// Extent of all points that are searched for together, on other ranks too.
     extent: Extent,
 }
 
@@ -54,7 +54,7 @@ impl QueryPoints {
     /// Arranges the points of `cloud` for searches in `tree`. Recorded only.
     ///
     /// # Errors
-    /// [`NeighborError::Domain`] when the tree's points lie in another domain, and those of the
+    /// [`NeighborError::Domain`] if the tree's points lie in another domain, and errors of the
     /// device.
     pub fn new(recorder: &mut Recorder, builder: &Builder, cloud: &Cloud, tree: &Tree) -> Result<Self, NeighborError> {
         in_one_domain(cloud.domain(), tree.domain())?;
@@ -68,13 +68,12 @@ impl QueryPoints {
         QueryPoints { domain: *tree.domain(), positions, numbers, extent }
     }
 
-    /// The same as part of points of this extent: all ranks give the same, so that they choose the
-    /// same units.
+    /// Sets the extent of the points of all ranks, so that all choose the same units.
     pub(crate) fn with_extent(self, extent: Extent) -> Self {
         QueryPoints { extent, ..self }
     }
 
-    /// Returns how large and how small coordinates are.
+    /// Returns the extent of the coordinates, including those of the tree.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
@@ -103,9 +102,9 @@ impl QueryPoints {
 /// The queries of a search.
 #[derive(Clone, Copy)]
 pub enum Queries<'a> {
-    /// Those of the tree's own points.
+    /// The tree's own points.
     Own,
-    /// Those of other points.
+    /// Other points.
     At(&'a QueryPoints),
 }
 
@@ -126,7 +125,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// Those at `part` along the curve, as queries of their own. Recorded only.
+    /// Returns the queries at `part` along the curve, as separate query points. Recorded only.
     pub(super) fn part(
         &self,
         recorder: &mut Recorder,
@@ -186,8 +185,8 @@ impl<'a> Queries<'a> {
         arrays
     }
 
-    /// Returns the parameters of a search whose rows are those of the input, but for those of a
-    /// traversal that stops and of lists that have entries already.
+    /// Returns the parameters of a search with rows in input order, without those of a traversal
+    /// that stops and of lists with existing entries.
     pub(super) fn params(&self, tree: &Tree, knn: &Nearest, units: &Units) -> Result<SearchParams, NeighborError> {
         if let Queries::At(targets) = self {
             in_one_domain(&targets.domain, tree.domain())?;

@@ -14,7 +14,7 @@
 //! that unit they are scaled as they are loaded, and nothing else is needed; otherwise differences
 //! are scaled one by one (`wide`).
 //!
-//! Nearest neighbours at any distance may need several units: entries of a list that are too near
+//! Nearest neighbors at any distance may need several units: entries of a list that are too near
 //! for their squares to be precise are taken from a search in a finer unit ([`Units::finer`]).
 
 use crate::points::Extent;
@@ -130,7 +130,7 @@ impl Units {
         if self.cut { square.min((FARTHEST * FARTHEST) as f32) } else { square }
     }
 
-    /// The least square of a distance that is not below `length`.
+    /// Returns the smallest square whose distance is not below `length`.
     pub fn below(&self, length: f32) -> f32 {
         match self.square(length, |root, length| root < length) {
             _ if length == 0.0 => 0.0,

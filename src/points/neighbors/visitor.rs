@@ -185,7 +185,7 @@ fn bind_read(callback: Callback, name: &str, values: &AnyArray) -> Callback {
     }
 }
 
-/// What a visit is bound to on this rank.
+/// A visit bound to arrays of this rank.
 struct Bound {
     callback: Callback,
     written: Vec<(String, Array<u32>, Element, u64)>,
@@ -260,8 +260,7 @@ impl Search {
         let joint = found.as_ref().map(|(joint, _)| joint);
         let bound = self.bind(rank, (&local, targets), (joint, ghosts.as_ref()), visit)?;
         let (points, own) = (joint.map_or(&self.points.own, |joint| &joint.points), &self.points.own.tree);
-        // Own points are given as targets also where there are no ghosts: one kernel for any number
-        // of ranks.
+        // Own points are given as targets even without ghosts: one kernel for any number of ranks.
         let targets = match (&found, &local.targets) {
             (Some((_, targets)), _) => targets.clone(),
             (None, Some(targets)) => targets.clone(),

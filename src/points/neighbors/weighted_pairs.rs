@@ -143,8 +143,8 @@ impl Search {
         })
     }
 
-    /// Returns the words of this rank's sums and counts, each in a number of its own. `table` has
-    /// the weights of the sources, then those of queries that are no sources.
+    /// Returns the words of this rank's sums and counts, each in a separate number. `table` has the
+    /// weights of the sources, then those of queries that are not sources.
     fn add_weighted(
         &self,
         context: &mut Rank,

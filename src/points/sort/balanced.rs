@@ -41,7 +41,7 @@ struct KeyRange {
 }
 
 impl KeyRange {
-    /// The number of a key; numbers are in the order of the keys.
+    /// Returns the number of a key; numbers are in the order of the keys.
     fn dense(&self, key: [u64; 2]) -> u128 {
         u128::from(key[0] - self.low[0]) * self.seconds + u128::from(key[1] - self.low[1])
     }

@@ -10,10 +10,10 @@ use crate::gpu::{Array, MemoryKind};
 use crate::points::rows::exchange_rows;
 use crate::rank::Rank;
 
-/// How rows of all ranks move so that they ascend by key, over ranks too, and each rank has its
-/// [`split`](crate::grid::split) of them. Keys are below 2^63, as high and low words; rows with
-/// equal keys keep the order of the input (rank by rank). The result does not depend on the number
-/// of ranks, but for which rank has what. Collective, with any number of rows, also none.
+/// Plans the moves of the rows of all ranks so that they ascend by key, over ranks too, and each
+/// rank has its [`split`](crate::grid::split) of them. Keys are below 2^63, as high and low words;
+/// rows with equal keys keep the order of the input (rank by rank). The sequence does not depend on
+/// the number of ranks. Collective, with any number of rows, including none.
 ///
 /// Memory: three words a row for the order here, and as many for that of the rows received. Waits
 /// for the device and, with several ranks, the others: a sum, up to eight rounds of 256 counts for

@@ -36,7 +36,7 @@ pub struct Sorted {
     ids: U64Array,
 }
 
-/// How the points of all ranks lie along a curve: the cells, and where ranks are cut.
+/// Order of the points of all ranks along a curve: the cells, and the cuts between ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct CurveOrder {
     /// The cells of the curve, the same on all ranks.
@@ -140,7 +140,7 @@ pub(crate) fn distribute_rows(context: &mut Rank, cloud: &Cloud, curve: Curve) -
     }
     // Frees the device memory before anything is exchanged.
     drop(keys);
-    // Keys are computed anew from the positions received, rather than sent along.
+    // Keys are recomputed from the received positions instead of being sent.
     let dims = cloud.domain().dims() as u64;
     let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
     let incoming = exchange_rows(context, "positions of a sort", &outgoing, dims, [&sends, &receives])?;

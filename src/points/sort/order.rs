@@ -17,7 +17,7 @@ pub(super) fn keys(
     Ok([high, low])
 }
 
-/// The stable order of keys given as high and low words.
+/// Returns the stable order of keys given as high and low words.
 pub(super) fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
     let gpu = recorder.gpu().clone();
     let order = gpu.array("sort::order", high.len())?;

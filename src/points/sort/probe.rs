@@ -14,8 +14,9 @@ pub(super) fn kernel() -> KernelSource {
     KernelSource::new("sort::probe", include_str!("../../../shaders/points/sort/probe.wgsl")).params::<ProbeParams>()
 }
 
-/// How many of the sorted `keys` are at most each of `probes`; both are high and low words.
-/// Recorded only: up to 32 halvings of 8 bytes per probe, whatever the number of keys.
+/// Returns, for each of `probes`, the number of sorted `keys` that are at most as large; both are
+/// high and low words. Recorded only: up to 32 halvings of 8 bytes per probe, for any number of
+/// keys.
 pub(crate) fn at_most(
     recorder: &mut Recorder,
     [high, low]: [&Array<u32>; 2],
@@ -39,7 +40,7 @@ pub(crate) fn upload(recorder: &mut Recorder, keys: &[u64]) -> Result<[Array<u32
     Ok([words(32)?, words(0)?])
 }
 
-/// The same counts of probes that the host has, on the host. Submits and waits.
+/// Same as [`at_most`], for probes and counts on the host. Submits and waits.
 pub(crate) fn count(recorder: &mut Recorder, keys: [&Array<u32>; 2], probes: &[u64]) -> Result<Vec<u64>, DeviceError> {
     let [high, low] = upload(recorder, probes)?;
     let places = at_most(recorder, keys, [&high, &low])?;

@@ -1,5 +1,4 @@
-//! How the points of all ranks are shared out along a curve: equal parts of the sequence of all
-//! keys.
+//! Distribution of the points of all ranks along a curve: equal parts of the sequence of all keys.
 
 use super::error::SortError;
 use super::order::{keys, order_of};
@@ -32,9 +31,9 @@ pub(super) fn kernel() -> KernelSource {
 /// Counts and bounds of all ranks' points.
 pub(crate) struct Summary {
     counts: Vec<u64>,
-    /// Of all points.
+    /// Bounds of all points.
     pub bounds: Option<Bounds>,
-    /// Of all but those far away from nearly all others of their rank.
+    /// Bounds of all points except those far away from nearly all others of their rank.
     pub core: Option<Bounds>,
     /// The least of the [smallest magnitudes](Cloud::smallest_magnitude) of all ranks.
     pub smallest_magnitude: f32,
@@ -185,8 +184,8 @@ fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<
     Ok(order)
 }
 
-/// Plans the way of rows to the ranks in `owners`, one per row; rows arrive in the order of ranks,
-/// those of one rank in its order. Blocks for a word per rank. Collective.
+/// Plans the route of rows to the ranks in `owners`, one per row; rows arrive in rank order, those
+/// of one rank in its order. Blocks for a word per rank. Collective.
 pub(crate) fn route_to(context: &mut Rank, owners: &Array<u32>) -> Result<Route, SortError> {
     let (comm, ranks, recorder) = (context.comm.clone(), context.comm.size() as u32, &mut context.recorder);
     let order = by_rank(recorder, owners, ranks)?;
@@ -198,13 +197,13 @@ pub(crate) fn route_to(context: &mut Rank, owners: &Array<u32>) -> Result<Route,
     Ok(Route::new(&comm, order, sends, receives, None)?)
 }
 
-/// A number of which `owner` in both words is no less, and no other owner in the high one.
+/// Returns the largest key whose high word is `owner`.
 fn last_key(owner: u32) -> u64 {
     u64::from(owner) << 32 | u64::from(u32::MAX)
 }
 
-/// Where this rank cuts its sorted `keys` (`ranks + 1` places), and the key of the last point of
-/// all ranks before each boundary.
+/// Returns the places at which this rank cuts its sorted `keys` (`ranks + 1`), and the key of the
+/// last point of all ranks before each boundary.
 pub(super) fn cuts(
     recorder: &mut Recorder,
     comm: &Communicator,

@@ -1,5 +1,5 @@
-//! Where the sorted keys of all ranks are cut, so that every rank gets its exact share. Pure: what
-//! ranks tell each other goes in and out as slices.
+//! Cuts of the sorted keys of all ranks, so that every rank gets its exact share. Pure: messages
+//! between ranks go in and out as slices.
 //!
 //! Keys of all ranks, in order, equal keys by rank and then by place, form one sequence of N; rank
 //! `b` gets its part [`split`]`(N, P, b)`. Each boundary has a target, the number of elements

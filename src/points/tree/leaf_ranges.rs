@@ -1,4 +1,4 @@
-//! What the numbers of the points of each leaf lie between.
+//! Ranges of the numbers of the points of each leaf.
 
 use super::levels::LEAF;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};

@@ -7,9 +7,9 @@ pub const FAN: u64 = 8;
 /// Levels that 2^31 points can have, and one more for the end.
 const MAX_LEVELS: usize = 12;
 
-/// The levels of a tree over so many points. A leaf is [`LEAF`] neighbouring points, a node of the
-/// next level [`FAN`] neighbouring nodes of this one, up to a level of at most [`FAN`] nodes. Nodes
-/// are numbered level after level, leaves first.
+/// The levels of a tree. A leaf is [`LEAF`] consecutive points, a node of the next level [`FAN`]
+/// consecutive nodes of this one, up to a level of at most [`FAN`] nodes. Nodes are numbered level
+/// after level, leaves first.
 ///
 /// ```
 /// use meshloom::points::tree::Levels;

@@ -90,9 +90,9 @@ pub struct Builder {
 pub struct Tree {
     domain: Domain,
     frame: Frame,
-    /// Of all points that it is to be searched among, besides its own.
+    /// Extent of all points that it is searched together with.
     among: Extent,
-    /// Of these and of its own points at present.
+    /// Extent of these and of its current points.
     extent: Arc<Mutex<Extent>>,
     levels: Levels,
     positions: Array<f32>,
@@ -250,12 +250,12 @@ impl Builder {
         Ok(order.shown())
     }
 
-    /// Mass and centre of mass of every node, four words each (mass, x, y, z), in the order of
-    /// [`Tree::boxes`]. `masses` are those of the points in the order of the cloud; without them
-    /// every point has mass 1. The centre of a node without mass is the middle of its box. Recorded
-    /// only.
+    /// Computes the mass and center of mass of every node, four words each (mass, x, y, z), in the
+    /// order of [`Tree::boxes`]. `masses` are those of the points in the order of the cloud;
+    /// without them every point has mass 1. The center of a node without mass is the middle of its
+    /// box. Recorded only.
     ///
-    /// Centres are means of the coordinates in `[0, side)`, without periodic images.
+    /// Centers are means of the coordinates in `[0, side)`, without periodic images.
     ///
     /// # Errors
     /// [`DeviceError`] when memory is short or `masses` has another length.

@@ -24,7 +24,7 @@ pub(super) fn totals(comm: &Communicator, local: &Local) -> Result<Vec<u64>, Fof
     Ok(meetings.reply(&sums)?)
 }
 
-/// The reference, if exactly one point has the number that is the label.
+/// Checks that exactly one point has the number that is the label.
 fn known(label: u64, reference: &Reference) -> Result<(), FofError> {
     if reference.known == 1 { Ok(()) } else { Err(FofError::Label { label }) }
 }
@@ -59,7 +59,7 @@ fn passes<I: Iterator<Item = Relative>>(
     Row::new(local.members().domain, (label, count), reference, &scales, &means, &second)
 }
 
-/// What every rank that has members of a group needs to know before it sums.
+/// What every rank with members of a group needs before it sums.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 struct Introduction {

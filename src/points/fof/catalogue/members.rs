@@ -13,12 +13,11 @@ pub(super) struct Reference {
     pub position: [f32; 3],
     pub velocity: [f32; 3],
     pub scale_factor: f32,
-    /// How many points are known to have that index; all other fields are zero where it is 0.
+    /// Number of known points with that index; all other fields are zero if it is 0.
     pub known: u32,
 }
 
-/// A member of a group, relative to the group's reference; zero where there is no such axis or
-/// quantity.
+/// A member of a group, relative to the group's reference; absent axes and quantities are zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relative {
     pub mass: f64,
@@ -32,7 +31,7 @@ pub(super) struct Local<'a> {
     members: &'a Members<'a>,
     /// Rows of the input.
     order: Vec<u32>,
-    /// Where groups begin in `order`, and its end.
+    /// Beginnings of groups in `order`, and its end.
     starts: Vec<usize>,
 }
 
@@ -138,7 +137,7 @@ fn columns<'a>(members: &Members<'a>) -> [Option<Column<'a>>; 4] {
     ]
 }
 
-/// The errors of arrays and labels, which a rank finds by itself.
+/// Checks arrays and labels, on this rank.
 fn check(members: &Members) -> Result<(), FofError> {
     let (number, label) = (members.number, members.label);
     let points = number.len();
@@ -166,7 +165,7 @@ fn check(members: &Members) -> Result<(), FofError> {
 pub(in crate::points::fof) struct Bad(pub [u64; 3]);
 
 impl Bad {
-    /// What stands for none; no array has so large a number.
+    /// Sentinel for no bad value; larger than any index of an array.
     pub const NONE: Bad = Bad([u64::MAX; 3]);
 
     /// Returns the first of this rank's points, whose arrays have the right lengths.

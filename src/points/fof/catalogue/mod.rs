@@ -82,8 +82,7 @@ impl Default for Selection {
 ///
 /// Distances are those of the images nearest to the group's *reference*, the point whose index is
 /// the label. For a group that extends less than half a side from it these are the true distances.
-/// The centre and size of a group that wraps all around a periodic box depend on where the
-/// reference is.
+/// The center and size of a group that wraps around a periodic box depend on the reference.
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,8 +123,8 @@ pub struct Catalogue {
     /// it stands here (no image of it is looked for), 0 for a group right at the observer; where
     /// there are velocities and an observer.
     pub radial_velocity: Option<Vec<f64>>,
-    /// Where the members of each row begin among the members of all ranks, and where those of the
-    /// last one end: one entry more than rows.
+    /// Beginning of each row's members among the members of all ranks, and the end of the last row:
+    /// one entry more than rows.
     pub offset: Vec<u64>,
     /// Indices of members: this rank's part of all of them, in the order of rows, ascending in each
     /// group.

@@ -1,4 +1,4 @@
-//! What is known of one group in the end.
+//! Final quantities of one group.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -14,7 +14,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::members::Relative;
 
-/// Bits of a sum, but for its sign, two that rounding of the means may take, and two to spare.
+/// Bits of a sum without its sign, two bits for the rounding of means, and two to spare.
 const BITS: i32 = 123;
 
 /// The greatest magnitudes among a group's members, relative to its reference.
@@ -76,7 +76,8 @@ impl Scale {
     }
 }
 
-/// How the terms of one group become integers: the same wherever its spans and its count are known.
+/// Conversion of the terms of one group to integers: equal wherever its spans and its count are
+/// known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scales {
     /// No member has a mass: each has the weight 1 in all means.
