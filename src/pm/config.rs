@@ -31,7 +31,7 @@ pub struct Config {
     pub power_table: Option<Arc<PowerTable>>,
     /// Seed of the white noise.
     pub seed: u64,
-    /// What the seed's white noise is a function of.
+    /// Index that the seed's white noise is a function of.
     pub noise_by: NoiseBy,
     /// Order of the Lagrangian perturbation theory that the run starts from.
     pub lpt: LptOrder,
@@ -182,14 +182,14 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// Returns the process grid of a run on `ranks` ranks. Unless it is given it is the one for
-    /// which [`forecast`](Self::forecast) says the least time with the usual
-    /// [`Speeds`](crate::fft::Speeds): transforms want slabs, and ghost cells pencils where slabs
-    /// are thin. It depends on nothing but the configuration and the number of ranks; thousands of
-    /// ranks take a fraction of a second.
+    /// Returns the process grid of a run on `ranks` ranks: the given one, or the one with the
+    /// shortest [`forecast`](Self::forecast) at the usual [`Speeds`](crate::fft::Speeds):
+    /// transforms favor slabs, and ghost cells favor pencils where slabs are thin. It depends only
+    /// on the configuration and the number of ranks; thousands of ranks take a fraction of a
+    /// second.
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] when [`Config::grid`](Self) does not fit so many ranks.
+    /// [`LayoutError::Grid`] if [`Config::grid`](Self) does not have `ranks` ranks.
     pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
         match self.grid {
             Some(parts) => Grid::new(parts, ranks),

@@ -1,4 +1,4 @@
-//! What a run owes to its particles' lattice and not to the matter that they stand for. Pure.
+//! Artifacts of the particles' lattice in a run. Pure.
 
 use std::f64::consts::PI;
 
@@ -14,15 +14,14 @@ use super::Config;
 const SMALL_DISPLACEMENT: f64 = 0.15;
 
 impl Config {
-    /// Returns the strongest false wave that the lattice paints into the force mesh before any
-    /// particle has moved, by its wavenumber along an axis in units of the box's fundamental mode.
-    /// None where the mesh has a whole number of cells for each particle.
+    /// Returns the strongest spurious wave that the lattice paints into the force mesh before any
+    /// particle has moved, by its wavenumber along an axis in units of the box's fundamental mode;
+    /// `None` if the mesh has a whole number of cells per particle.
     ///
-    /// The lattice has waves of multiples of `particles`. Those that are too short for the mesh it
-    /// takes for longer ones, by a multiple of `mesh`. Where that is a whole multiple of
-    /// `particles` these are waves of the lattice again, of no force on its sites; else they
-    /// displace particles as if there were structure, most of all the one that the window leaves
-    /// most of.
+    /// The lattice has waves at multiples of `particles`. Waves that are too short for the mesh are
+    /// aliased to longer ones, by a multiple of `mesh`. If that is a whole multiple of `particles`,
+    /// these are waves of the lattice again, without force on its sites; otherwise they displace
+    /// particles as if there were structure, most of all the wave that the window damps least.
     ///
     /// ```
     /// use meshloom::pm::Config;
@@ -122,7 +121,7 @@ mod tests {
                     .map(|part| density.iter().enumerate().map(|(cell, mass)| mass * part(turn(cell))).sum::<f64>());
                 re.hypot(im)
             };
-            // Those of the lattice itself are true.
+            // Waves of the lattice itself are genuine.
             let mut strongest = (1e-9 * n as f64, None);
             for wave in (1..=m / 2).filter(|wave| !wave.is_multiple_of(n)) {
                 if strength(wave) > strongest.0 * (1.0 + 1e-9) {
@@ -137,7 +136,7 @@ mod tests {
     fn large_boxes_and_early_starts_are_the_ones() {
         let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
         let usual = Config::default();
-        // What `scripts/growth.py` measures of 32^3 particles on a mesh of 64, of seed 1: the few
+        // Measured by `scripts/growth.py` with 32^3 particles on a mesh of 64, seed 1: the few
         // longest waves scatter, most in the smallest box.
         let small = Config { particles: 32, mesh: 64, ..Config::default() };
         for (box_size, measured) in [(64.0, 0.275), (128.0, 0.171), (320.0, 0.079), (640.0, 0.039)] {

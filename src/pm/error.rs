@@ -46,7 +46,7 @@ pub enum SimulationError {
     /// ranks.
     #[error("the {what} hold {value} at index {index}; every value must be finite")]
     NotFinite {
-        /// What the values are.
+        /// Meaning of the values.
         what: &'static str,
         /// The first such site of all ranks, counted in C order.
         index: u64,
@@ -72,7 +72,7 @@ pub enum SimulationError {
          that every value of the white noise is finite, or use more steps"
     )]
     Lost {
-        /// How many, on all ranks, each counted for every force without it.
+        /// Number of lost particles on all ranks, counted once per force.
         particles: u64,
     },
     /// A loss, or what follows from it, is not finite.
@@ -80,13 +80,13 @@ pub enum SimulationError {
         "the gradient of a simulation: {what} is not finite; check what the loss adds to the cotangents, and its value"
     )]
     Loss {
-        /// What is not.
+        /// Name of the quantity.
         what: &'static str,
     },
     /// A snapshot that does not belong to the run.
     #[error("{why}")]
     Resume {
-        /// What differs, and what to do.
+        /// The difference, and the remedy.
         why: String,
     },
     /// The ranks.

@@ -1,8 +1,8 @@
-//! What the arrays of a run take of a device, before there are any. Pure.
+//! Forecast of the device memory of a run's arrays. Pure.
 //!
-//! Arrays are free again when the work with them has been submitted, so what is added up here is
-//! what lives between two submissions. Bytes are those of the largest rank, rounded as the device's
-//! pool rounds each array.
+//! Arrays are freed when the work with them has been submitted, so the sums count arrays that live
+//! between two submissions. Bytes are those of the largest rank, rounded as the device's pool
+//! rounds each array.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::grid::{Grid, extent, volume};
 
 use super::Config;
 
-/// What transforms are planned for.
+/// Device that transforms are planned for.
 #[derive(Clone, Copy)]
 pub(super) struct PlannedFor {
     pub tuning: TransformTuning,
@@ -21,7 +21,7 @@ pub(super) struct PlannedFor {
 }
 
 impl PlannedFor {
-    /// Returns this device, together with those of the other ranks.
+    /// Returns the plan target of this device, together with those of the other ranks.
     pub fn device(gpu: &Gpu) -> Self {
         let tuning = TransformTuning::of(gpu);
         PlannedFor { tuning, limits: tuning.limits(gpu.common()) }
@@ -90,8 +90,8 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Those of `config` over `grid`, with so many ghost cells on each side of each axis that is
-    /// cut.
+    /// Creates the forecast of `config` over `grid`, with `ghosts` ghost cells on each side of each
+    /// axis that is cut.
     pub fn new(config: &Config, grid: Grid, ghosts: u64, planned: &PlannedFor) -> Result<Self, FftError> {
         let PlannedFor { tuning, limits } = *planned;
         let plan = |side: u64| Plan::new(&Spec::new(Values::Real, [side; 3]), grid, 0, limits, tuning.pieces);
@@ -113,12 +113,13 @@ impl Footprint {
         })
     }
 
-    /// So many bytes for each particle, in one array.
+    /// Returns the bytes of an array with `bytes` bytes per particle.
     pub fn of_particles(&self, bytes: u64) -> u64 {
         pooled(bytes * self.particles)
     }
 
-    /// So many bytes for each cell with the ghost cells, and the messages that bring these.
+    /// Returns the bytes of an array with `bytes` bytes per cell, including ghost cells and their
+    /// messages.
     pub fn of_cells(&self, bytes: u64) -> u64 {
         let messages = self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells));
         pooled(bytes * self.ghosted) + messages.sum::<u64>()
@@ -129,8 +130,8 @@ impl Footprint {
         6 * self.of_particles(4)
     }
 
-    /// The initial conditions while they are made: noise, modes of the contrast, and what each axis
-    /// and each strain takes.
+    /// Returns the bytes of the initial conditions during their creation: noise, modes of the
+    /// contrast, and the fields of each axis and each strain.
     pub fn start(&self) -> u64 {
         let Transformed { field, modes, .. } = self.lattice;
         let kept = field + modes;
@@ -173,7 +174,7 @@ pub(super) struct MemoryEstimate {
 }
 
 impl MemoryEstimate {
-    /// The most that is in use at one time.
+    /// Returns the maximum in use at one time.
     pub fn total(&self) -> u64 {
         self.particles + self.start.max(self.mesh)
     }

@@ -39,8 +39,8 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
-    /// The three components of the force of where particles are, ghost cells included; none where
-    /// they have drifted since. As long as particles stay, so do the widths of ghost cells.
+    /// The three components of the force at the current positions, ghost cells included; `None`
+    /// after a drift. As long as particles stay, so do the widths of ghost cells.
     field: Option<Array<f32>>,
     /// Whether ghost cells reach as far as the particles where they are.
     reaches: bool,
@@ -144,8 +144,8 @@ impl Force {
         Ok(())
     }
 
-    /// Says that the particles are where they have been before. Ghost cells never shrink, so they
-    /// are wide enough: nobody is asked.
+    /// Notes that the particles are at earlier positions. Ghost cells never shrink, so they are
+    /// wide enough, and no rank is asked.
     pub fn seen(&mut self) {
         self.reaches = true;
     }
@@ -227,11 +227,11 @@ impl Force {
         Ok(field)
     }
 
-    /// Records kicks by the force that was last [solved](Self::solve) and drifts, of the particles
-    /// of `lattice` with these displacements and momenta. A drift is the end of that force.
+    /// Records kicks by the force that was last [solved](Self::solve), and drifts, of the particles
+    /// of `lattice` with these displacements and momenta. A drift invalidates that force.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] for kicks where there is none; [`DeviceError`].
+    /// [`SimulationError::NoForce`] for kicks without a force; [`DeviceError`].
     pub fn push(
         &mut self,
         recorder: &mut Recorder,

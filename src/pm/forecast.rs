@@ -1,4 +1,4 @@
-//! What a run will take, before there is a device: memory, bytes and time. Pure.
+//! Forecast of a run without a device: memory, bytes and time. Pure.
 
 use crate::cosmology::{LptOrder, StepOp};
 use crate::fft::{Forecast, Route, Spec, Speeds, Values};
@@ -8,11 +8,11 @@ use super::footprint::PlannedFor;
 use super::traffic::Traffic;
 use super::{Config, NoiseBy, SimulationError};
 
-/// What a run will take of the rank that has most to do.
+/// Forecast of a run, for the rank with the most work.
 ///
-/// Bytes of device memory that are moved are counted from the schedule and the plans of transforms;
-/// those between ranks from the plans and from ghost cells that reach 10 Mpc/h. Dispatches are not
-/// counted. [`seconds`](Self::seconds) have no overlap, and no files and groups.
+/// Bytes moved in device memory are counted from the schedule and the plans of transforms; bytes
+/// between ranks from the plans and from ghost cells that reach 10 Mpc/h. Dispatches are not
+/// counted. [`seconds`](Self::seconds) assume no overlap, and exclude files and groups.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunForecast {
@@ -45,10 +45,11 @@ impl RunForecast {
 const CHUNK: u64 = 2 << 20;
 
 impl Config {
-    /// Returns what this run will take on `ranks` ranks.
+    /// Forecasts this run on `ranks` ranks.
     ///
     /// # Errors
-    /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
+    /// [`SimulationError`] for parameters out of range and for grids that do not have `ranks`
+    /// ranks.
     pub fn forecast(&self, ranks: usize) -> Result<RunForecast, SimulationError> {
         self.validate()?;
         self.forecast_over(self.grid(ranks)?, &self.schedule()?)
@@ -94,9 +95,9 @@ impl Config {
         })
     }
 
-    /// Returns the process grid with the least [forecast](Self::forecast) of all for so many ranks,
-    /// on a machine with the usual [`Speeds`], so that all ranks choose alike. That of parameters
-    /// out of range is any.
+    /// Returns the process grid with the shortest [forecast](Self::forecast) on a machine with the
+    /// usual [`Speeds`], so that all ranks choose the same grid. For parameters out of range it may
+    /// be any grid.
     pub(super) fn fastest_grid(&self, ranks: usize) -> Grid {
         let usual = Grid::auto(self.cells(), ranks);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };

@@ -19,13 +19,13 @@ fn is_in_order(n: u64, grid: Grid) -> bool {
     across == 1 && n.is_multiple_of(along as u64)
 }
 
-/// How lines of sites go from the ranks of a process grid to the ranks in whose share of all lines
-/// they are. Pure.
+/// Plan that moves lines of sites from the ranks of a process grid to the ranks of an equal split
+/// of all lines. Pure.
 #[derive(Debug, PartialEq)]
 struct LinePlan {
     /// In lines.
     transfers: Transfers,
-    /// For each line of the rank's share the place at which it arrives; none where lines arrive in
+    /// For each line of the rank's share, the place at which it arrives; `None` if lines arrive in
     /// their order.
     arrivals: Option<Vec<u32>>,
     /// Lines of the rank's share.
@@ -33,7 +33,7 @@ struct LinePlan {
 }
 
 impl LinePlan {
-    /// Of `rank`, for a lattice of `n` sites along each axis.
+    /// Creates the plan of `rank`, for a lattice of `n` sites along each axis.
     fn new(n: u64, grid: Grid, rank: usize) -> Self {
         let (ranks, [along, across]) = (grid.ranks() as u64, grid.parts().map(|parts| parts as u64));
         let to = (0..ranks).map(|to| split(n * n, ranks, to));
@@ -87,15 +87,14 @@ impl LinePlan {
 }
 
 impl Simulation {
-    /// Rows of three numbers of the particles of this rank's share, in Lagrangian order, on the
-    /// device: rank 0 has those of the first lines of sites, rank 1 of the next, as [`split`] deals
-    /// out all of them. Collective. Waits for other ranks where particles move, else not.
+    /// Returns rows of three numbers of the particles of this rank's share, in Lagrangian order, on
+    /// the device: rank 0 has the first lines of sites, rank 1 the next, as [`split`] distributes
+    /// all of them. Collective. Waits for other ranks only if particles move.
     ///
-    /// On a device are for a time 12 bytes for each particle, 36 where particles move between
-    /// ranks.
+    /// Takes 12 bytes of device memory per particle meanwhile, 36 if particles move between ranks.
     ///
     /// # Errors
-    /// Those of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
+    /// Errors of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
     /// more than 2^32 / 3 particles of a rank.
     pub fn in_order(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
         self.settle(context)?;

@@ -83,7 +83,7 @@ pub struct Simulation {
     lattice: Lattice,
     force: Force,
     binner: ModeBinner,
-    /// Displacements and momenta, but for `push`.
+    /// Displacements and momenta, without the pending `push`.
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
     /// Kicks and drifts that were not recorded yet: as many as possible are made in one pass over
@@ -105,7 +105,7 @@ impl fmt::Debug for Simulation {
     }
 }
 
-/// Displacements of so many cells and more cannot be painted: `sane` in `window.wgsl`.
+/// Displacements of this number of cells or more cannot be painted: `sane` in `window.wgsl`.
 const PAINTABLE_CELLS: f32 = 4_194_304.0;
 
 /// A moment of a run's schedule.
@@ -126,18 +126,19 @@ pub enum Noise<'a> {
     Seed,
     /// The values of this rank's sites, C order: those of its [`Config::rows`].
     Values(&'a [f32]),
-    /// The same on the device. A value that is not finite loses particles, which ends the run.
+    /// The same values on the device. A value that is not finite loses particles, which ends the
+    /// run.
     Device(&'a Array<f32>),
 }
 
 impl Simulation {
     /// Checks `config`, allocates arrays on the device of `context` and records the initial
-    /// conditions. All ranks call it with the same configuration.
+    /// conditions. Collective, with the same configuration.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters that ranks have different, on all of them; for parameters
-    /// out of range, too little memory, noise that is not finite or not one value per site; other
-    /// [`SimulationError`]s of the layers below.
+    /// [`SimulationError`] on all ranks for parameters that differ between ranks; for parameters
+    /// out of range, too little memory, noise that is not finite or not one value per site; errors
+    /// of the layers below.
     pub fn new(context: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let start = match noise {
             Noise::Seed => "noise of the seed",
@@ -246,7 +247,7 @@ impl Simulation {
     fn plan(context: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
         let grid = config.grid(context.comm.size())?;
-        // Chosen once: whoever asks the run's configuration has it without a forecast.
+        // Chosen once, so that later queries of the configuration need no forecast.
         let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
         let ops =
@@ -525,10 +526,10 @@ impl Simulation {
     }
 
     /// Returns the power spectrum of the density on the force mesh, without correction for the
-    /// window, in (Mpc/h)^3 over h/Mpc. All ranks call it and all get the result.
+    /// window, in (Mpc/h)^3 over h/Mpc. Collective; all ranks get the result.
     ///
     /// # Errors
-    /// Same as [`phase_space`](Self::phase_space), and those of [`ModeBinner::measure`].
+    /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
     pub fn power(&mut self, context: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
         self.settle(context)?;
         let particles = displaced(&self.lattice, &self.displacement);
@@ -541,8 +542,8 @@ impl Simulation {
     }
 
     /// Returns the bytes that the kernels of this rank's schedule read and write in device memory:
-    /// counted, not measured, without the initial conditions and the ghost cells. Of a resumed run:
-    /// those of the steps that were left.
+    /// counted, not measured, without the initial conditions and the ghost cells. For a resumed
+    /// run, those of the remaining steps.
     pub fn traffic(&self) -> u64 {
         self.force_traffic().schedule(&self.ops)
     }
@@ -572,7 +573,7 @@ fn particles(context: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], 
     Ok([three("pm::displacement")?, three("pm::momentum")?])
 }
 
-/// The particles of `lattice` with these displacements.
+/// Returns the particles of `lattice` with these displacements.
 fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshParticles<'a> {
     MeshParticles::Displaced { lattice, displacement: [x, y, z] }
 }

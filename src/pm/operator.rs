@@ -18,7 +18,7 @@ use crate::operators::{
 };
 use crate::rank::Rank;
 
-/// What a run gives at its end: the leaves of a [`SimulationOperator`]'s value.
+/// Output of a run: a leaf of a [`SimulationOperator`]'s value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observable {
     /// `density`: 1 + contrast at the cells of the force mesh.
@@ -40,24 +40,24 @@ impl Observable {
     }
 }
 
-/// A particle-mesh run as a function of its white noise, and of the cosmological parameters where
-/// these are asked for.
+/// A particle-mesh run as a function of its white noise, and of the cosmological parameters if
+/// requested.
 ///
 /// | leaf of the domain | is |
 /// |---|---|
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
 /// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
 ///
-/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the run as it is
-/// discretised, and each other's transpose to rounding; values and products have the same bits on
-/// any number of ranks, as far as sums between ranks are exact, which these are.
+/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the discretized
+/// run, and each other's transpose to rounding; values and products have the same bits on any
+/// number of ranks, because sums between ranks are exact.
 ///
 /// Cost, in forces of the run (10 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n,
-/// and (c - 1)/c n more where only every c-th state is kept. A linearisation keeps `n/c + c - 1`
-/// states of 24 bytes a particle, and displacements where the density is asked for. Methods wait
-/// where the value is made (to see that no particle was lost), and for what ghost cells need
-/// between ranks. Costs that are reported are those of forces, kicks and drifts, without the start
-/// and without messages, which follow from how far particles move.
+/// and (c - 1)/c n more if only every c-th state is kept. A linearization keeps `n/c + c - 1`
+/// states of 24 bytes per particle, and displacements if the density is observed. Methods wait when
+/// the value is made (to check that no particle was lost), and for ghost cells between ranks. The
+/// reported costs are those of forces, kicks and drifts, without the start and without messages,
+/// which depend on the motion of particles.
 ///
 /// ```no_run
 /// use meshloom::operators::{Model, Vector};
@@ -79,7 +79,7 @@ pub struct SimulationOperator {
     memory: GradientMemory,
     observables: Vec<Observable>,
     signature: Signature,
-    /// Of the configuration's own cosmology, without derivatives.
+    /// Numbers of the configuration's own cosmology, without derivatives.
     numbers: Rc<Numbers>,
     constant: Rc<Derivatives>,
 }
@@ -151,11 +151,11 @@ impl SimulationOperator {
         })
     }
 
-    /// The same as a function of the cosmological parameters, too. Those of the configuration serve
-    /// as the unit of the force: they may be far away.
+    /// Makes the operator a function of the cosmological parameters, too. Those of the
+    /// configuration serve as the unit of the force: they may be far away.
     ///
     /// # Errors
-    /// None for an operator that was made by [`new`](Self::new).
+    /// None for an operator that [`new`](Self::new) has created.
     pub fn with_cosmology(mut self) -> Result<Self, OperatorError> {
         let parameters = Space::of(COSMOLOGY, Leaf::parameters(COUNT as u64))?;
         self.signature.domain = self.signature.domain.joined(&parameters, NAME)?;
@@ -193,7 +193,7 @@ impl SimulationOperator {
         }
     }
 
-    /// The numbers at these parameters.
+    /// Computes the numbers at these parameters.
     fn numbers(&self, context: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
         match parameters {
             None => Ok(self.numbers.clone()),

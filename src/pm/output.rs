@@ -37,11 +37,11 @@ impl Simulation {
         seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
     }
 
-    /// Same as [`seal_rows`](Self::seal_rows), of what `quantity` says of the particles now: some of
-    /// them are on the host at a time. Waits for the device.
+    /// Same as [`seal_rows`](Self::seal_rows), for `quantity` of the current particles, in pieces
+    /// on the host. Waits for the device.
     ///
     /// # Errors
-    /// Same as [`seal_rows`](Self::seal_rows), and those of the device.
+    /// Same as [`seal_rows`](Self::seal_rows), and errors of the device.
     pub fn seal_particles(
         &mut self,
         context: &mut Rank,

@@ -11,7 +11,7 @@ use crate::host_memory;
 /// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
 const PIECE: u64 = 1 << 20;
 
-/// What rows of three numbers say of particles.
+/// Quantity in rows of three numbers per particle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// The way from their sites, in Mpc/h.
@@ -19,7 +19,7 @@ pub enum Quantity {
     /// Canonical momentum `a^2 dx/dt` in H0 Mpc/h.
     Momentum,
     /// Position in the periodic box `[0, L)`, in Mpc/h: the sum of site and displacement, rounded
-    /// once but for one in some millions.
+    /// once except for one in some millions.
     Position,
     /// Peculiar velocity in km/s, rounded likewise.
     Velocity,
@@ -103,7 +103,7 @@ pub(super) struct Rows {
     kernel: Kernel,
     /// Coordinates of the sites of an axis, where positions are wanted.
     sites: Array<[f32; 2]>,
-    /// What momenta are multiplied by for velocities.
+    /// Factor that converts momenta to velocities.
     factor: f64,
 }
 
@@ -125,7 +125,7 @@ impl Rows {
         Ok(Rows { quantity, kernel: Kernel::trusted(kernel), sites: array, factor })
     }
 
-    /// The same with velocities in units of `unit` km/s.
+    /// Sets the unit of velocities to `unit` km/s.
     #[cfg(feature = "hdf5")]
     pub fn in_units_of(self, unit: f64) -> Self {
         Rows { factor: self.factor / unit, ..self }

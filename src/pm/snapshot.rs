@@ -77,13 +77,13 @@ impl Simulation {
         }
     }
 
-    /// Writes the particles of this moment as a snapshot in HDF5: positions in Mpc/h, velocities as
-    /// Gadget has them, and the Lagrangian index as id. One file has the particles in Lagrangian
-    /// order, one file per rank in the order of the rank's sites. Collective. Waits for the
-    /// device.
+    /// Writes the current particles as a snapshot in HDF5: positions in Mpc/h, velocities in
+    /// Gadget's convention, and the Lagrangian index as id. One file has the particles in
+    /// Lagrangian order, one file per rank in the order of the rank's sites. Collective. Waits for
+    /// the device.
     ///
     /// # Errors
-    /// Same as [`seal_snapshot_together`], and those of the device.
+    /// Same as [`seal_snapshot_together`], and errors of the device.
     pub fn seal_snapshot(&mut self, context: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
         let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
         let lines: Vec<u64> = self.rows().collect();

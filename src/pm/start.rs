@@ -69,7 +69,7 @@ impl Perturbation {
     }
 }
 
-/// What the start of a run follows from.
+/// Source of the start of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     /// This rank's part of the white noise.
@@ -160,7 +160,7 @@ impl LatticeFields<'_> {
         Ok(modes)
     }
 
-    /// The field of modes.
+    /// Returns the field of modes.
     pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
@@ -195,7 +195,7 @@ impl LatticeFields<'_> {
         Ok(field)
     }
 
-    /// The modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
+    /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
     pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
         let (source, trace) = (self.field()?, self.strain(0, delta)?);
         self.recorder.submit()?;

@@ -1,12 +1,12 @@
-//! What a run moves through device memory, counted from its schedule. Pure.
+//! Bytes that a run moves through device memory, counted from its schedule. Pure.
 //!
-//! Particles in the order of their lattice touch the same cells as their neighbours, so each cell
-//! of a mesh counts once for all of them.
+//! Particles in the order of their lattice touch the same cells as their neighbors, so each cell of
+//! a mesh counts once for all of them.
 
 use crate::cosmology::StepOp;
 use crate::mesh::Push;
 
-/// What the bytes of a rank's step depend on.
+/// Parameters of the bytes of a rank's step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     /// Particles of this rank.
@@ -89,7 +89,7 @@ mod tests {
     use crate::fft::{Limits, Plan, Spec, Values};
     use crate::grid::Grid;
 
-    /// What GPUs give to a workgroup.
+    /// Limits of workgroups on GPUs.
     const LIMITS: Limits =
         Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 

@@ -9,7 +9,7 @@ use crate::grid::{Box3, extent, volume};
 use crate::host_memory;
 use crate::random::{mode_noise, white_noise};
 
-/// What the modes or the sites of a lattice get their white noise from.
+/// Index that the white noise of a lattice is a function of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoiseBy {
     /// From a mode's wave vector: more sites refine the same field. The default.
@@ -40,7 +40,7 @@ crate::gpu::kernel_params! {
         /// Modes of this rank along each axis.
         local: [u32; 4],
         seed: [u32; 2],
-        /// What numbers are multiplied by; those of modes that are their own twins.
+        /// Factor of the numbers, and factor for modes that are their own twins.
         scale: [f32; 2],
         /// Sites along each axis of the whole lattice.
         side: u32,
@@ -69,7 +69,7 @@ pub(super) fn kernels() -> [KernelSource; 3] {
 /// Rows of a lattice, and sites of a row, at most: the number of each takes one word.
 const MOST: u64 = 1 << 32;
 
-/// Checks that `own` lies in a lattice of `shape` with so many values.
+/// Checks that `own` lies in a lattice of `shape` and has `values` sites.
 fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), DeviceError> {
     let inside = own.iter().zip(shape).all(|(range, n)| range.end <= n);
     if inside && shape[0].saturating_mul(shape[1]) <= MOST && shape[2] < MOST && values == volume(own) {
@@ -80,9 +80,9 @@ fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), Dev
 }
 
 /// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this
-/// shape: the values of [`fill_white_noise`](crate::random::fill_white_noise) for this host by the
-/// site's number in the lattice, to the last bit. The device computes them but for some 15 in a
-/// million, which it cannot decide and the host does. Waits for the device once.
+/// shape: the same bits as [`fill_white_noise`](crate::random::fill_white_noise) on this host, by
+/// the site's number in the lattice. The device computes all but some 15 in a million, which it
+/// cannot decide and leaves to the host. Waits for the device once.
 ///
 /// # Errors
 /// [`DeviceError::Misuse`] for a lattice with more than 2^32 rows or sites of a row, sites outside
@@ -181,8 +181,8 @@ pub fn device_mode_noise(
     fill(recorder, (modes, None), params, &out.cast()?, value)
 }
 
-/// The mode at this place of the half spectrum of a lattice: by its wave vector, or that of its
-/// twin.
+/// Returns the mode at this place of the half spectrum of a lattice: by its wave vector, or that of
+/// its twin.
 fn mode_value(seed: u64, side: u64, at: [u64; 3], [plain, own_twin]: [f32; 2]) -> [f32; 2] {
     let signed = at.map(|index| index as i64 - if 2 * index > side { side as i64 } else { 0 });
     let nyquist = at.map(|index| 2 * index == side);
@@ -268,8 +268,8 @@ mod tests {
                 let ([a, b], [c, d]) = (mode_value(3, side, at, scale), mode_value(3, side, twin, scale));
                 assert_eq!((a, b), (c, -d), "{side} {at:?}");
                 assert_eq!(b == 0.0, at == twin, "{side} {at:?}");
-                // The same wave vector in a lattice of three times as many sites, but for
-                // Nyquist's.
+                // The same wave vector in a lattice of three times as many sites, except the
+                // Nyquist frequency.
                 if at.iter().all(|&index| 2 * index != side) {
                     let there = at.map(|index| if 2 * index > side { index + 2 * side } else { index });
                     assert_eq!(mode_value(3, 3 * side, there, scale), [a, b], "{side} {at:?}");

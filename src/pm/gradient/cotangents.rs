@@ -10,7 +10,7 @@ pub struct Cotangents {
 }
 
 impl Cotangents {
-    /// Undefined cotangents of so many particles.
+    /// Creates uninitialized cotangents of `particles` particles.
     pub(super) fn new(gpu: &Gpu, particles: u64) -> Result<Self, DeviceError> {
         Ok(Cotangents {
             positions: gpu.array("pm::position_cotangents", 3 * particles)?,
@@ -23,12 +23,12 @@ impl Cotangents {
         recorder.clear(&self.momenta);
     }
 
-    /// Those of the displacements, in Mpc/h: `3 n` values, which a loss adds to.
+    /// Returns the cotangents of the displacements, in Mpc/h: `3 n` values, to which a loss adds.
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
-    /// Those of the momenta `a^2 dx/dt`.
+    /// Returns the cotangents of the momenta `a^2 dx/dt`.
     pub fn momenta(&self) -> &Array<f32> {
         &self.momenta
     }

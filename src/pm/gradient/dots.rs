@@ -17,7 +17,7 @@ const ALONG: u64 = 2;
 pub struct Dots {
     sum: ExactSum,
     derivatives: Rc<Derivatives>,
-    /// What was recorded.
+    /// Recorded products.
     products: Array<f32>,
     /// The derivatives by all parameters of what each product multiplies.
     worth: Vec<[f64; COUNT]>,
@@ -26,7 +26,7 @@ pub struct Dots {
 }
 
 impl Dots {
-    /// None yet, for a run with so many numbers and particles.
+    /// Creates an empty sum, for a run with `numbers` numbers and `sites` particles.
     pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
         // The four numbers of the start have a product for each axis; a few words come along.
         let products = recorder.gpu().array("pm::products", (numbers + 8 + COUNT) as u64 + ALONG)?;
@@ -63,7 +63,7 @@ impl Dots {
         self.record(recorder, comm, by, (values, 3 * self.sites))
     }
 
-    /// The same of fields with one value per site.
+    /// Same as above, for fields with one value per site.
     pub fn add(
         &mut self,
         fields: &mut LatticeFields<'_>,
@@ -74,7 +74,7 @@ impl Dots {
         self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
     }
 
-    /// The same where the product is the derivative by a parameter itself.
+    /// Same as above, if the product is the derivative with respect to a parameter itself.
     pub fn parameter(
         &mut self,
         fields: &mut LatticeFields<'_>,

@@ -36,7 +36,7 @@ pub struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    /// Those of `run`, and its exchanges.
+    /// Returns the parts of `run`, and its exchanges.
     pub fn of(run: &'a mut Simulation) -> (Self, &'a mut GridComms) {
         let Simulation { force, lattice, displacement, comms, .. } = run;
         (Placed { force, lattice, displacement }, comms)
@@ -73,7 +73,7 @@ pub struct ForceDerivative {
 }
 
 impl ForceDerivative {
-    /// Those of the force of `config`.
+    /// Creates the adjoint of the force of `config`.
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
@@ -103,11 +103,11 @@ impl ForceDerivative {
         })
     }
 
-    /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force is there.
-    /// Collective. Waits for exchanges only.
+    /// Records `bar += (d accelerations / d positions)^T by`, for particles whose force has been
+    /// solved. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] where there is none; [`SimulationError`] of the device or the
+    /// [`SimulationError::NoForce`] without a force; [`SimulationError`] of the device or the
     /// ranks.
     pub fn accelerations(
         &self,
@@ -149,7 +149,8 @@ impl ForceDerivative {
         if let Some(place) = self.spectra.part(axis * modes, modes) {
             return Ok(self.transform.forward(recorder, comms, painted, &own, &place)?);
         }
-        // Where the place is no array of its own: in several windows, or where no binding begins.
+        // If the place is not an array of its own: in several windows, or not at the beginning of a
+        // binding.
         let spectrum = self.transform.spectrum(recorder.gpu())?;
         self.transform.forward(recorder, comms, painted, &own, &spectrum)?;
         Ok(recorder.copy(&spectrum, 0, &self.spectra, axis * modes, modes)?)
@@ -211,7 +212,7 @@ impl ForceDerivative {
         Ok(self.axpby.record(recorder, self.scale, &painted, 0.0, out)?)
     }
 
-    /// The tangent of painting units.
+    /// Records the tangent of painting units.
     fn paint_tangent(
         &self,
         recorder: &mut Recorder,

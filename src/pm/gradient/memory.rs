@@ -58,8 +58,8 @@ impl GradientMemory {
         })
     }
 
-    /// That of an operator, which has tangents, too, and keeps displacements of the end for the
-    /// density's.
+    /// Returns the memory of an operator, which also has tangents, and keeps displacements of the
+    /// end for those of the density.
     pub(in crate::pm) fn of_operator(
         self,
         config: &Config,
@@ -104,20 +104,20 @@ fn tables(config: &Config) -> u64 {
     amplitudes + operators + roots + (8 << 10)
 }
 
-/// What a transform takes that makes its tables at its first use, as those with operators on modes
+/// Bytes of a transform that creates its tables at its first use, as those with operators on modes
 /// do.
 const PARAMETERS: u64 = 64 << 10;
 
-/// The force that is there, a painted component, and the integers that become it and its modes, or
-/// what the filter of the last one takes beside its result.
+/// Returns the bytes of the current force, a painted component, and the integers that are converted
+/// to it with its modes, or the memory of the filter of the last one beside its result.
 fn force_adjoint(of: &Footprint) -> u64 {
     of.of_cells(12)
         + of.mesh.field
         + (of.of_cells(8) + of.mesh.modes + of.mesh.forward).max(of.filters[0] + of.of_cells(4))
 }
 
-/// The force that is there, the painted movements, and the integers that become them, or the change
-/// of the force.
+/// Returns the bytes of the current force, the painted movements, and the integers that are
+/// converted to them, or the change of the force.
 fn force_tangent(of: &Footprint) -> u64 {
     of.of_cells(12) + of.mesh.field + of.of_cells(8).max(of.filters[1] + of.of_cells(12))
 }
@@ -144,8 +144,8 @@ fn start_adjoint(of: &Footprint) -> u64 {
     (field + modes + passed.max(second)).max(2 * of.of_particles(12) + 2 * field)
 }
 
-/// Returns the modes of the contrast and its change, and of the second order those of the source
-/// and its change, with the strains that make them.
+/// Returns the bytes of the modes of the contrast and its change, and for the second order of the
+/// source and its change, with the strains they are made from.
 fn start_tangent(of: &Footprint) -> u64 {
     let lattice = &of.lattice;
     let (field, modes) = (lattice.field, lattice.modes);
@@ -172,9 +172,9 @@ pub(super) fn check_particles(config: &Config) -> Result<(), SimulationError> {
 }
 
 impl Config {
-    /// Device memory of an operator of this run with one linearisation, or of a gradient, which
-    /// takes less, on `ranks` ranks of any GPU, with a state kept of every `checkpoint_every`-th
-    /// force.
+    /// Forecasts the device memory of an operator of this run with one linearization, or of a
+    /// gradient, which takes less, on `ranks` ranks of any GPU, with a state kept of every
+    /// `checkpoint_every`-th force.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.

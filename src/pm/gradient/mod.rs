@@ -105,8 +105,8 @@ impl fmt::Debug for Gradient {
 
 impl Gradient {
     /// Creates a run with the parameters of `config` and its adjoint, with a state kept of every
-    /// `checkpoint_every`-th force: 1 is fastest, and about the root of the number of steps takes
-    /// least memory ([`GradientMemory`]). All ranks call it with the same values.
+    /// `checkpoint_every`-th force: 1 is fastest, and about the square root of the number of steps
+    /// takes the least memory ([`GradientMemory`]). Collective, with the same values on all ranks.
     ///
     /// # Errors
     /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0;

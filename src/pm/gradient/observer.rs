@@ -1,4 +1,4 @@
-//! What a loss sees of a run, and what it says of it.
+//! Input and output of a loss of a run.
 
 use super::cotangents::Cotangents;
 use super::parameters::uploaded;
@@ -9,7 +9,7 @@ use crate::mesh::Bin;
 use crate::pm::{Simulation, SimulationError};
 use crate::rank::Rank;
 
-/// What a loss of the final state is computed with.
+/// Access to the final state for a loss.
 pub struct Observer<'a> {
     pub(super) sweeps: &'a mut Sweeps,
 }
@@ -25,11 +25,11 @@ impl Observer<'_> {
         &self.sweeps.bars
     }
 
-    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order:
-    /// what [`Simulation::density`] downloads. Collective. Waits for exchanges only.
+    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order: the
+    /// values that [`Simulation::density`] downloads. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError::Lost`], and those of the device and the ranks.
+    /// [`SimulationError::Lost`], and errors of the device and the ranks.
     pub fn density(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         self.sweeps.run.record_density(context, out)
     }
@@ -43,9 +43,9 @@ impl Observer<'_> {
         self.sweeps.density_adjoint(context, by)
     }
 
-    /// Adds what a loss of the power spectrum says, whose derivative by the power of bin `b` of
-    /// `spectrum`, which [`Simulation::power`] has returned, is `by[b]`. All ranks call it with the
-    /// same values. Waits for exchanges only.
+    /// Adds the derivative of a loss of the power spectrum: `by[b]` is its derivative with respect
+    /// to the power of bin `b` of `spectrum`, which [`Simulation::power`] has returned. Collective,
+    /// with the same values. Waits for exchanges only.
     ///
     /// # Errors
     /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values

@@ -1,4 +1,4 @@
-//! How the numbers of a run depend on the cosmological parameters, on the host.
+//! Dependence of a run's numbers on the cosmological parameters, on the host.
 
 use std::f64::consts::PI;
 
@@ -40,7 +40,7 @@ pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
     [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), cosmology.primordial_amplitude()]
 }
 
-/// The cosmology with other parameters.
+/// Returns the cosmology with other parameters.
 pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
     let [omega_m, omega_b, h, n_s, primordial_amplitude] = values;
     let amplitude = Amplitude::Primordial(primordial_amplitude);
@@ -137,7 +137,7 @@ fn of_operation(op: &StepOp) -> Vec<f64> {
     }
 }
 
-/// Where the numbers of a run begin among all.
+/// Layout of the numbers of a run.
 pub struct Layout {
     /// The first number of each operation.
     pub operations: Vec<usize>,
@@ -160,11 +160,11 @@ impl Layout {
     }
 }
 
-/// What of a run follows from the cosmological parameters.
+/// Numbers of a run that follow from the cosmological parameters.
 pub struct Numbers {
     /// Its operations.
     pub ops: Vec<StepOp>,
-    /// Where the numbers of each stand among all.
+    /// Layout of the numbers.
     pub layout: Layout,
     /// The factors of the start.
     pub start: LptFactors,
@@ -173,7 +173,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Those of `config` in a universe of `cosmology`.
+    /// Computes the numbers of `config` in a universe of `cosmology`.
     pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
         let power = config.linear_power(cosmology)?;
         let (ops, start) = run_of(config, &power)?;
@@ -194,25 +194,26 @@ pub fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, De
     Ok(array)
 }
 
-/// How [`Numbers`] change with the parameters.
+/// Derivatives of [`Numbers`] with respect to the parameters.
 pub struct Derivatives {
     /// The derivatives of all numbers by all parameters: one row for a number.
     pub numbers: Vec<[f64; COUNT]>,
-    /// The derivatives of the amplitudes by each parameter; none where parameters are constants.
+    /// Derivatives of the amplitudes with respect to each parameter; empty if parameters are
+    /// constants.
     tables: Vec<Vec<f32>>,
-    /// The same on the device.
+    /// The same derivatives on the device.
     pub amplitudes: Vec<Array<f32>>,
 }
 
 impl Derivatives {
-    /// Those of `config` at `cosmology`.
+    /// Computes the derivatives of `config` at `cosmology`.
     pub fn new(recorder: &mut Recorder, config: &Config, cosmology: &Cosmology) -> Result<Self, SimulationError> {
         let tables = amplitude_derivatives(config, cosmology)?;
         let amplitudes = tables.iter().map(|table| uploaded(recorder, table)).collect::<Result<_, _>>()?;
         Ok(Derivatives { numbers: jacobian(config, cosmology)?, tables, amplitudes })
     }
 
-    /// Those of so many numbers by parameters that are constants.
+    /// Returns the derivatives of `numbers` numbers with respect to constant parameters.
     pub fn none(numbers: usize) -> Self {
         Derivatives { numbers: vec![[0.0; COUNT]; numbers], tables: Vec::new(), amplitudes: Vec::new() }
     }

@@ -21,13 +21,13 @@ use crate::gpu::Array;
 use crate::pm::SimulationError;
 use crate::pm::start::{LatticeFields, STRAINS, Source};
 
-/// How the start of a run changes.
+/// Tangent of the start of a run.
 pub struct StartTangent<'a> {
     /// The change of the white noise.
     pub noise: &'a Array<f32>,
-    /// That of the amplitudes, where they change.
+    /// Tangent of the amplitudes, if they change.
     pub amplitudes: Option<&'a Array<f32>>,
-    /// That of the factors.
+    /// Tangent of the factors.
     pub factors: LptFactors,
 }
 
@@ -70,7 +70,7 @@ pub fn tangent(
     Ok(())
 }
 
-/// The strains of both indices alike.
+/// Returns the strains with equal indices.
 fn diagonal(fields: &mut LatticeFields<'_>, delta: &Array<[f32; 2]>) -> Result<[Array<f32>; 3], SimulationError> {
     let mut strain = |which: usize| {
         let strain = fields.strain(which, delta)?;
@@ -80,7 +80,7 @@ fn diagonal(fields: &mut LatticeFields<'_>, delta: &Array<[f32; 2]>) -> Result<[
     Ok([strain(0)?, strain(1)?, strain(2)?])
 }
 
-/// The modes of the source of the second order, and of its change.
+/// Returns the modes of the source of the second order, and of its change.
 fn source_and_tangent(
     fields: &mut LatticeFields<'_>,
     [delta, change]: [&Array<[f32; 2]>; 2],
@@ -105,11 +105,11 @@ fn source_and_tangent(
     Ok([fields.spectrum(&source)?, fields.spectrum(&tangent)?])
 }
 
-/// What the adjoint of the start works on: fields of this rank's sites.
+/// Input of the adjoint of the start: fields of this rank's sites.
 pub struct StartCotangents<'a> {
-    /// Of the displacements, by axis.
+    /// Cotangents of the displacements, by axis.
     pub positions: &'a [Array<f32>; 3],
-    /// Of the momenta.
+    /// Cotangents of the momenta.
     pub momenta: &'a [Array<f32>; 3],
     /// The derivatives of the amplitudes by the parameters, if these are asked for.
     pub amplitudes: &'a [Array<f32>],

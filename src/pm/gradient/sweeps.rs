@@ -57,15 +57,15 @@ fn source<'a>(noise: &'a Array<f32>, numbers: &'a Numbers) -> Source<'a> {
     Source { noise, amplitudes: &numbers.amplitudes, factors: numbers.start }
 }
 
-/// How what a run begins with changes.
+/// Tangent of a run's inputs.
 pub struct RunTangent<'a> {
     /// The change of the white noise.
     pub noise: &'a Array<f32>,
-    /// That of the numbers, where parameters change.
+    /// Tangent of the numbers, if parameters change.
     pub numbers: Option<NumbersTangent>,
 }
 
-/// How [`Numbers`] change.
+/// Tangent of [`Numbers`].
 pub struct NumbersTangent {
     pub numbers: Vec<f64>,
     pub amplitudes: Array<f32>,
@@ -107,7 +107,8 @@ impl Sweeps {
         })
     }
 
-    /// Device memory of a gradient with a state kept of every so many forces.
+    /// Forecasts the device memory of a gradient with a state kept of every `checkpoint_every`-th
+    /// force.
     pub fn memory(&self, gpu: &Gpu, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
         let (run, planned) = (&self.run, PlannedFor::device(gpu));
         GradientMemory::new(&run.config, run.grid(), &run.ops, checkpoint_every, &planned)
@@ -204,7 +205,7 @@ impl Sweeps {
             end = at;
         }
         self.run.force.forget();
-        // Drifts before the first force: momenta are still those of the start.
+        // Drifts before the first force: momenta have not changed since the start.
         self.reverse(context, tape, 0..end, 0)?;
         self.start_adjoint(context, tape)
     }
@@ -216,7 +217,7 @@ impl Sweeps {
         (operations[range.start]..end).any(|number| self.dots.wants(number))
     }
 
-    /// The accelerations of the force that was solved last.
+    /// Reads the accelerations of the force that was solved last.
     fn read_accelerations(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, accelerations, .. } = self;
         run.force.accelerations(&mut context.recorder, &run.lattice, &run.displacement, &accelerations[1])
@@ -283,7 +284,7 @@ impl Sweeps {
     fn start_adjoint(&mut self, context: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
-        // Nobody needs the particles any more, so their arrays take the cotangents by axis.
+        // The particles are no longer needed, so their arrays take the cotangents by axis.
         unpack(fields.recorder, &self.bars.positions, 0, displacement)?;
         unpack(fields.recorder, &self.bars.momenta, 0, momentum)?;
         fields.recorder.submit()?;
@@ -355,7 +356,7 @@ impl Sweeps {
         Ok(())
     }
 
-    /// The tangents of the start.
+    /// Computes the tangents of the start.
     fn start_tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };

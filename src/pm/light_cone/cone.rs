@@ -1,4 +1,4 @@
-//! What a light cone covers, and its ranges. Pure.
+//! Coverage of a light cone, and its ranges. Pure.
 
 use std::f64::consts::PI;
 
@@ -9,8 +9,8 @@ use crate::pm::{Config, SimulationError};
 pub struct Cone {
     /// The place of the observer, who looks today, in Mpc/h: in the box.
     pub observer: [f64; 3],
-    /// How far the cone reaches: a comoving distance in Mpc/h, at most
-    /// [`MOST_BOXES`](Self::MOST_BOXES) sides of the box.
+    /// Comoving distance that the cone reaches in Mpc/h, at most [`MOST_BOXES`](Self::MOST_BOXES)
+    /// sides of the box.
     pub distance: f64,
     /// The part of the sky; all of it otherwise.
     pub opening: Option<Opening>,
@@ -33,7 +33,7 @@ impl Opening {
     }
 }
 
-/// The length of a vector.
+/// Returns the length of a vector.
 pub(super) fn length(v: [f64; 3]) -> f64 {
     v.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
@@ -74,7 +74,7 @@ impl Cone {
         range("opening of the light cone", angle.to_string(), ok, "an angle above 0, up to 180 degrees".into())
     }
 
-    /// The comoving volume of the cone between two distances, in (Mpc/h)^3.
+    /// Returns the comoving volume of the cone between two distances, in (Mpc/h)^3.
     pub fn volume(&self, [near, far]: [f64; 2]) -> f64 {
         let sky = self.opening.as_ref().map_or(2.0, |opening| 1.0 - opening.angle.to_radians().cos());
         2.0 * PI * sky / 3.0 * (far.powi(3) - near.powi(3))

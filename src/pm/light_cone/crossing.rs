@@ -1,4 +1,4 @@
-//! Who crosses the light cone in a step, found on the device.
+//! Search for the particles that cross the light cone in a step, on the device.
 
 use super::cone::Cone;
 use super::images::{images, images_at_once};
@@ -36,7 +36,7 @@ crate::gpu::kernel_params! {
         distance: [[f32; 4]; 2],
         /// Squared distances at both ends.
         squares: [f32; 2],
-        /// What momenta at both ends are multiplied by.
+        /// Factors of the momenta at both ends.
         slopes: [f32; 2],
         /// First of the replicas, and the one after the last.
         images: [u32; 2],
@@ -46,7 +46,7 @@ crate::gpu::kernel_params! {
         sites: u32,
         /// Length of a spacing.
         spacing: f32,
-        /// Where in the step the cone begins.
+        /// Part of the step at which the cone begins.
         cut: f32,
         /// 1 to write rows, 0 to count them.
         writes: u32,
@@ -97,8 +97,8 @@ impl LightCone {
         Ok(LightCone { cone, kernel: Kernel::trusted(kernel()), scan: Scan::new(), before: None, rows: Vec::new() })
     }
 
-    /// The cone of a run that is resumed, with this rank's part of what had crossed when it was
-    /// interrupted.
+    /// Creates the cone of a resumed run, with this rank's part of the particles that had crossed
+    /// at the interruption.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -147,8 +147,8 @@ impl LightCone {
         let spacing = config.box_size / config.particles as f64;
         let most = |which: usize| states.iter().fold(0.0f64, |most, state| most.max(state.most[which])) / spacing;
         let (reach, slope) = (most(0), shell.slopes[0].max(shell.slopes[1]));
-        // The cubic is no farther from its beginning than the way of the step and 4/27 of the
-        // velocities of both ends.
+        // The cubic stays within the displacement of the step plus 4/27 of the velocities of both
+        // ends.
         let motion = 3f64.sqrt() * (2.0 * reach + 8.0 / 27.0 * most(1) * slope);
         let images = images(config, &self.cone, &shell, own, [reach, motion]);
         let count = volume(own);
@@ -190,7 +190,7 @@ impl LightCone {
         Ok(())
     }
 
-    /// Returns what the kernel takes, but for replicas and rows.
+    /// Returns the parameters of the kernel, without replicas and rows.
     fn params(&self, config: &Config, own: &Box3, shell: &Shell) -> LightConeParams {
         let spacing = config.box_size / config.particles as f64;
         let [i, j, k] = own.each_ref().map(|range| range.start as u32);
@@ -236,7 +236,8 @@ impl LightCone {
         self.in_order(context, AT_ONCE)
     }
 
-    /// The same; arrays of rows have so many words at most, where one word of each row is no more.
+    /// Same as [`particles`](Self::particles), with arrays of rows of at most `most` words, unless
+    /// one word of each row takes more.
     fn in_order(&self, context: &mut Rank, most: u64) -> Result<ConeParticles, SimulationError> {
         let words = |part: Range<usize>| -> Result<Vec<u32>, HostMemoryError> {
             let rows = self.rows.chunks_exact(ROW);
@@ -302,8 +303,8 @@ mod tests {
         (0..20_000).map(|i| a + (f64::from(i) + 0.5) * h).map(|a| h / (a.powi(3) * cosmology.expansion_rate(a))).sum()
     }
 
-    /// The same between two moments by the cubic with its values and slopes at both, at the part
-    /// `s` of the step.
+    /// Same between two moments, by the cubic with the values and slopes at both, at the part `s`
+    /// of the step.
     fn cubic(cosmology: &Cosmology, [a0, a1]: [f64; 2], [x0, x1]: [f64; 2], s: f64) -> f64 {
         let slope = |a: f64| -(a1 - a0) / (a.powi(3) * cosmology.expansion_rate(a));
         let (v0, v1, d) = (slope(a0), slope(a1), x1 - x0);

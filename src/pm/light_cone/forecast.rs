@@ -1,4 +1,4 @@
-//! What a light cone will hold and cost. Pure.
+//! Forecast of the memory and cost of a light cone. Pure.
 
 use super::cone::Cone;
 use super::crossing::{AT_ONCE, rows_at_once, words_at_once};
@@ -10,8 +10,8 @@ use crate::gpu::LONGEST;
 use crate::grid::{Cost, volume};
 use crate::pm::{Config, SimulationError};
 
-/// What a cone will hold and cost, before there is one: of uniform matter, and of the rank that has
-/// most.
+/// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
+/// particles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConeForecast {
@@ -29,10 +29,10 @@ pub struct ConeForecast {
 }
 
 impl Cone {
-    /// Returns what this cone of a run on `ranks` ranks will hold and cost.
+    /// Forecasts the memory and cost of this cone of a run on `ranks` ranks.
     ///
     /// # Errors
-    /// Same as [`validate`](Self::validate), those of the configuration, and
+    /// Same as [`validate`](Self::validate), errors of the configuration, and
     /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
     pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
         self.validate(config)?;
@@ -77,9 +77,9 @@ impl Cone {
     }
 }
 
-/// Returns the bytes of device memory for sorting so many rows of a rank: keys and their order,
-/// twice where there are other ranks; then rows, or some words of each, where they are and where
-/// they go, and with others on the way.
+/// Returns the bytes of device memory for sorting `rows` rows of a rank: keys and their order,
+/// twice with other ranks; then rows, or some words of each, before and after the move, and on
+/// several ranks in transit.
 fn sorting(rows: u64, ranks: usize) -> u64 {
     let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };
     let moving = 8 + 4 * arrays * words_at_once(rows, AT_ONCE) as u64;

@@ -25,9 +25,9 @@ pub(super) fn image_of(code: u32) -> [i32; 3] {
     [14, 7, 0].map(|shift| (code >> shift & 127) as i32 - 64)
 }
 
-/// The replicas of the box in which particles of the sites `own` can cross `shell`, ascending. At
-/// its ends they are displaced by up to `reach` spacings along each axis, and within the step they
-/// move by up to `motion` of them.
+/// Returns the replicas of the box in which particles of the sites `own` can cross `shell`,
+/// ascending. At its ends they are displaced by up to `reach` spacings along each axis, and within
+/// the step they move by up to `motion` of them.
 pub(super) fn images(config: &Config, cone: &Cone, shell: &Shell, own: &Box3, [reach, motion]: [f64; 2]) -> Vec<u32> {
     let (n, spacing) = (config.particles as f64, config.box_size / config.particles as f64);
     if own.iter().any(|range| range.is_empty()) {
@@ -66,7 +66,7 @@ pub(super) fn images(config: &Config, cone: &Cone, shell: &Shell, own: &Box3, [r
     codes
 }
 
-/// Whether the sphere round a box may be seen in an opening.
+/// Returns `true` if the sphere around a box may be visible in an opening.
 fn in_opening(sides: [[f64; 2]; 3], unit: [f64; 3], angle: f64) -> bool {
     let center = sides.map(|[low, high]| 0.5 * (low + high));
     let (away, radius) = (length(center), length(sides.map(|[low, high]| 0.5 * (high - low))));

@@ -1,4 +1,5 @@
-//! The past light cone of an observer: particles where their light is that arrives today.
+//! The past light cone of an observer: particles at the positions from which their light arrives
+//! today.
 //!
 //! | item | what it is |
 //! |---|---|
@@ -11,11 +12,11 @@
 //!
 //! # Method
 //! Light that arrives at scale factor 1 was at the comoving distance chi(a) at scale factor a. A
-//! particle at x(a), or a replica of it in a neighbouring box, crosses the cone where `|x -
-//! observer| = chi(a)`: chi shrinks at the speed of light, so each does at most once, and in the
-//! step at whose beginning it is within chi and at whose end it is not. Both tests are made with
-//! the same operations and numbers as in the steps before and after: nothing is lost or found twice
-//! between steps, whatever the rounding.
+//! particle at x(a), or a replica of it in a neighboring box, crosses the cone where `|x -
+//! observer| = chi(a)`: chi shrinks at the speed of light, so each crosses at most once, in the
+//! step at whose beginning it is within chi and at whose end it is not. Both tests use the same
+//! operations and numbers as in the adjacent steps: nothing is lost or found twice between steps,
+//! whatever the rounding.
 //!
 //! Between the ends of a step a particle moves along the cubic in a that has the positions and the
 //! velocities `dx/da = p / (a^3 E)` of both ends (Hermite). It leaves `h^4/384` of the path's
@@ -28,14 +29,14 @@
 //!
 //! # Cost
 //! Beside the run a rank keeps the displacements and momenta of the step's beginning, and copies
-//! those of its end while the force mesh is free: 24 bytes a particle each, in steps that the cone
-//! reaches. Copies move 48 bytes a particle, the search for the greatest displacement 24, and for
-//! each 64 replicas in question a pass reads 24, writes and sums 4: for some ten replicas less than
-//! a tenth of what a step moves. Passes end in one number that the host waits for; crossing
+//! those of its end while the force mesh is free: 24 bytes per particle each, in steps that the
+//! cone reaches. Copies move 48 bytes per particle, the search for the largest displacement 24, and
+//! for every 64 candidate replicas a pass reads 24, writes and sums 4: for some ten replicas less
+//! than a tenth of the bytes of a step. Passes end in one number that the host waits for; crossing
 //! particles come to the host, 36 bytes each, in pieces. There are no messages between ranks until
-//! [`LightCone::particles`], which sorts all rows once: up to eight rounds of 256 counts a boundary
-//! between ranks, and each row sent once. On 1000 ranks the host's loop over replicas is as long as
-//! the number of boxes round the observer, some 10^4 for ten boxes each way.
+//! [`LightCone::particles`], which sorts all rows once: up to eight rounds of 256 counts per
+//! boundary between ranks, and each row sent once. On 1000 ranks the host's loop over replicas is
+//! as long as the number of boxes around the observer, some 10^4 for ten boxes each way.
 
 mod cone;
 mod crossing;

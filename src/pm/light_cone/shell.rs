@@ -22,13 +22,13 @@ pub(super) struct Shell {
     /// The part of the step after which the cone reaches no farther than asked for: 0 for all of
     /// it.
     pub cut: f64,
-    /// What momenta at the two ends are multiplied by to be the change of position over the whole
+    /// Factors that convert the momenta at the two ends to the change of position over the whole
     /// step: da / (a^3 E).
     pub slopes: [f64; 2],
 }
 
 impl Shell {
-    /// That of the step between the scale factors `a`.
+    /// Creates the shell of the step between the scale factors `a`.
     pub fn new(config: &Config, cone: &Cone, a: [f64; 2]) -> Result<Self, CosmologyError> {
         let cosmology = &config.cosmology;
         let [first, last] = a;
@@ -58,8 +58,8 @@ impl Shell {
     }
 }
 
-/// The polynomial through `values` at `nodes`, ascending: Newton's divided differences, multiplied
-/// out.
+/// Returns the polynomial through `values` at `nodes`, ascending: Newton's divided differences,
+/// multiplied out.
 fn interpolated<const N: usize>(nodes: [f64; N], values: [f64; N]) -> [f64; N] {
     let mut divided = values;
     for order in 1..N {
