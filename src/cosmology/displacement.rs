@@ -1,4 +1,4 @@
-//! How far linear theory displaces matter.
+//! Displacements in linear theory.
 
 use std::f64::consts::PI;
 
@@ -6,9 +6,9 @@ use super::quadrature::panel;
 use super::{CosmologyError, LinearPower};
 
 impl LinearPower {
-    /// The rms displacement along an axis, in Mpc/h, of the waves with k from `low` to `high`
-    /// (h/Mpc, both above 0) in linear theory: the square root of the integral of P/(6 pi^2) over
-    /// k. A table has no waves beyond its ends.
+    /// Returns the rms displacement along an axis, in Mpc/h, of the waves with k from `low` to
+    /// `high` (h/Mpc, both above 0) in linear theory: the square root of the integral of P/(6 pi^2)
+    /// over k. A table has no power beyond its ends.
     ///
     /// ```
     /// use meshloom::cosmology::{Cosmology, LinearPower, TransferKind};

@@ -13,7 +13,7 @@ pub enum CosmologyError {
         value: f64,
         /// The values that are allowed, in words.
         allowed: String,
-        /// What the user can do about it.
+        /// Remedy for the user.
         remedy: &'static str,
     },
     /// A table of a power spectrum that is none, or in other units.
@@ -21,7 +21,7 @@ pub enum CosmologyError {
     Table {
         /// The line, from 1 on.
         line: usize,
-        /// What is wrong there, and what to do.
+        /// The fault, and the remedy.
         why: String,
     },
     /// A step was asked for that the schedule does not contain.

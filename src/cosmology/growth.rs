@@ -27,8 +27,8 @@ type State = [f64; 4];
 ///
 /// - Normalised to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
 /// - With radiation D1 -> a + 2/3 a_eq and D2 -> 2/3 a_eq a for a -> 0, where a_eq = Omega_r /
-///   Omega_m (Meszaros 1974): D1 becomes a in the matter era, and there is no D2 before there is
-///   contrast. Radiation itself is smooth.
+///   Omega_m (Meszaros 1974): D1 approaches a in the matter era, and D2 vanishes with the contrast.
+///   Radiation itself is smooth.
 /// - A value between two nodes is integrated from the node below it, and not interpolated: its
 ///   relative error is below 1e-11 everywhere.
 ///
@@ -289,8 +289,8 @@ mod tests {
                     "{w0} {wa}"
                 );
             }
-            // Early growth is that of matter and radiation (Meszaros 1974), but for what there is
-            // of dark energy.
+            // Early growth is that of matter and radiation (Meszaros 1974), except for the small
+            // share of dark energy.
             let (exact, share) = (1e-3 + 2.0 / 3.0 * omega_r / omega_m, dark(1e-3) * 1e-9 / omega_m);
             assert!((ends[0].d1 / exact - 1.0).abs() < 1e-8 + share, "{} {exact}", ends[0].d1);
             // The rate's usual fit is good to a percent today (Linder 2005, equations 15 and 16).

@@ -43,11 +43,11 @@ pub struct Halofit<'a> {
     power: &'a LinearPower,
     /// D1(a)^2.
     growth: f64,
-    /// None where the contrast is below 1 on all scales: all power is linear.
+    /// `None` if the contrast is below 1 on all scales: all power is linear.
     fit: Option<Fit>,
 }
 
-/// What follows from the spectrum and the background at one epoch.
+/// Coefficients that follow from the spectrum and the background at one epoch.
 #[derive(Debug, Clone, Copy)]
 struct Fit {
     scale: NonlinearScale,
@@ -60,8 +60,8 @@ struct Fit {
     matter: [f64; 3],
 }
 
-/// Where fluctuations become nonlinear: the linear contrast of the field, smoothed with a Gaussian
-/// of radius 1/k, is 1.
+/// Scale at which fluctuations become nonlinear: the linear contrast of the field, smoothed with a
+/// Gaussian of radius 1/k, is 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct NonlinearScale {
@@ -85,7 +85,7 @@ impl<'a> Halofit<'a> {
         Ok(Halofit { power, growth, fit: scale.map(|scale| Fit::new(scale, power.cosmology(), a)) })
     }
 
-    /// Returns where fluctuations become nonlinear; none where that is below 1e-4 Mpc/h.
+    /// Returns the scale at which fluctuations become nonlinear; `None` if it is below 1e-4 Mpc/h.
     pub fn scale(&self) -> Option<NonlinearScale> {
         self.fit.map(|fit| fit.scale)
     }
@@ -140,8 +140,8 @@ impl Fit {
     }
 }
 
-/// Returns where a Gaussian of radius R leaves a contrast of 1; none where that is below the first
-/// of [`RADII`].
+/// Returns the scale at which smoothing with a Gaussian of radius R leaves a contrast of 1; `None`
+/// if it is below the first of [`RADII`].
 fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>, CosmologyError> {
     let above = |radius: f64| gaussian(radius, &power)[0] > 1.0;
     let [mut low, mut high] = RADII.map(f64::ln);
@@ -204,7 +204,7 @@ mod tests {
                 let found = nonlinear_scale(|k| amplitude * k.powi(n)).unwrap().unwrap();
                 let k = (4.0 * PI * PI / (amplitude * gamma)).powf(1.0 / f64::from(n + 3));
                 // Below the first k lies 1e-3 of the power of n = -2 on the smallest scales, and
-                // less than 1e-6 of n = -1.
+                // less than 1e-6 of that of n = -1.
                 let tolerance = if n == -2 { 3e-3 } else { 1e-5 };
                 assert!((found.k / k - 1.0).abs() < tolerance, "{found:?} {k}");
                 assert!(

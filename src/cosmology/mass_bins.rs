@@ -99,9 +99,9 @@ impl MassBins {
         &self.edges
     }
 
-    /// The expectation of each of `models` in each bin at scale factor `a`: the mean of dn/dlnM
-    /// over the bin's ln M, in (h/Mpc)^3, one list per model. A count measures this mean, and not
-    /// dn/dlnM at the centre of a wide bin.
+    /// Returns the expectation of each of `models` in each bin at scale factor `a`: the mean of
+    /// dn/dlnM over the bin's ln M, in (h/Mpc)^3, one list per model. A count measures this mean,
+    /// not dn/dlnM at the center of a wide bin.
     ///
     /// # Errors
     /// Same as [`LinearPower::mass_variance`] and [`Multiplicity::at`].

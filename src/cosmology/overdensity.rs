@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
-/// How dense the sphere is that a halo's mass lies in.
+/// Density of the sphere that defines a halo's mass.
 ///
 /// Written `200m` (of the mean density of matter), `500c` (of the critical density) or `vir`.
 ///
@@ -20,12 +20,12 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Overdensity {
-    /// So many times the mean density of matter of the time.
+    /// This multiple of the mean density of matter at that time.
     Mean(f64),
-    /// So many times the critical density of the time.
+    /// This multiple of the critical density at that time.
     Critical(f64),
-    /// That of a top hat that has virialised in a flat universe (Bryan & Norman 1998): 18 pi^2 + 82
-    /// x - 39 x^2 times the critical density, with x = Omega_m(a) - 1.
+    /// The density of a top hat that has virialized in a flat universe (Bryan & Norman 1998): 18
+    /// pi^2 + 82 x - 39 x^2 times the critical density, with x = Omega_m(a) - 1.
     Virial,
 }
 

@@ -3,7 +3,7 @@
 use super::CosmologyError;
 use super::error::require;
 
-/// How strong the initial fluctuations are.
+/// Amplitude of the initial fluctuations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amplitude {
     /// A_s: the dimensionless power of the primordial curvature at the pivot k = 0.05/Mpc; in (0,
@@ -36,7 +36,7 @@ impl Amplitude {
     }
 }
 
-/// What [`Cosmology::new`] is made from: plain numbers, not yet checked.
+/// Input of [`Cosmology::new`]: plain numbers, not yet checked.
 ///
 /// The default is the set of [`Cosmology::planck18_primordial`]: a cosmological constant, and no
 /// radiation in the expansion. The program's universe, that of a default run, is another:
@@ -58,12 +58,12 @@ pub struct Parameters {
     /// Dark energy's ratio of pressure to density today, in [-3, -0.3]; -1 for a cosmological
     /// constant.
     pub w0: f64,
-    /// How it changes: w(a) = w0 + wa (1 - a) (Chevallier & Polarski 2001, Linder 2003); w0 + wa is
-    /// in [-5, -0.3], so that dark energy is nothing at early times.
+    /// Evolution of the equation of state: w(a) = w0 + wa (1 - a) (Chevallier & Polarski 2001,
+    /// Linder 2003); w0 + wa is in [-5, -0.3], so that dark energy is negligible at early times.
     pub wa: f64,
-    /// Relativistic neutrino species: photons and so many massless neutrinos, of (4/11)^(1/3) the
-    /// photons' temperature, take part in the expansion. None: the expansion has no radiation. In
-    /// [0, 20].
+    /// Number of relativistic neutrino species, in [0, 20]: photons and this number of massless
+    /// neutrinos, of (4/11)^(1/3) the photons' temperature, take part in the expansion. `None` for
+    /// an expansion without radiation.
     pub radiation: Option<f64>,
 }
 

@@ -66,8 +66,7 @@ impl LinearPower {
         Ok(Self { table: Some(table), ..Self::new(cosmology, TransferKind::Full)? })
     }
 
-    /// Returns the wavenumbers in h/Mpc for which there is power: those of the table, where there
-    /// is one.
+    /// Returns the range of wavenumbers in h/Mpc with power: that of the table, if there is one.
     pub fn range(&self) -> [f64; 2] {
         self.table.as_ref().map_or([0.0, f64::INFINITY], PowerTable::range)
     }
@@ -82,7 +81,7 @@ impl LinearPower {
         &self.growth
     }
 
-    /// Returns the transfer function of the cosmology, which is in use where there is no table.
+    /// Returns the transfer function of the cosmology, which is used without a table.
     pub fn transfer(&self) -> &TransferFunction {
         &self.transfer
     }

@@ -38,7 +38,7 @@ impl PowerTable {
     /// `#` are comments.
     ///
     /// # Errors
-    /// [`CosmologyError::Table`] for a row that is no two positive numbers or whose k does not
+    /// [`CosmologyError::Table`] for a row that is not two positive numbers or whose k does not
     /// ascend, for less than four rows, and for comments that name other units (1/Mpc, Mpc^3).
     pub fn parse(text: &str) -> Result<Self, CosmologyError> {
         let (mut k, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());

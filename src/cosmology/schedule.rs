@@ -3,7 +3,7 @@
 use super::error::require;
 use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
 
-/// How a step is cut into kicks and drifts.
+/// Splitting of a step into kicks and drifts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheme {
     /// Kick, drift, kick with factors that follow linear growth (Feng et al. 2016), about the
@@ -37,7 +37,7 @@ pub enum StepOp {
     Reached {
         /// The scale factor.
         a: f64,
-        /// How many steps have been made: 0 at the start.
+        /// Number of completed steps: 0 at the start.
         step: usize,
     },
 }
@@ -45,11 +45,11 @@ pub enum StepOp {
 /// Factors of one step that kicks, drifts and kicks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KickDriftKick {
-    /// Of the acceleration at the beginning.
+    /// Factor of the acceleration at the beginning.
     pub opening_kick: f64,
-    /// Of the momentum.
+    /// Factor of the momentum.
     pub drift: f64,
-    /// Of the acceleration at the end.
+    /// Factor of the acceleration at the end.
     pub closing_kick: f64,
 }
 

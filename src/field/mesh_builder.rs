@@ -24,8 +24,8 @@ impl Rank {
     }
 }
 
-/// Describes a [`Mesh`] of `D` axes. By default the box is periodic, cells have the size 1, and
-/// there are no ghost cells.
+/// Describes a [`Mesh`] of `D` axes. By default the box is periodic, cells have the size 1, and the
+/// mesh has no ghost cells.
 #[must_use = "a mesh exists after `build`"]
 #[derive(Debug)]
 pub struct MeshBuilder<'a, const D: usize> {

@@ -32,8 +32,8 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernel for results of this element with so many components, without the caller's
-/// text.
+/// Returns the kernel for results of this element with `components` components, without the
+/// caller's text.
 fn source(element: Element, components: u64) -> KernelSource {
     KernelSource::new("field::stencil", include_str!("../../shaders/field/stencil.wgsl"))
         .params::<StencilParams>()
@@ -73,7 +73,7 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Returns the functions that load values of the field on a mesh of so many axes.
+    /// Returns the functions that load values of the field on a mesh of `axes` axes.
     fn accessors(&self, axes: usize) -> String {
         let Input { name, element, components } = self;
         let value = value_type(*element, *components);
@@ -117,7 +117,7 @@ mod sealed {
     use super::{Element, FieldError, Mesh, RawArray};
     use crate::rank::Rank;
 
-    /// What a stencil does with an input.
+    /// Methods of inputs of stencils.
     pub trait Sealed {
         fn mesh(&self) -> &Mesh;
         fn element(&self) -> Element;
@@ -151,7 +151,7 @@ impl<T: DeviceElement> sealed::Sealed for Field<T> {
     }
 }
 
-/// What distinguishes the kernels of a stencil.
+/// Key of the kernels of a stencil.
 #[derive(PartialEq, Eq, Hash)]
 struct Form {
     callback: CallbackKey,

@@ -31,7 +31,7 @@ pub enum LayoutError {
         cells: u64,
         /// Ghost cells of some rank, below or above.
         width: u64,
-        /// As many as can be.
+        /// Maximum number.
         most: u64,
     },
     /// An array that is longer than can be counted.
@@ -115,7 +115,7 @@ pub enum LayoutError {
     Uncovered {
         /// `before` or `after`.
         list: &'static str,
-        /// How many cells.
+        /// Number of cells.
         cells: u128,
         /// The first of them in C order.
         first: [u64; 3],

@@ -53,7 +53,7 @@ impl FieldLayout {
         product(self.shape())
     }
 
-    /// Returns `true` if there are no cells at all.
+    /// Returns `true` if the layout has no cells.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,12 +1,12 @@
-//! Which ghost cells are copies of which rank's cells: the plan of an exchange of ghost cells.
+//! The plan of an exchange of ghost cells: the owners of the cells that ghost cells are copies of.
 //!
 //! The axes are swept one after the other. The blocks of a sweep span the array's *whole* width
 //! along the axes swept before (with their ghosts) and the own cells along those to come, so edges
 //! and corners need no messages of their own. A reduction does the same sweeps in reverse order and
 //! direction, which makes it the adjoint of the exchange.
 //!
-//! Widths may exceed a neighbour's part, and even the whole mesh: the owner of each ghost cell is
-//! found by itself, after as many turns round a periodic axis as needed.
+//! Widths may exceed a neighbor's part, and even the whole mesh: the owner of each ghost cell is
+//! found separately, after as many turns around a periodic axis as needed.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use super::process_grid::Grid;
 use super::split::{owner, split};
 use crate::hash::{START, fnv1a};
 
-/// How often ghost cells may go round an axis: each turn is planned by itself.
+/// Maximum number of turns of ghost cells around an axis: each turn is planned separately.
 const MOST_TURNS: u64 = 1 << 10;
 
 /// A block of cells in an array: first index, extents and the array's strides.
@@ -62,8 +62,8 @@ pub struct Link {
 
 /// The copies along one axis.
 ///
-/// Between any two ranks the links of the owner and those of the ghosts are in the same order and
-/// have the same extents.
+/// Between any two ranks, the links of the owner and those of the ghost cells are in the same order
+/// and have the same extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The axis.
@@ -82,7 +82,7 @@ pub struct Sweep {
 pub struct GhostPlan {
     /// Cells along each axis of the mesh.
     pub shape: [u64; 3],
-    /// How it is cut over ranks.
+    /// Process grid of the mesh.
     pub grid: Grid,
     /// This rank.
     pub rank: usize,
@@ -102,7 +102,7 @@ struct Run {
     len: u64,
 }
 
-/// The ghosts of part number `part` of `parts` of an axis of `n` cells.
+/// Returns the ghost cells of part `part` of `parts` of an axis of `n` cells.
 fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: bool) -> Vec<Run> {
     let own = split(n, parts as u64, part as u64);
     let (mut runs, parts) = (Vec::new(), parts as u64);
@@ -126,9 +126,9 @@ fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: b
 }
 
 impl GhostPlan {
-    /// The plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below, above]` cells
-    /// along axis `a`, the same on every rank. Beyond the ends of an axis that is not `periodic`
-    /// ghost cells have no owner and are not moved.
+    /// Creates the plan of `rank` on a mesh of `shape` over `grid`, with `ghosts[a] = [below,
+    /// above]` cells along axis `a`, equal on every rank. Beyond the ends of an axis that is not
+    /// `periodic`, ghost cells have no owner and are not moved.
     ///
     /// # Errors
     /// [`LayoutError::Rank`], [`LayoutError::Empty`], [`LayoutError::Ghosts`],

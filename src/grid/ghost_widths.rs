@@ -1,4 +1,4 @@
-//! How wide the ghost cells of a rank are, and those of its peers.
+//! Widths of the ghost cells of a rank and its peers.
 
 use super::error::LayoutError;
 use super::process_grid::Grid;
@@ -8,8 +8,8 @@ use super::process_grid::Grid;
 ///
 /// Sweeps along an axis move blocks that span the whole width along the axes swept before, so along
 /// axis 0 all ranks with the same planes have the same widths; along axis 1 each rank has its own.
-/// A rank whose particles stray farther widens its own ghost cells, and those of ranks with the
-/// same planes, but nobody else's.
+/// A rank whose particles move farther widens its own ghost cells and those of ranks with the same
+/// planes, but no others.
 ///
 /// ```
 /// use meshloom::grid::{Grid, GhostWidths};
@@ -28,7 +28,7 @@ pub struct GhostWidths {
 }
 
 impl GhostWidths {
-    /// The same widths `[below, above]` by axis on every rank of `grid`, as `rank` sees them.
+    /// Creates equal widths `[below, above]` by axis on every rank of `grid`, as `rank` sees them.
     ///
     /// # Errors
     /// [`LayoutError::Rank`].

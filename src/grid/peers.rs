@@ -1,4 +1,4 @@
-//! The order in which a rank exchanges messages with the others.
+//! Order in which a rank exchanges messages with the others.
 
 /// Returns the other ranks of `ranks`, in the order in which `rank` sends to them, and in the order
 /// in which it receives from them. In each step every rank sends to one other and receives from

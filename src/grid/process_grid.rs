@@ -22,7 +22,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid `parts[0] x parts[1]` for `ranks` ranks.
+    /// Creates the grid `parts[0] x parts[1]` for `ranks` ranks.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] when the product is not `ranks`.
@@ -80,8 +80,8 @@ impl Grid {
         [rank / self.parts[1], rank % self.parts[1]]
     }
 
-    /// The part of a mesh of `shape` that `rank` owns; no cells for a rank that the grid does not
-    /// have.
+    /// Returns the part of a mesh of `shape` that `rank` owns; empty for a rank that the grid does
+    /// not have.
     pub fn part(&self, shape: [u64; 3], rank: usize) -> Box3 {
         let at = self.at(rank);
         [0, 1, 2].map(|a| match a {

@@ -13,8 +13,8 @@ use super::tiling;
 use super::transfers::{Transfer, Transfers};
 use crate::hash::{START, fnv1a};
 
-/// The boxes of a process grid that cuts all three axes, in the order of ranks: rank `r` has the
-/// position `[r / (p1 p2), r / p2 % p1, r % p2]`.
+/// Returns the boxes of a process grid that cuts all three axes, in the order of ranks: rank `r`
+/// has the position `[r / (p1 p2), r / p2 % p1, r % p2]`.
 ///
 /// Slabs and pencils along any axes are bricks whose other axes have one part.
 ///
@@ -54,7 +54,7 @@ pub struct Kept {
     pub to: Block,
 }
 
-/// How the array of one rank's box before becomes that of its box after.
+/// Plan of the redistribution from one box per rank to another.
 ///
 /// - Every rank owns one box before and one after, possibly empty; its arrays hold them in C order.
 /// - Over all ranks it is a permutation of the mesh's cells. So its reverse,
@@ -85,8 +85,8 @@ pub struct Redistribution {
 }
 
 impl Redistribution {
-    /// The plan of `rank`, from its box in `from` to its box in `to`: boxes of a mesh of `shape` in
-    /// the order of ranks. All ranks pass the same lists.
+    /// Creates the plan of `rank`, from its box in `from` to its box in `to`: boxes of a mesh of
+    /// `shape` in rank order. All ranks pass the same lists.
     ///
     /// # Errors
     /// [`LayoutError::Ranks`] when the lists differ in length or have no entry for `rank`;

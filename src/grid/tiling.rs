@@ -43,9 +43,9 @@ fn covered(parts: &[&Box3], axis: usize) -> u128 {
     parts.iter().map(cells).fold(0, u128::saturating_add)
 }
 
-/// The first cell in C order that is in no box, if there is one: it is in the first plane that is
-/// not covered, there in the first such line. Each of plane, line and cell is at 0 or where a box
-/// ends.
+/// Returns the first cell in C order that is in no box: it is in the first plane that is not
+/// covered, there in the first such line. Each of plane, line and cell is at 0 or at the end of a
+/// box.
 fn first_gap(shape: [u64; 3], parts: &[&Box3]) -> Option<[u64; 3]> {
     let (mut parts, mut at) = (parts.to_vec(), [0; 3]);
     for axis in 0..3 {

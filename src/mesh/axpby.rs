@@ -19,7 +19,7 @@ crate::gpu::kernel_params! {
 
 crate::gpu::kernel_params! {
     struct PairsParams {
-        /// Where the first four pairs begin, counted over all.
+        /// Beginnings of the first four pairs, counted over all.
         starts: [u32; 4],
         /// And the others.
         starts_more: [u32; 4],
@@ -43,7 +43,7 @@ const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
 pub struct Axpby {
     linear: Kernel,
     product: Kernel,
-    /// Of two pairs and more.
+    /// Kernels for two or more pairs.
     pairs: [Kernel; PAIRS - 1],
 }
 
@@ -62,7 +62,7 @@ fn single(product: bool) -> KernelSource {
         .flag("product", product)
 }
 
-/// So many pairs.
+/// Returns the kernel for `pairs` pairs.
 fn several(pairs: usize) -> KernelSource {
     KernelSource::new("mesh::axpby_pairs", include_str!("../../shaders/mesh/axpby_pairs.wgsl"))
         .params::<PairsParams>()

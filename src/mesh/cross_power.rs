@@ -43,13 +43,13 @@ pub struct Multipoles {
 }
 
 impl ModeBinner {
-    /// The cross-spectrum of two fields, `Re(a_k b_k*) V / N^2` averaged over the bins of
-    /// [`measure`](Self::measure). Both have the same geometry and window, and both or none have
-    /// shifted modes. All ranks call it and all get the result. Waits for the device.
+    /// Measures the cross-spectrum of two fields, `Re(a_k b_k*) V / N^2` averaged over the bins of
+    /// [`measure`](Self::measure). Both have the same geometry and window, and both or neither have
+    /// shifted modes. Collective; all ranks get the result. Waits for the device.
     ///
     /// # Errors
-    /// Same as [`measure`](Self::measure); [`DeviceError::Misuse`] where one has shifted modes and the
-    /// other has not, or lengths differ.
+    /// Same as [`measure`](Self::measure); [`DeviceError::Misuse`] if only one has shifted modes,
+    /// or lengths differ.
     pub fn cross(
         &self,
         recorder: &mut Recorder,
@@ -124,7 +124,7 @@ fn combined(
     Ok(sum)
 }
 
-/// The modes times the squared cosine between their wave vectors and an axis.
+/// Computes the modes times the squared cosine between their wave vectors and an axis.
 fn line_of_sight(
     recorder: &mut Recorder,
     geometry: &SpectrumGeometry,

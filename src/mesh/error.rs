@@ -1,4 +1,4 @@
-//! What can be wrong with points and fields.
+//! Errors of points and fields.
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
@@ -30,10 +30,10 @@ pub enum MeshError {
     Mode {
         /// The first of all ranks' such modes, the last axis being the half one.
         index: [u64; 3],
-        /// What was to be binned.
+        /// The power of the mode.
         power: f64,
     },
-    /// A field that is not a density, so that its mean is no unit for its values.
+    /// A field that is not a density, so that it cannot be divided by its mean.
     #[error(
         "expected a density, which is not negative and is divided by its mean; got a field of mean {mean:.3e} with {:.2} % of \
          its magnitude in negative values; measure it as a contrast", 100.0 * negative
@@ -64,7 +64,7 @@ pub enum MeshError {
         /// Their sum.
         sum: f64,
     },
-    /// A side of a box that is no length.
+    /// An invalid side of a box.
     #[error("side {axis} of the box is {size:?}; it must be a length from 1e-60 to 1e60")]
     Size {
         /// The axis.
@@ -81,7 +81,7 @@ pub enum MeshError {
         axis: usize,
         /// Side of the mesh.
         mesh: f64,
-        /// Side of the particles' box; 0 if it is open or there is no such axis.
+        /// Side of the particles' box; 0 if it is open or absent.
         found: f64,
     },
     /// A spectrum of more bins than wavenumbers are told apart in.
@@ -92,7 +92,7 @@ pub enum MeshError {
     Bins {
         /// The Nyquist frequency of the coarsest axis in fundamental modes.
         bins: u64,
-        /// As many as there can be.
+        /// Maximum number of bins.
         most: u64,
     },
     /// Particles, such as an attribute that is missing.

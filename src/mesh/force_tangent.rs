@@ -1,4 +1,4 @@
-//! How accelerations change with the positions of particles and the force on the mesh.
+//! Tangent of accelerations with respect to the positions of particles and the force on the mesh.
 
 use super::particles::{
     Lattice, MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel,

@@ -7,12 +7,12 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
 over_particles! {
     struct KickDriftParams {
-        /// What each kick keeps of the momentum, and its factor of the field.
+        /// Factors of the momentum and of the field, for each kick.
         keep: [f32; 2],
         kick: [f32; 2],
         /// The factor of each drift.
         drift: [f32; 2],
-        /// How many there are.
+        /// Number of kicks.
         kicks: u32,
         drifts: u32,
         /// Elements from one component of the field to the next.

@@ -5,8 +5,8 @@
 //! | [`MeshParticles::Displaced`] | sites of a lattice and displacements, an array for each axis | particle-mesh runs |
 //! | [`MeshParticles::InCells`], [`PointsInCells`] | a cell and the offset in it, an array for each axis | points from elsewhere, on the rank that owns their cell |
 //!
-//! Trees and neighbours take [`points::Cloud`](crate::points::Cloud) instead, which holds the
-//! coordinates of each point next to each other.
+//! Trees and neighbor searches take [`points::Cloud`](crate::points::Cloud) instead, which holds
+//! the coordinates of each point next to each other.
 
 mod axpby;
 mod cross_power;

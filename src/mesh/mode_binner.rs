@@ -44,9 +44,9 @@ crate::gpu::kernel_params! {
         /// The first mode of this rank along the half axis, and the cells of the whole axis.
         first_half: u32,
         last_axis: u32,
-        /// What is added to the exponent of a power for the place of its lowest bit.
+        /// Offset from the exponent of a power to the place of its lowest bit.
         shift: i32,
-        /// What modes are multiplied by.
+        /// Factor of the modes.
         scale: f32,
     }
 }
@@ -68,8 +68,8 @@ pub(super) fn kernels() -> [KernelSource; 3] {
 pub struct Modes<'a> {
     /// The modes of a field.
     pub modes: &'a Array<[f32; 2]>,
-    /// Those of the same points moved by half a cell along each axis, for *interlacing*: the mean
-    /// of both, the second moved back, is without the strongest aliases (Sefusatti et al. 2016).
+    /// Modes of the same points moved by half a cell along each axis, for *interlacing*: the mean
+    /// of both, the second moved back, is free of the strongest aliases (Sefusatti et al. 2016).
     pub shifted: Option<&'a Array<[f32; 2]>>,
     /// The window whose power is divided by.
     pub window: Option<Window>,
@@ -98,7 +98,7 @@ impl Default for ModeBinner {
     }
 }
 
-/// What powers are made of on all ranks.
+/// Scale of powers on all ranks.
 struct Scale {
     /// Modes are multiplied by 2 to this power, so that the largest is about 1.
     exponent: i32,
@@ -107,8 +107,8 @@ struct Scale {
 }
 
 impl ModeBinner {
-    /// Returns the spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; those
-    /// without modes are left out. All ranks call it and all get the result. Waits for the device.
+    /// Measures the spectrum of all ranks' modes, `|delta_k|^2 V / N^2` averaged over bins; bins
+    /// without modes are left out. Collective; all ranks get the result. Waits for the device.
     ///
     /// # Errors
     /// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all
@@ -234,7 +234,7 @@ impl ModeBinner {
 }
 
 impl Scale {
-    /// That of all ranks, whose largest mode has a part of this size.
+    /// Creates the scale of all ranks, where `largest` is the largest part of a mode on this rank.
     fn new(largest: f32, factors: &[f32], comm: &Communicator) -> Result<Self, MeshError> {
         // The power of two above the largest part, as far as its inverse is a number.
         let above = ((largest.to_bits() >> 23) as i32 - 126).clamp(-126, 126);

@@ -73,8 +73,8 @@ impl ModeBins {
         Unit::holding(2.0 * self.nyquist, 84)
     }
 
-    /// Modes and wavenumbers of each bin, 0 included, over this rank's part. Modes with the same
-    /// waves but for signs are counted at once.
+    /// Returns the modes and wavenumbers of each bin, 0 included, over this rank's part. Modes
+    /// whose waves differ only in sign are counted at once.
     pub fn sums(&self, geometry: &SpectrumGeometry) -> ModeSums {
         let axes = [0, 1, 2].map(|axis| self.distinct(geometry, axis));
         let (mut sums, unit) = (vec![[0; 2]; self.count + 1], self.unit());
@@ -93,8 +93,8 @@ impl ModeBins {
         sums
     }
 
-    /// Returns the wavenumbers of this rank's part along an axis but for signs, and how many modes
-    /// have each. On the half axis they stand for their mirror images too.
+    /// Returns the absolute wavenumbers of this rank's part along an axis, and the number of modes
+    /// that have each. On the half axis they stand for their mirror images, too.
     fn distinct(&self, geometry: &SpectrumGeometry, axis: usize) -> Vec<Along> {
         let mut found: Vec<Along> = geometry.part[axis]
             .clone()

@@ -82,7 +82,7 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`MeshError::Particles`] if there is no such attribute or its values are not `f32`.
+    /// - [`MeshError::Particles`] if no attribute has this name or its values are not `f32`.
     /// - Otherwise same as [`paint`](Self::paint).
     pub fn paint_attribute(
         &mut self,

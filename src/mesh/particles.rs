@@ -20,7 +20,7 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// The part of a lattice that `rank` of `grid` owns.
+    /// Creates the part of a lattice that `rank` of `grid` owns.
     pub fn new(sites: [u64; 3], grid: Grid, rank: usize) -> Self {
         Lattice { sites, own: grid.part(sites, rank) }
     }
@@ -50,7 +50,7 @@ pub struct MeshPart {
 }
 
 impl MeshPart {
-    /// The part of `rank`, with ghosts along the axes that `grid` cuts.
+    /// Creates the part of `rank`, with ghost cells along the axes that `grid` cuts.
     pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3]) -> Self {
         let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
         let ghosts = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { ghosts[a] });
@@ -204,7 +204,7 @@ macro_rules! over_particles {
 pub(super) use over_particles;
 
 over_particles! {
-    /// Where particles and the mesh are.
+    /// Geometry of particles and the mesh.
     pub(super) struct ParticleParams {}
 }
 
@@ -231,7 +231,7 @@ pub(super) fn holds<T: DeviceElement>(
     Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
 }
 
-/// Returns a kernel over particles, but for its parameters and what else it takes.
+/// Returns a kernel over particles, without its parameters and further inputs.
 pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -> KernelSource {
     // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
     let rows = if window == Window::Cic { 2 } else { 1 };

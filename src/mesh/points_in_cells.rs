@@ -345,8 +345,8 @@ impl PointsInCells {
         }
     }
 
-    /// The cell of a mesh of `shape` in a periodic box of `size` that a finite position lies in:
-    /// the rank that owns it has the point.
+    /// Returns the cell of a mesh of `shape` in a periodic box of `size` that contains a finite
+    /// position: the rank that owns the cell has the point.
     pub fn cell_of(position: [f64; 3], size: [f64; 3], shape: [u64; 3]) -> [u64; 3] {
         [0, 1, 2].map(|a| u64::from(locate(position[a], size[a], shape[a]).0))
     }

@@ -129,7 +129,7 @@ impl PositionAdjoint {
     }
 }
 
-/// The particles of a lattice.
+/// Returns the particles of a lattice.
 fn sites<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshParticles<'a> {
     MeshParticles::Displaced { lattice, displacement: [x, y, z] }
 }

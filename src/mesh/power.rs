@@ -29,8 +29,8 @@ pub struct Bin {
     pub modes: u64,
 }
 
-/// Bins `power(mode, waves)`, a mode's |delta_k|^2 with whatever correction, over the modes of all
-/// ranks. All ranks call it and all get the result; bins without modes are left out.
+/// Bins `power(mode, waves)`, a mode's |delta_k|^2 with any correction, over the modes of all
+/// ranks. Collective; all ranks get the result; bins without modes are left out.
 ///
 /// # Errors
 /// [`MeshError::Size`] and [`MeshError::Bins`]; [`MeshError::Mode`] for the first mode of all
@@ -181,7 +181,7 @@ pub(super) fn all_finite<const N: usize>(
     }
 }
 
-/// The value of the least index among those of all ranks.
+/// Returns the value with the smallest index among those of all ranks.
 pub(super) fn first_of_all<const N: usize>(
     comm: &Communicator,
     own: Option<([u64; N], f64)>,

@@ -1,4 +1,4 @@
-//! How particles are moved: kicks and drifts, as numbers.
+//! Kicks and drifts of particles, as numbers.
 
 /// Kicks and then drifts that particles make where they are: `p = keep p + factor a(x)`, one after
 /// the other, then `x = x + factor p`. As many of each as a [`KickDrift`](super::KickDrift) makes
@@ -19,8 +19,8 @@ pub struct Push {
 }
 
 impl Push {
-    /// The most kicks, and the most drifts: those of two steps around a moment at which nobody
-    /// looks.
+    /// Maximum number of kicks, and of drifts: those of two steps around a moment that is not
+    /// observed.
     pub const MOST: usize = 2;
 
     /// Adds `p = keep p + factor a(x)`, and says whether it could: not after a drift, nor after

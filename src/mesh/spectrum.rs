@@ -1,4 +1,4 @@
-//! Where the modes of a distributed spectrum stand.
+//! Places of the modes of a distributed spectrum.
 
 use std::f64::consts::PI;
 
@@ -33,7 +33,7 @@ impl SpectrumGeometry {
         (0..3).map(|a| PI * self.shape[a] as f64 / self.size[a]).fold(f64::INFINITY, f64::min)
     }
 
-    /// The waves of the mode with this index in each axis of the part.
+    /// Returns the waves of the mode with this index in each axis of the part.
     pub fn waves(&self, at: [u64; 3]) -> [Wave; 3] {
         [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
     }

@@ -24,13 +24,13 @@ crate::gpu::kernel_params! {
 /// The values of particles that are painted.
 #[derive(Clone, Copy)]
 pub struct PaintedValues<'a> {
-    /// Where the particles are.
+    /// The particles.
     pub particles: MeshParticles<'a>,
     /// Their values: those from element [`first`](Self::first) on.
     pub values: &'a Array<f32>,
     /// The first value.
     pub first: u64,
-    /// What [`ValuePainter::greatest`] has said of all of `values`.
+    /// Result of [`ValuePainter::greatest`] for all of `values`.
     pub greatest: &'a Array<u32>,
     /// Particles of all ranks: up to 2^38, of which moving ones count three times.
     pub total: u64,
@@ -45,13 +45,13 @@ pub struct PaintedValues<'a> {
 /// GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
     kernels: [Kernel; 3],
-    /// The same for devices that add to integers of 64 bits.
+    /// The same kernels for devices with additions to 64-bit integers.
     wide: [Kernel; 3],
     finish: Kernel,
     sum: ExactSum,
 }
 
-/// What is painted.
+/// Form of painting.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// Values of the sites of a lattice.
@@ -240,8 +240,8 @@ impl ValuePainter {
     }
 }
 
-/// The least power of two that is not below the cells of `mesh` in a unit of length, along any
-/// axis, as an exponent.
+/// Returns the exponent of the smallest power of two that is at least the number of cells of `mesh`
+/// per unit of length, along any axis.
 fn exponent_above(mesh: &MeshPart) -> i32 {
     mesh.cell.iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
 }

@@ -1,8 +1,8 @@
 //! The shape of a particle on a mesh.
 
-/// How a particle's mass is shared among mesh nodes (Hockney & Eastwood, *Computer Simulation Using
-/// Particles*, 1981): the window of order `p` is the `p`-fold convolution of one cell, and its
-/// Fourier transform is `prod_i sinc(w_i / 2)^p` with `w = k h`.
+/// Window function: the distribution of a particle's mass over mesh nodes (Hockney & Eastwood,
+/// *Computer Simulation Using Particles*, 1981). The window of order `p` is the `p`-fold
+/// convolution of one cell, and its Fourier transform is `prod_i sinc(w_i / 2)^p` with `w = k h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Window {
     /// Cloud in cell: order 2, two nodes per axis. It has a kink at the nodes: forces on a lattice
