@@ -1,13 +1,17 @@
-//! Which passes transform an axis: one where a line fits into a workgroup, else the four-step algorithm with one pass per factor; and of both
-//! what moves fewer sectors of memory, where lines fit but a workgroup takes too few of them side by side to fill a sector.
+//! The passes that transform an axis.
+//!
+//! A line that fits into a workgroup takes one pass. A longer line takes the four-step algorithm with
+//! one pass per factor. If a line fits but a workgroup holds too few lines side by side to fill a
+//! sector, the form that moves fewer sectors of memory is chosen.
 //!
 //! ```text
 //! n = n1 n2      j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, twiddle exp(-2 pi i j2 k1 / n), transform over j2
 //! n = n1 n2 n3   the second transform split again in the same way   (Gentleman & Sande 1966; Bailey 1990)
 //! ```
 //!
-//! Lengths without such factors are a circular convolution of good length (Bluestein 1970), whose two transforms are four-step ones.
-//! Twiddles are multiplied and transposes are addressed as a pass stores: neither is a pass of its own.
+//! Lengths without such factors are a circular convolution of a good length (Bluestein 1970), whose two
+//! transforms are four-step transforms. A pass multiplies by twiddles and transposes as it stores, so
+//! neither is a pass of its own.
 
 use std::iter::successors;
 
@@ -22,11 +26,11 @@ use super::tables::{Section, Table};
 pub struct AxisPass {
     /// The kernel.
     pub kernel: LineKernel,
-    /// How it is laid out.
+    /// Its layout over a workgroup.
     pub shape: LineWorkgroup,
-    /// Factors of the points as they are read; conjugated in a backward transform.
+    /// The factors of points as they are read; conjugated in a backward transform.
     pub load_factors: Option<PointFactors>,
-    /// Factors of the points as they are written.
+    /// The factors of points as they are written.
     pub store_factors: Option<PointFactors>,
 }
 
@@ -35,9 +39,9 @@ pub struct AxisPass {
 pub struct PointFactors {
     /// The table of forward transforms.
     pub table: Table,
-    /// Whether its conjugate is taken.
+    /// Whether the factors are conjugated.
     pub conjugate: bool,
-    /// Positions: those beyond the table have the factor 0.
+    /// Number of positions; positions beyond the table have the factor 0.
     pub len: u64,
 }
 
@@ -46,7 +50,8 @@ impl AxisPass {
         Some(AxisPass { shape: kernel.shape(limits)?, kernel, load_factors: None, store_factors: None })
     }
 
-    /// Bytes that memory moves for one line of the axis, of which `across` lie side by side: sectors, read and written.
+    /// Returns the bytes that memory moves for one line of the axis, reading and writing: whole sectors.
+    /// `across` is the number of lines that lie side by side.
     pub fn moved(&self, across: u64) -> u64 {
         let AxisPass { kernel, shape, .. } = self;
         let count = kernel.four_step.map_or(1, |step| step.count);
@@ -57,7 +62,7 @@ impl AxisPass {
 /// Scratch between two passes: all positions of the axis, complex.
 const SCRATCH: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
-/// The passes of a transform of `n` points along `axis`; none where no number of passes would do.
+/// Returns the passes of a transform of `n` points along `axis`; `None` if no number of passes suffices.
 pub(super) fn passes(
     precision: Precision,
     axis: usize,
@@ -69,10 +74,11 @@ pub(super) fn passes(
     let kernel = LineKernel { precision, axis, n, points: n, work, input, output, four_step: None, in_place: false };
     let one = AxisPass::new(kernel, limits).map(|pass| vec![pass]);
     let full = one.as_ref().is_some_and(|passes| {
-        // Caches of processors keep what a narrow tile leaves of a sector.
+        // Processor caches keep the rest of a sector that a narrow tile leaves.
         passes[0].shape.lines >= kernel.full_tile(limits) || !limits.shared
     });
-    // Between the two halves of a filter nothing may be written: one pass, or two transforms, which `Plan::filter` chooses between.
+    // Nothing is written between the two halves of a filter: it is one pass, or two transforms;
+    // `Plan::filter` chooses.
     if full || matches!(work, Work::Filter(_)) {
         return one;
     }
@@ -82,13 +88,14 @@ pub(super) fn passes(
         }
         None => bluestein(kernel, limits),
     };
-    // Not by what lies on this rank, since all ranks must round alike.
+    // The choice must not depend on this rank's part, since all ranks must round alike.
     let moved = |passes: &Vec<AxisPass>| passes.iter().map(|pass| pass.moved(u64::MAX)).sum::<u64>();
-    // As many sectors in two passes leave caches and queues to what is wanted.
+    // With equal sectors, two passes are better: they move no unneeded bytes through caches.
     [several, one].into_iter().flatten().min_by_key(moved)
 }
 
-/// The passes of a convolution with the chirp: two transforms of a good length, with multiplications as they load and store.
+/// Returns the passes of a convolution with the chirp: two transforms of a good length, with
+/// multiplications as they load and store.
 fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     let LineKernel { n, precision, work, .. } = kernel;
     let (padded, lengths) = successors(Some(good_size(2 * n - 1)), |m| Some(good_size(m + 1)))
@@ -126,12 +133,12 @@ fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     Some(all)
 }
 
-/// `n` as a product of two or three lengths of one pass each.
+/// Returns `n` as a product of two or three lengths of one pass each.
 fn factors(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
     let direct = |n: u64| matches!(Core::new(n, limits, precision.bytes()), Some(Core::Direct(_)));
     let most = limits.workgroup_bytes / precision.bytes();
-    // Two passes rather than three, then few convolutions, then lengths as equal as can be.
+    // Prefers two passes to three, then few convolutions, then equal lengths.
     let cost = |lengths: &[u64]| {
         (lengths.len(), lengths.iter().filter(|&&d| !direct(d)).count(), lengths.iter().copied().max())
     };
@@ -146,7 +153,7 @@ fn factors(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     })
 }
 
-/// The same for products of 2, 3, 5 and 7.
+/// Same as [`factors`], for products of 2, 3, 5 and 7.
 fn factors_of_good_size(n: u64, limits: Limits, precision: Precision) -> Option<Vec<u64>> {
     let most = (limits.workgroup_bytes / precision.bytes()).min(limits.invocations.min(MOST_LANES) * limits.points);
     let fits = |n: u64| Core::new(n, limits, precision.bytes()).is_some();
@@ -167,7 +174,7 @@ fn factors_of_good_size(n: u64, limits: Limits, precision: Precision) -> Option<
     })
 }
 
-/// The passes over `positions`, which are the product of two or three `lengths`.
+/// Returns the passes over `positions`, the product of two or three `lengths`.
 fn four_step(kernel: LineKernel, positions: u64, lengths: &[u64]) -> Vec<LineKernel> {
     let step = |count: u64, input: [u64; 3], output: [u64; 3], twiddle: u64| FourStep {
         positions,
@@ -194,7 +201,7 @@ fn four_step(kernel: LineKernel, positions: u64, lengths: &[u64]) -> Vec<LineKer
             pass(a, step(b * c, [b * c, 1, 0], [b * c, 1, 0], positions), true, false),
             // The counter runs over j3 a + k1.
             pass(b, step(a * c, [c, a, b * c], [c, a, b * c], b * c), false, false),
-            // And here over k1 b + k2.
+            // The counter runs over k1 b + k2.
             pass(c, step(a * b, [1, a * b, c], [a * b, b, a], 0), false, true),
         ],
         _ => Vec::new(),
@@ -210,7 +217,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, shared: true, columns: 4 };
 
-    /// What the passes do, in f64 on the host.
+    /// Applies the passes in f64 on the host.
     fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {
         let mut data = x.to_vec();
         for AxisPass { kernel, load_factors, store_factors, .. } in passes {

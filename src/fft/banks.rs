@@ -3,8 +3,9 @@
 
 use super::line::{LineKernel, LineWorkgroup};
 
-/// Accesses of the exchanges of a transform: the cells that the invocations of a workgroup access at once, in their order. Each stage but
-/// the last writes the results of its butterflies, each but the first reads their points.
+/// Returns the accesses of the exchanges of a transform: the cells that the invocations of a workgroup
+/// access at the same time, in order. Each stage except the last writes the results of its butterflies;
+/// each stage except the first reads their points.
 fn replay(kernel: &LineKernel, shape: &LineWorkgroup, radices: &[u64]) -> Vec<Vec<u64>> {
     let LineWorkgroup { lanes, lines, cells, .. } = *shape;
     let n: u64 = radices.iter().product();
@@ -56,7 +57,7 @@ mod tests {
         Limits { workgroup_bytes: bytes, invocations, points: 16, alone: 16, shared: true, columns: 16 }
     }
 
-    /// The worst access of a subgroup, and the mean of all.
+    /// Returns the conflicts of the worst access of a subgroup, and the mean over all accesses.
     fn conflicts(machine: &Machine, n: u64, axis: usize, limits: Limits) -> [f64; 2] {
         let kernel = kernel(n, axis);
         conflicts_of(machine, &kernel, &kernel.shape(limits).unwrap(), limits)
@@ -144,12 +145,12 @@ mod tests {
                     assert!(invocations <= limits.invocations, "{name}: {shape:?}");
                     assert!(registers <= machine.core_registers(), "{name}: {registers} registers, {shape:?}");
                     let [worst, mean] = conflicts_of(&machine, kernel, shape, limits);
-                    // A tile that fills all workgroup memory has no room for free cells, and yet half the traffic of two passes.
+                    // A tile that fills all workgroup memory has no space for free cells, but half the traffic of two passes.
                     let crammed = bytes == limits.workgroup_bytes;
                     let most = if n.is_power_of_two() && !crammed { [2.0, 1.5] } else { [4.0, 2.0] };
                     assert!(worst <= most[0] && mean <= most[1], "{name}: {worst}, {mean}, {shape:?}");
                 }
-                // No sector is moved but for what is wanted.
+                // Every byte of a moved sector is needed.
                 let moved: u64 = passes.iter().map(|pass| pass.moved(u64::MAX)).sum();
                 assert_eq!(moved, 16 * n * passes.len() as u64, "{name}");
             }
@@ -166,7 +167,7 @@ mod tests {
         };
         let gpu = limits(48 << 10, 1024);
         assert_eq!(moved(1024, gpu), (8, 16 * 1024, 16 * 1024));
-        // Half a sector, an eighth; nothing where the tile is all there is.
+        // Half a sector and an eighth are unused; nothing is, if the tile holds all lines.
         assert_eq!(moved(2048, gpu), (4, 2 * 16 * 2048, 16 * 2048));
         assert_eq!(moved(4096, limits(16 << 10, 256)), (1, 8 * 16 * 4096, 16 * 4096));
         // A prime in one pass of narrow tiles costs less than four.

@@ -1,15 +1,16 @@
 //! Transforms of a few points as straight-line WGSL.
 //!
-//! Composite lengths by Cooley and Tukey's decomposition with constant twiddles, fours first; odd primes `p` by the symmetric
-//! form `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`, whose cost
-//! grows as `p^2`: meant for the primes of [`RADICES`](super::size::RADICES).
+//! Composite lengths use the decomposition of Cooley and Tukey with constant twiddles, factors of four
+//! first. Odd primes `p` use the symmetric form
+//! `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`,
+//! whose cost grows as `p^2`; it serves the primes of [`RADICES`](super::core::RADICES).
 //!
-//! The text names its numbers `Real` and `Complex`, so it serves either precision.
+//! The text names its numbers `Real` and `Complex`, so it serves both precisions.
 
 use super::precision::Precision;
 use super::roots::root;
 
-/// Straight-line WGSL with names for its values.
+/// Straight-line WGSL with named values.
 pub(super) struct Code {
     pub text: String,
     names: usize,
@@ -28,7 +29,7 @@ impl Code {
         self.text.push('\n');
     }
 
-    /// Names a value.
+    /// Appends a named value and returns its name.
     pub fn value(&mut self, expression: impl AsRef<str>) -> String {
         self.names += 1;
         let name = format!("v{}", self.names);
@@ -36,12 +37,12 @@ impl Code {
         name
     }
 
-    /// A number of the precision, exact.
+    /// Returns an exact literal of the precision.
     pub fn literal(&self, value: f64) -> String {
         self.precision.literal(value)
     }
 
-    /// The transform of `x`, of sign -1 (forward) or +1.
+    /// Returns the transform of `x`, of sign -1 (forward) or +1.
     pub fn transform(&mut self, x: &[String], sign: f64) -> Vec<String> {
         let n = x.len();
         match n {
@@ -64,7 +65,8 @@ impl Code {
             .into()
     }
 
-    /// `n = p q`: `p` transforms of `q` points, twiddles, then `q` transforms of `p` points.
+    /// Returns the transform of `n = p q` points: `p` transforms of `q` points, twiddles, then `q`
+    /// transforms of `p` points.
     fn composite(&mut self, x: &[String], p: usize, sign: f64) -> Vec<String> {
         let (n, q) = (x.len(), x.len() / p);
         let inner: Vec<Vec<String>> = (0..p)
@@ -84,7 +86,7 @@ impl Code {
         y
     }
 
-    /// `x` times `exp(sign 2 pi i k / n)`.
+    /// Returns `x` times `exp(sign 2 pi i k / n)`.
     pub fn twiddle(&mut self, x: &str, k: usize, n: usize, sign: f64) -> String {
         let k = k % n;
         if k == 0 {
@@ -138,12 +140,12 @@ impl Code {
     }
 }
 
-/// `x` times `i sign`.
+/// Returns `x` times `i sign`.
 fn quarter(x: &str, sign: f64) -> String {
     if sign < 0.0 { format!("Complex({x}.y, -{x}.x)") } else { format!("Complex(-{x}.y, {x}.x)") }
 }
 
-/// The factor that a composite length is split by: 4 or 2 where it can be, else the smallest prime.
+/// Returns the factor by which a composite length is split: 4 or 2 if possible, else its smallest prime.
 fn outer_factor(n: usize) -> usize {
     match n {
         _ if n.is_multiple_of(4) => 4,

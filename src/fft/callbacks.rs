@@ -1,4 +1,5 @@
-//! A caller's functions inside transforms: as a pass loads, as it stores, and between the two halves of a filter.
+//! Functions of the caller inside transforms: on elements as a pass loads or stores them, and between the
+//! two halves of a filter.
 
 use crate::gpu::{Access, Callback, DeviceError, KernelSource, RawArray, Trust};
 
@@ -10,27 +11,30 @@ use crate::gpu::{Access, Callback, DeviceError, KernelSource, RawArray, Trust};
 /// | [`store`](Self::store) | `fn on_store(value: T, at: vec4<u32>) -> T` |
 /// | [`forward`](Self::forward), [`inverse`](Self::inverse), [`Filter`](super::Filter) | `fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex` |
 ///
-/// - `T` is `Real` or `Complex`, what the field is made of; both are aliases for the precision at hand, and
-///   `multiply(a, b)` multiplies complex numbers.
-/// - `at` is the global index of the cell or mode along the three axes and the number of the field of a batch. Mode `m`
-///   stands at `m mod n`. `result` counts the results of a [`Filter`](super::Filter), and is 0 elsewhere.
-/// - The kernel's own parameters begin with `line_`; its arrays are `input`, `output`, `roots`, `load_factors` and `store_factors`.
-/// - The functions must have no side effects, as they may run for points that are not stored: arrays are given for reading only.
+/// - `T` is `Real` or `Complex`, the element of the field. Both are aliases for the precision of the
+///   transform. `multiply(a, b)` multiplies complex numbers.
+/// - `at` is the global index of the cell or mode along the three axes, and the number of the field of a
+///   batch. Mode `m` has the index `m mod n`. `result` counts the results of a
+///   [`Filter`](super::Filter), and is 0 in transforms.
+/// - The kernel's own parameters begin with `line_`. Its arrays are `input`, `output`, `roots`,
+///   `load_factors` and `store_factors`.
+/// - The functions must have no side effects, as they may run for points that are not stored. They can only
+///   read arrays.
 /// - Kernels with callbacks are compiled with run-time checks, the other passes of a transform are not.
 #[derive(Clone, Debug, Default)]
 pub struct TransformCallbacks {
-    /// `on_load`, as the forward transform reads the field.
+    /// `on_load` on the field that the forward transform reads.
     pub load: Option<Callback>,
-    /// `on_mode`, as the forward transform writes the spectrum.
+    /// `on_mode` on the spectrum that the forward transform writes.
     pub forward: Option<Callback>,
-    /// `on_mode`, as the inverse transform reads the spectrum.
+    /// `on_mode` on the spectrum that the inverse transform reads.
     pub inverse: Option<Callback>,
-    /// `on_store`, as the inverse transform writes the field.
+    /// `on_store` on the field that the inverse transform writes.
     pub store: Option<Callback>,
 }
 
 impl TransformCallbacks {
-    /// Whether there are none.
+    /// Returns whether there are no callbacks.
     pub(super) fn is_empty(&self) -> bool {
         [&self.load, &self.forward, &self.inverse, &self.store].into_iter().all(Option::is_none)
     }
@@ -39,21 +43,21 @@ impl TransformCallbacks {
 /// The callbacks of one pass.
 #[derive(Clone, Default)]
 pub struct PassCallbacks {
-    /// `on_load` on what is read.
+    /// `on_load` on elements that are read.
     pub load: Option<Callback>,
-    /// `on_mode` on what is read.
+    /// `on_mode` on elements that are read.
     pub load_mode: Option<Callback>,
     /// `on_mode` inside a filter.
     pub filter: Option<Callback>,
-    /// `on_mode` on what is written.
+    /// `on_mode` on elements that are written.
     pub store_mode: Option<Callback>,
-    /// `on_store` on what is written.
+    /// `on_store` on elements that are written.
     pub store: Option<Callback>,
-    /// Which result `load_mode` is called for.
+    /// The number of the result for which `load_mode` is called.
     pub result: u32,
 }
 
-/// Names of the modules that callbacks become, in the order of [`PassCallbacks::all`].
+/// The names of the WGSL modules of callbacks, in the order of [`PassCallbacks::all`].
 const MODULES: [&str; 5] = ["fft::load", "fft::load_mode", "fft::filter", "fft::store_mode", "fft::store"];
 
 impl PassCallbacks {
@@ -62,7 +66,7 @@ impl PassCallbacks {
         MODULES.into_iter().zip(all).filter_map(|(module, callback)| Some((module, callback.as_ref()?)))
     }
 
-    /// Refuses texts without their function, and arrays that are written.
+    /// Refuses texts without their function, and arrays for writing.
     pub fn check(&self) -> Result<(), DeviceError> {
         for (module, callback) in self.all() {
             let (place, function) = match module {
@@ -79,32 +83,32 @@ impl PassCallbacks {
         Ok(())
     }
 
-    /// The least trust that any of them deserves.
+    /// Returns the lowest trust of all callbacks.
     pub fn trust(&self) -> Trust {
         self.all().map(|(_, callback)| callback.trust()).max().unwrap_or(Trust::Library)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no callbacks.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
 
-    /// Where a kernel imports them.
+    /// Returns the lines by which a kernel imports the callbacks.
     pub fn imports(&self) -> String {
         self.all().map(|(module, _)| format!("#import {module}\n")).collect()
     }
 
-    /// The kernel with their texts and parameters.
+    /// Returns the kernel with the texts and parameters of the callbacks.
     pub fn bind(&self, source: KernelSource) -> KernelSource {
         self.all().fold(source, |source, (module, callback)| callback.bind(source, module))
     }
 
-    /// Values of all parameters, to follow those of the kernel.
+    /// Returns the values of all parameters, which follow those of the kernel.
     pub fn values(&self) -> Vec<u8> {
         self.all().flat_map(|(_, callback)| callback.values()).collect()
     }
 
-    /// The arrays, in the order they are declared.
+    /// Returns the arrays in the order of their declaration.
     pub fn arrays(&self) -> impl Iterator<Item = &RawArray> {
         self.all().flat_map(|(_, callback)| callback.arrays())
     }

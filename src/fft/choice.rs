@@ -1,4 +1,4 @@
-//! The settings of a transform that change its speed and not its result.
+//! Settings of a transform that change its speed and not its result, and the file that keeps them.
 
 use super::error::{FftError, TransformError};
 use super::options::{TransformOptions, TransformTuning};
@@ -9,12 +9,12 @@ use crate::exchange::GridComms;
 use crate::gpu::Gpu;
 use crate::grid::Grid;
 
-/// The settings of a distributed transform that change its speed: what a [`Tuner`](super::Tuner) chooses.
+/// Settings of a distributed transform that change its speed. A [`Tuner`](super::Tuner) chooses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformChoice {
-    /// Parts of the process grid.
+    /// Ranks along each axis of the process grid.
     pub grid: [usize; 2],
-    /// Shapes of kernels, and pieces of exchanges.
+    /// Shapes of kernels and pieces of exchanges.
     pub tuning: TransformTuning,
     /// Bytes per message.
     pub chunk_bytes: u64,
@@ -23,7 +23,7 @@ pub struct TransformChoice {
 }
 
 impl TransformChoice {
-    /// What is used without a search.
+    /// Returns the settings that are used without a search.
     pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),
@@ -33,7 +33,7 @@ impl TransformChoice {
         }
     }
 
-    /// Whether its numbers are in the range of a search: a file may have been edited.
+    /// Returns whether all numbers are in the range of a search: a file may have been edited.
     pub(super) fn is_usable(&self) -> bool {
         let TransformTuning { points, alone, columns, pieces, .. } = self.tuning;
         [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
@@ -41,18 +41,18 @@ impl TransformChoice {
             && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
     }
 
-    /// The communicators of its grid, with its sizes of messages. All ranks call it.
+    /// Creates the communicators of the process grid, with its size and number of messages. Collective.
     ///
     /// # Errors
-    /// [`TransformError`] when the grid does not fit the ranks or they fail.
+    /// [`TransformError`] if the grid does not fit the ranks, or another rank fails.
     pub fn comms(&self, comm: &Communicator) -> Result<GridComms, TransformError> {
         Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
     }
 
-    /// The transform of `spec` with these settings, for the rank of `comms`.
+    /// Creates the transform of `spec` with these settings, for the rank of `comms`.
     ///
     /// # Errors
-    /// [`FftError`].
+    /// Same as [`Transform::with`].
     pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, comms: &GridComms) -> Result<Transform<T>, FftError> {
         let options = TransformOptions::default().tuning(self.tuning);
         Transform::with(gpu, spec, comms.grid(), comms.rank(), &options)

@@ -1,36 +1,38 @@
-//! How a line of a given length is transformed inside one workgroup: pure planning.
+//! Plans of the transform of a line inside one workgroup, and the factors of lengths.
 //!
-//! - Products of [`RADICES`](super::RADICES) by Stockham's stages, each a butterfly of up to [`Limits::points`] points in
-//!   registers; as few stages as possible, since between stages points pass through workgroup memory.
-//! - Where barriers are slow (software renderers), one invocation does all butterflies of a line, in loops.
-//! - Other lengths by Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
+//! - Products of [`RADICES`] use Stockham's stages, each a butterfly of up to [`Limits::points`] points in
+//!   registers. The number of stages is small, since points pass through workgroup memory between stages.
+//! - If barriers are slow (software renderers), one invocation does all butterflies of a line, in loops.
+//! - Other lengths use Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
 //!
-//! Lines of up to [`Limits::alone`] points are one butterfly of one invocation: no workgroup memory and no barrier.
+//! Lines of up to [`Limits::alone`] points are one butterfly of one invocation, without workgroup memory
+//! or barrier.
 
 use super::size::{factorizations, good_size, is_good_size, is_smooth};
 
-/// Invocations that share a line at most. More than one line, side by side, may take all that a workgroup has.
+/// The largest number of invocations that share a line. Several lines side by side may take all
+/// invocations of a workgroup.
 pub(super) const MOST_LANES: u64 = 256;
 
-/// What a device allows a kernel, and the tuning of kernels for it.
+/// The limits of a device for kernels, and their tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Workgroup memory in bytes.
     pub workgroup_bytes: u64,
     /// Invocations per workgroup.
     pub invocations: u64,
-    /// Complex points that an invocation holds in registers, about.
+    /// Complex points that an invocation holds in registers, approximately.
     pub points: u64,
-    /// Longest line that one invocation transforms in registers.
+    /// The longest line that one invocation transforms in registers.
     pub alone: u64,
-    /// Whether the invocations of a workgroup share longer lines, with barriers between stages. Otherwise each transforms
-    /// its own, stage by stage in a part of workgroup memory that is its own too.
+    /// Whether the invocations of a workgroup share longer lines, with barriers between stages. Otherwise
+    /// each invocation transforms its own line, stage by stage, in its own part of workgroup memory.
     pub shared: bool,
-    /// Neighbouring lines that a workgroup takes where lines are neighbours in memory.
+    /// Lines that a workgroup transforms together if lines are neighbors in memory.
     pub columns: u64,
 }
 
-/// Stages of a transform over the invocations of a line.
+/// The stages of a transform by the invocations of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RadixStages {
     /// Invocations per line.
@@ -40,30 +42,31 @@ pub(super) struct RadixStages {
 }
 
 impl RadixStages {
-    /// Whether every second transform may take the stages in reverse. Butterflies of 15 write points that far apart, which with a free cell
-    /// after each 16 fall into one bank.
+    /// Returns whether every second transform may take the stages in reverse. Butterflies of 15 points write
+    /// 15 points apart; with a free cell after each 16 points, all fall into one bank.
     pub fn turns(&self) -> bool {
         ![self.radices.first(), self.radices.last()].contains(&Some(&15))
     }
 
-    /// Points that an invocation holds at most.
+    /// Returns the largest number of points that an invocation holds.
     pub fn held(&self) -> u64 {
         let points: u64 = self.radices.iter().product();
         self.radices.iter().map(|radix| radix * (points / radix).div_ceil(self.lanes)).max().unwrap_or(1)
     }
 }
 
-/// How one workgroup transforms a line of `n` points.
+/// The transform of a line of `n` points by one workgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Core {
-    /// By stages.
+    /// In stages.
     Direct(RadixStages),
     /// As a circular convolution of `padded` points.
     Bluestein { padded: u64, stages: RadixStages },
 }
 
 impl Core {
-    /// How `n` points are transformed within `limits`, with `bytes` a real number; none if they do not fit.
+    /// Plans the transform of `n` points within `limits`, with real numbers of `bytes` bytes; `None` if the
+    /// points do not fit.
     pub fn new(n: u64, limits: Limits, bytes: u64) -> Option<Core> {
         if let Some((stages, _)) = stages(n, limits, bytes) {
             return Some(Core::Direct(stages));
@@ -72,7 +75,7 @@ impl Core {
             return None;
         }
         let shortest = 2 * n - 1;
-        // No longer line fits then, and all of them would be looked at, which takes seconds.
+        // No longer line fits either, and examining all lengths would take seconds.
         if shortest > limits.alone && shortest * bytes > limits.workgroup_bytes {
             return None;
         }
@@ -88,12 +91,12 @@ impl Core {
         }
     }
 
-    /// Whether one invocation does all butterflies of a line in loops.
+    /// Returns whether one invocation does all butterflies of a line in loops.
     pub fn loops(&self) -> bool {
         self.stages().lanes == 1 && self.stages().radices.len() > 1
     }
 
-    /// Points of a line in workgroup memory.
+    /// Returns the number of points of a line in workgroup memory.
     pub fn exchanged(&self, n: u64) -> u64 {
         match self {
             _ if self.stages().radices.len() == 1 => 0,
@@ -103,7 +106,8 @@ impl Core {
     }
 }
 
-/// The cheapest stages for `n` points, and their cost: points handled by invocations and moved through workgroup memory.
+/// Returns the cheapest stages for `n` points and their cost: points handled by invocations and points
+/// moved through workgroup memory.
 fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if !is_smooth(n) {
         return None;
@@ -117,7 +121,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if n * bytes > limits.workgroup_bytes {
         return None;
     }
-    // A prime up to 31 is one butterfly, though it takes more registers.
+    // A prime up to 31 is one butterfly although it takes more registers.
     let most = limits.points.max(31);
     let mut best: Option<(RadixStages, u64)> = None;
     for radices in factorizations(n, most) {
@@ -125,7 +129,7 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
             continue;
         }
         let counts = radices.iter().flat_map(|radix| (1..=4).map(move |times| (n / radix).div_ceil(times)));
-        // One invocation alone would take its stages in loops, which is for those that wait slowly.
+        // A single invocation would take its stages in loops, which is for devices with slow barriers.
         let least = if radices.len() > 1 { 2 } else { 1 };
         for lanes in counts.filter(|lanes| (least..=limits.invocations.min(MOST_LANES)).contains(lanes)) {
             let held = |radix: u64| radix * (n / radix).div_ceil(lanes);
@@ -144,10 +148,10 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     best
 }
 
-/// Lines per workgroup below which loops are slower than shared lines.
+/// Loops are slower than shared lines below this number of lines per workgroup.
 const LEAST_LINES: u64 = 4;
 
-/// The stages of one invocation: few, and of few points, since their code is straight-line.
+/// Returns the stages of one invocation: few and short, since their code is straight-line.
 fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     // With fewer lines per workgroup most of a vector unit is idle, which costs more than barriers.
     if LEAST_LINES * 2 * n * bytes > limits.workgroup_bytes {
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn lengths_beyond_a_workgroup_are_refused_at_once() {
-        // Looking at all lengths of convolutions of this prime would take longer than anybody waits.
+        // Examining all lengths of convolutions of this prime would take hours.
         assert_eq!(Core::new((1 << 61) - 1, FLOOR, 4), None);
         // The longest convolution that fits has 4096 points.
         assert!(Core::new(2039, FLOOR, 4).is_some() && Core::new(2053, FLOOR, 4).is_none());

@@ -1,4 +1,4 @@
-//! What cannot be transformed.
+//! Errors of transforms.
 
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
@@ -7,7 +7,7 @@ use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
 
-/// An error of a transform: which length, why, and what would do.
+/// A transform that cannot be created, and what would work instead.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FftError {
@@ -16,7 +16,7 @@ pub enum FftError {
         "an axis of length 0 cannot be transformed; every axis needs one point, and a transform one field at least"
     )]
     Empty,
-    /// Numbers of cells, points and modes that do not go together.
+    /// Numbers of cells, points and modes that do not fit each other.
     #[error(
         "axis {axis} has {cells} cells, {points} points and {modes} modes; a transformed axis needs at least as many points as cells \
          and modes, another one as many"
@@ -31,7 +31,7 @@ pub enum FftError {
         /// Modes that are kept.
         modes: u64,
     },
-    /// An axis of more points than kernels index.
+    /// An axis of more points than kernels can index.
     #[error(
         "axis {axis} has {points} points, and a line of a transform 2^32 - 2^17 at most; use a shorter axis, or leave it out of the transform"
     )]
@@ -44,7 +44,7 @@ pub enum FftError {
     /// A real transform that leaves out the last axis.
     #[error("a real transform halves the last axis, so it must be among those that are transformed; use a complex one")]
     RealAxis,
-    /// A line that no number of passes transforms.
+    /// A line that no number of passes can transform.
     #[error(
         "length {n} is beyond what this device transforms (lines of {limit} points at once, up to three passes); use a shorter axis"
     )]
@@ -54,7 +54,7 @@ pub enum FftError {
         /// The longest line of one pass.
         limit: u64,
     },
-    /// More elements than kernels index.
+    /// More elements than kernels can index.
     #[error(
         "expected at most 2^32 - 2^17 elements on one rank, which kernels can index, got {elements}; use at least {} times as many ranks",
         elements.div_ceil((1 << 32) - (1 << 17))
@@ -63,14 +63,14 @@ pub enum FftError {
         /// Elements of the largest array.
         elements: u128,
     },
-    /// An array of the host that is not as long as the shape says.
+    /// A host array that is not as long as its shape requires.
     #[error("the {what} has {have} elements, but this shape has {want}; give an array of that length, in C order")]
     Length {
-        /// Field or spectrum.
+        /// `field` or `spectrum`.
         what: &'static str,
-        /// Elements it has.
+        /// Elements of the array.
         have: usize,
-        /// Elements it should have.
+        /// Elements that the shape requires.
         want: u64,
     },
     /// A specification of other elements than those of the transform or filter.
@@ -84,7 +84,7 @@ pub enum FftError {
         /// The element type that the specification describes.
         found: &'static str,
     },
-    /// Double precision on a device without it.
+    /// Double precision on a device without `f64`.
     #[error(
         "{device} has no double precision (f64); use single precision or a device that `meshloom devices` lists with f64"
     )]
@@ -92,7 +92,7 @@ pub enum FftError {
         /// The device.
         device: String,
     },
-    /// A transform that some rank has no memory for, whatever was chosen.
+    /// A transform that does not fit into the memory of some rank, whatever the tuning.
     #[error(
         "rank {rank} has too little device memory for this transform, however it is done; use more ranks on more devices, or a smaller field"
     )]
@@ -100,24 +100,24 @@ pub enum FftError {
         /// The first such rank.
         rank: usize,
     },
-    /// The process grid.
+    /// An error of the process grid or of boxes.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The device.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
 message_debug!(FftError);
 
-/// A transform of all ranks that failed: what was planned, or what was run.
+/// A transform that failed: while it was planned, or while it ran.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformError {
-    /// The transform cannot be.
+    /// The transform cannot be created.
     #[error(transparent)]
     Fft(#[from] FftError),
-    /// It failed.
+    /// The device or another rank failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A factor of a filter that is not finite.

@@ -1,14 +1,15 @@
-//! What a transform will cost each rank, without a device: memory, bytes, messages, and an estimate of the time.
+//! Forecasts of the cost of a transform for each rank, without a device: memory, bytes, messages, and an
+//! estimate of the time.
 //!
-//! Bytes and messages are counted from the plan and are exact. Seconds follow from the speeds that are given:
+//! Bytes and messages are counted from the plan and are exact. Seconds follow from given speeds:
 //!
 //! ```text
 //! pass       bytes read and written / speed of device memory
 //! exchange   sent / copy speed  |  messages x latency + max(sent, received) / link speed  |  received / copy speed
 //! ```
 //!
-//! In one piece these three follow each other. In `p` pieces they and the passes on either side form a pipeline: the time is that of the
-//! slowest of them, plus the others' for one piece.
+//! With one piece these three follow each other. With `p` pieces they and the passes on either side form a
+//! pipeline: its time is that of the slowest member, plus the time of one piece of each other member.
 
 use super::error::FftError;
 use super::options::TransformTuning;
@@ -17,20 +18,20 @@ use super::spec::{Spec, Values};
 use super::speeds::Speeds;
 use crate::grid::{Cost, Grid, volume};
 
-/// Bytes of device memory that a rank needs.
+/// Device memory that a rank needs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryForecast {
-    /// Its part of the fields.
+    /// This rank's part of the fields.
     pub field: u64,
-    /// Its part of the spectra.
+    /// This rank's part of the spectra.
     pub spectrum: u64,
-    /// The most that working arrays take at once, in the forward and in the inverse transform.
+    /// The largest size of all working arrays at one time, in the forward and in the inverse transform.
     pub working: [u64; 2],
 }
 
 impl MemoryForecast {
-    /// All together, when the directions run one after the other.
+    /// Returns the sum, if the directions run one after the other.
     pub fn total(&self) -> u64 {
         self.field + self.spectrum + self.working[0].max(self.working[1])
     }
@@ -40,11 +41,11 @@ impl MemoryForecast {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Phase {
-    /// What it is: `z pass`, `exchange y-z`.
+    /// The name: `z pass`, `exchange y-z`.
     pub name: String,
-    /// What it moves in device memory, sends and receives.
+    /// The bytes that it moves in device memory, and its messages.
     pub cost: Cost,
-    /// Its seconds alone.
+    /// Its seconds, without overlap.
     pub seconds: f64,
 }
 
@@ -52,9 +53,9 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DirectionForecast {
-    /// Its phases, in order.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// Seconds in all, with overlap.
+    /// The total time in seconds, with overlap.
     pub seconds: f64,
 }
 
@@ -65,7 +66,7 @@ impl DirectionForecast {
     }
 }
 
-/// What a transform will cost a rank.
+/// The cost of a transform for one rank.
 ///
 /// ```
 /// use meshloom::fft::{Forecast, Spec, Speeds, TransformTuning, Values};
@@ -87,20 +88,20 @@ pub struct Forecast {
     pub plan: Plan,
     /// Device memory.
     pub memory: MemoryForecast,
-    /// From field to spectrum.
+    /// The forward transform.
     pub forward: DirectionForecast,
-    /// From spectrum to field.
+    /// The inverse transform.
     pub inverse: DirectionForecast,
 }
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
 impl Forecast {
-    /// The cost for `rank` of `grid`, on a device with [the limits that its class has](TransformTuning::usual_limits) at least, with
-    /// messages of `chunk` bytes at most.
+    /// Forecasts the cost for `rank` of `grid`, on a device with at least the
+    /// [limits of its class](TransformTuning::usual_limits), with messages of at most `chunk` bytes.
     ///
     /// # Errors
-    /// [`FftError`] for what cannot be transformed.
+    /// [`FftError`] if the fields cannot be transformed.
     pub fn new(
         spec: &Spec,
         grid: Grid,
@@ -127,7 +128,7 @@ impl Forecast {
 
 fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> DirectionForecast {
     let mut phases: Vec<Phase> = Vec::new();
-    // Passes and the exchanges between them overlap; a chain of them ends where there is no exchange.
+    // Passes and the exchanges between them overlap; a chain of them ends at a step without an exchange.
     let (mut seconds, mut chain) = (0.0, Chain::default());
     for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
@@ -154,12 +155,12 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
     DirectionForecast { phases, seconds: seconds + chain.seconds() }
 }
 
-/// Bytes that copying a rank's own blocks reads and writes on the device.
+/// Returns the bytes read and written on the device by copies of a rank's own blocks.
 fn kept_bytes(transpose: &Transpose, element: u64) -> u64 {
     (0..transpose.pieces.len()).map(|piece| 2 * element * transpose.kept(piece)).sum()
 }
 
-/// A pipeline of passes and exchanges, whose pieces overlap.
+/// A pipeline of passes and exchanges whose pieces overlap.
 #[derive(Default)]
 struct Chain {
     total: f64,
@@ -172,7 +173,7 @@ impl Chain {
         (self.total, self.slowest) = (self.total + seconds, self.slowest.max(seconds));
     }
 
-    /// The slowest member works all the time, the others for one piece.
+    /// Returns the seconds: the slowest member works all the time, each other member for one piece.
     fn seconds(self) -> f64 {
         let pieces = self.pieces.max(1) as f64;
         self.slowest + (self.total - self.slowest) / pieces

@@ -1,4 +1,3 @@
-//! All kernels of this room as text, for tests.
 
 use super::axis::passes;
 use super::callbacks::PassCallbacks;
@@ -10,15 +9,15 @@ use crate::gpu::{Callback, KernelSource};
 
 const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
-/// The kernels that do not transform lines, which depend on lengths and limits: see [`line_kernels`].
+/// Returns the kernels that do not transform lines; see [`line_kernels`] for those that do.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     vec![radial()]
 }
 
-/// The kernels that transform lines of `lengths` on devices with `limits`, in every form that plans use: along a
-/// contiguous axis and along one between others; real, half and complex; strided and in the blocks of exchanges, in place,
-/// padded and cut, with callbacks; filters; and, of lengths that need several, all passes. Lengths that do not fit are left
-/// out.
+/// Returns the kernels that transform lines of `lengths` on devices with `limits`, in every form that plans
+/// use: along contiguous and strided axes; real, half and complex; strided and in the blocks of exchanges;
+/// in place, padded and cut; with callbacks; filters; and all passes of long lines. Leaves out lengths that
+/// do not fit.
 #[doc(hidden)]
 pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
     let mut all = Vec::new();
@@ -44,14 +43,14 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
     all
 }
 
-/// Whether plans may let it work inside one array.
+/// Returns whether plans may run the kernel in place.
 fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
     let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
     let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
 }
 
-/// What becomes of lines of `n` points, from what to what, and with which callbacks.
+/// Returns the work, the sides and the callbacks of all forms for lines of `n` points.
 fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     let blocked = |side: Side| Side { order: Order::Blocked, ..side };
     let spanned = |side: Side, span: Span| Side { span, ..side };
@@ -89,7 +88,7 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     forms
 }
 
-/// A callback that uses all it is given.
+/// Returns a callback that uses all its arguments.
 fn on(function: &str, value: &str) -> Callback {
     Callback::trusted(format!(
         "fn {function}(value: {value}, at: vec4<u32>) -> {value} {{ return value * Real(at.x + at.w); }}"

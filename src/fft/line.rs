@@ -1,35 +1,37 @@
-//! Kernels that transform all lines of an array along one axis in one dispatch: what they do, and their parameters.
+//! Kernels that transform all lines of an array along one axis in one dispatch, and their parameters.
 //!
 //! ```text
 //! load -> transform inside a workgroup (see `core`) -> store
 //! ```
 //!
-//! A line's points may lie at a fixed stride or in the blocks of a transpose, may be fewer in memory than in the transform
-//! (zero padding, truncated spectra), and may be one factor of a longer axis (four-step algorithm).
+//! The points of a line may lie at a fixed stride or in the blocks of a transpose. They may be fewer in
+//! memory than in the transform (zero padding, truncated spectra). A line may be one factor of a longer axis
+//! (four-step algorithm).
 
 use super::core::{Core, Limits};
 use super::precision::Precision;
 use crate::gpu::{REGISTERS, SECTOR};
 
-/// Workgroup memory of the floor.
+/// The minimum of workgroup memory that WebGPU requires.
 const FLOOR_BYTES: u64 = 16384;
-/// Points that an invocation moves.
+/// Points that an invocation of a copy moves.
 const MOVED: u64 = 16;
 
-/// What becomes of a line.
+/// The operation on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Nothing: it is moved.
+    /// None: the line is only moved.
     Copy,
     /// `exp(-2 pi i j k / n)`.
     Forward,
     /// `exp(+2 pi i j k / n)`.
     Backward,
-    /// Forward, multiplied by a callback, and backward, once for each of so many results.
+    /// A forward transform, a multiplication by a callback and a backward transform, once for each of the
+    /// given number of results.
     Filter(u32),
 }
 
-/// What numbers a line has in memory.
+/// The numbers of a line in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LineFormat {
     /// Complex points.
@@ -38,51 +40,51 @@ pub enum LineFormat {
     Real,
     /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have are ignored.
     Half,
-    /// Real points of a Hartley transform: of complex ones that are written, the sum of real and imaginary part.
+    /// Real points of a Hartley transform: the sums of real and imaginary parts when they are written.
     Hartley,
 }
 
 impl LineFormat {
-    /// Whether a point is one real number in memory.
+    /// Returns whether a point is one real number in memory.
     pub fn is_real(self) -> bool {
         matches!(self, LineFormat::Real | LineFormat::Hartley)
     }
 }
 
-/// How the points of a line lie.
+/// The order of the points of a line in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// At a fixed stride.
     Strided,
-    /// In the blocks of a transpose: the axis is cut into parts, each a C order array of its own.
+    /// In the blocks of a transpose: the axis is cut into parts, each an array in C order.
     Blocked,
 }
 
-/// Which points of a line are in memory.
+/// The points of a line that are in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Span {
-    /// All.
+    /// All points.
     Whole,
-    /// The first so many; the others are zero.
+    /// The first points, of the given number; the others are zero.
     Head(u64),
-    /// The modes of a line of so many points, lowest frequencies, in the order of a transform; the others are zero, and
-    /// so is the unpaired mode of an even number.
+    /// The lowest modes, those of a line of the given number of points, in the order of a transform. The others
+    /// are zero, and so is the unpaired mode of an even number.
     Modes(u64),
 }
 
-/// One end of a kernel.
+/// The input or the output of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Side {
-    /// What numbers it has in memory.
+    /// The numbers in memory.
     pub format: LineFormat,
-    /// How its points lie.
+    /// The order of points.
     pub order: Order,
-    /// Which of its points are there.
+    /// The points that are in memory.
     pub span: Span,
 }
 
 impl Side {
-    /// Points in memory of a line whose transform has `n`.
+    /// Returns the points in memory of a line whose transform has `n` points.
     pub fn stored(&self, n: u64) -> u64 {
         let points = match self.span {
             Span::Whole => n,
@@ -91,38 +93,38 @@ impl Side {
         if self.format == LineFormat::Half { points / 2 + 1 } else { points }
     }
 
-    /// Bytes of a line in memory.
+    /// Returns the bytes of a line in memory.
     pub fn bytes(&self, n: u64, precision: Precision) -> u64 {
         self.stored(n) * self.number(precision)
     }
 
-    /// Bytes of a number in memory.
+    /// Returns the bytes of a number in memory.
     pub(super) fn number(&self, precision: Precision) -> u64 {
         if self.format.is_real() { precision.bytes() } else { 2 * precision.bytes() }
     }
 }
 
-/// One pass of the four-step algorithm: the length of the axis, `positions`, is a product of factors; the pass transforms along one of
-/// them, and the others are the `count` values of a counter `d`.
+/// One pass of the four-step algorithm. The length of the axis, `positions`, is a product of factors. The
+/// pass transforms along one factor; the others are the `count` values of a counter `d`.
 ///
 /// ```text
-/// point k of line d stands at   k a + d / q + (d mod q) r   with [a, q, r] = `input` when it is read, `output` when written
+/// position of point k of line d:   k a + d / q + (d mod q) r   with [a, q, r] = `input` when it is read, `output` when written
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FourStep {
     /// Positions of the whole axis.
     pub positions: u64,
-    /// Values of the counter.
+    /// Number of values of the counter.
     pub count: u64,
-    /// Where a point is read.
+    /// The coefficients of the position at which a point is read.
     pub input: [u64; 3],
-    /// Where it is written.
+    /// The coefficients of the position at which a point is written.
     pub output: [u64; 3],
-    /// Results are multiplied by the twiddles `exp(-+2 pi i k (d / q) / twiddle)`, unless this is 0.
+    /// The order of the twiddles `exp(-+2 pi i k (d / q) / twiddle)` that multiply results; 0 for none.
     pub twiddle: u64,
-    /// Points are multiplied by a factor for each position as they are read.
+    /// Whether points are multiplied by a factor for each position as they are read.
     pub load_factor: bool,
-    /// The same as they are written.
+    /// Whether points are multiplied by a factor for each position as they are written.
     pub store_factor: bool,
 }
 
@@ -131,25 +133,25 @@ pub struct FourStep {
 pub struct LineKernel {
     /// Single or double.
     pub precision: Precision,
-    /// Axis of the array that lines run along.
+    /// The axis of the array along which lines run.
     pub axis: usize,
     /// Points of the axis.
     pub n: u64,
-    /// Points of the transform: those of the axis, or of one factor of it.
+    /// Points of the transform: all points of the axis, or of one factor.
     pub points: u64,
-    /// What becomes of a line.
+    /// The operation on a line.
     pub work: Work,
-    /// What is read.
+    /// The input.
     pub input: Side,
-    /// What is written.
+    /// The output.
     pub output: Side,
-    /// Of a pass of the four-step algorithm.
+    /// The pass of the four-step algorithm, if the axis takes several passes.
     pub four_step: Option<FourStep>,
-    /// Whether it writes into the array that it reads.
+    /// Whether the kernel writes into the array that it reads.
     pub in_place: bool,
 }
 
-/// How lines are laid out over a workgroup.
+/// The layout of lines over a workgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineWorkgroup {
     pub(super) core: Core,
@@ -157,27 +159,29 @@ pub struct LineWorkgroup {
     pub lanes: u64,
     /// Lines per workgroup.
     pub lines: u64,
-    /// Whether real and imaginary parts are exchanged together (else one after the other, in half the workgroup memory).
+    /// Whether real and imaginary parts are exchanged together. Otherwise they follow each other, in half the
+    /// workgroup memory.
     pub together: bool,
-    /// How points lie in workgroup memory.
+    /// The layout of points in workgroup memory.
     pub(super) cells: LineCells,
 }
 
-/// Where the points of the lines of a workgroup lie in its memory: `column * columns + padded(at) * points`, in cells.
+/// The layout of the points of lines in workgroup memory: cell `column * columns + padded(at) * points`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineCells {
-    /// From a line to the next.
+    /// Cells from a line to the next.
     pub columns: u64,
-    /// From a point of a line to the next.
+    /// Cells from a point of a line to the next.
     pub points: u64,
-    /// Whether a cell is left free after each [`LineCells::RUN`] points, so that powers of two fall into different banks.
+    /// Whether a cell is left free after each [`LineCells::RUN`] points, so that powers of two fall into
+    /// different banks.
     pub padded: bool,
-    /// Cells in all.
+    /// Total number of cells.
     pub count: u64,
 }
 
 impl LineCells {
-    /// Points between two cells that are left free: complex numbers of a row of banks.
+    /// Points between two free cells: the complex numbers of a row of banks.
     pub const RUN: u64 = 16;
 
     fn new(lines: u64, exchanged: u64, interleaved: bool, padded: bool) -> Self {
@@ -186,54 +190,56 @@ impl LineCells {
         LineCells { columns, points, padded, count: lines * length }
     }
 
-    /// Cells from the first point of a line to the point `at`.
+    /// Returns the cells from the first point of a line to the point `at`.
     pub fn offset(&self, at: u64) -> u64 {
         (at + if self.padded { at / Self::RUN } else { 0 }) * self.points
     }
 
-    /// Whether the points `base + step` lie as far behind the points `base` as `step` behind the first, for all of `bases`.
+    /// Returns whether the points `base + step` lie as far behind the points `base` as `step` behind the first
+    /// point, for all `bases`.
     pub fn steady(&self, mut bases: impl Iterator<Item = u64>, step: u64) -> bool {
         bases.all(|base| self.offset(base + step) == self.offset(base) + self.offset(step))
     }
 }
 
 crate::gpu::kernel_params! {
-/// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field of a batch): the
-/// axes that lines do not run along, in C order.
+/// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field
+/// of a batch): the axes across the lines, in C order.
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
 /// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, 0` |
 /// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, 0` |
 ///
-/// Their names leave others to callbacks.
+/// All names begin with `line_`, to avoid clashes with callbacks.
 pub struct LineParams {
-    /// Lengths of `c0` and `c1`; from one result of a filter to the next; lines in all.
+    /// The lengths of `c0` and `c1`, the elements from one result of a filter to the next, and the number of
+    /// lines.
     pub line_sizes: [u32; 4],
-    /// Addresses of the input.
+    /// Addresses of the input, first vector.
     pub line_input: [u32; 4],
-    /// The same, second vector.
+    /// Addresses of the input, second vector.
     pub line_input_more: [u32; 4],
-    /// Addresses of the output.
+    /// Addresses of the output, first vector.
     pub line_output: [u32; 4],
-    /// The same, second vector.
+    /// Addresses of the output, second vector.
     pub line_output_more: [u32; 4],
-    /// Of blocked sides: points in the larger parts all together and points of a smaller part; input, then output.
+    /// For blocked sides: points of all larger parts together and points of a smaller part; input, then output.
     pub line_blocks: [u32; 4],
-    /// Of blocked sides: `o_first`, `i_first`; input, then output.
+    /// For blocked sides: `o_first`, `i_first`; input, then output.
     pub line_starts: [u32; 4],
-    /// Of blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
+    /// For blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
     pub line_inverse: [f32; 4],
     /// For callbacks: index of the first point along each axis, and first field.
     pub line_first: [u32; 4],
-    /// The factor of the output in three parts whose sum is exact in f64, and the factor of the modes that stand for two in
-    /// half a Hermitian line.
+    /// The factor of the output as a sum of three numbers, exact in f64, and the factor of the modes that stand
+    /// for two in half a Hermitian line.
     pub line_scale: [f32; 4],
 }
 }
 
 impl LineParams {
-    /// The same with this factor, in three parts, and this one of modes that stand for two.
+    /// Sets the factor of the output, and the factor of modes that stand for two.
     pub fn scaled(mut self, factor: f64, interior: f32) -> Self {
         let high = factor as f32;
         let middle = (factor - f64::from(high)) as f32;
@@ -243,15 +249,16 @@ impl LineParams {
 }
 
 impl LineKernel {
-    /// Whether a real line is transformed as a complex one of half the length.
+    /// Returns whether a real line is transformed as a complex line of half the length.
     pub(super) fn packed(&self) -> bool {
         let views = (self.input.format, self.output.format);
         let real = views == (LineFormat::Real, LineFormat::Half) || views == (LineFormat::Half, LineFormat::Real);
         real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
-    /// Lines of the kernel for each line of the axis: those of a factor of it, or the pieces in which it is moved. A loop over a whole axis would leave
-    /// most of a device idle, and some drivers end it early ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
+    /// Returns the lines of the kernel for each line of the axis: the lines of a factor, or the pieces of a
+    /// copy. A loop over a whole axis would leave most of a device idle, and some drivers end it early
+    /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
     pub(super) fn count(&self) -> u64 {
         match self.four_step {
             Some(step) => step.count,
@@ -260,37 +267,39 @@ impl LineKernel {
         }
     }
 
-    /// Whether points of an axis of several passes are written elsewhere than they were read, so that it needs two arrays.
+    /// Returns whether points are written to other positions than they were read from, so that the axis needs
+    /// two arrays.
     pub(super) fn moves(&self) -> bool {
         self.four_step.is_some_and(|step| step.input != step.output)
     }
 
-    /// Invocations that move a piece of a line.
+    /// Returns the invocations that move a piece of a line.
     fn movers(&self) -> u64 {
         if self.strided() { 8 } else { self.n.clamp(1, 64) }
     }
 
-    /// Points of such a piece.
+    /// Returns the points of a piece that is moved.
     pub(super) fn moved_points(&self) -> u64 {
         MOVED * self.movers()
     }
 
-    /// Points of the complex transform inside.
+    /// Returns the points of the complex transform inside the kernel.
     pub(super) fn core_points(&self) -> u64 {
         if self.packed() { self.n / 2 } else { self.points }
     }
 
-    /// Whether neighbouring lines, rather than neighbouring points, are neighbours in memory.
+    /// Returns whether neighboring lines, instead of neighboring points, are neighbors in memory.
     pub(super) fn strided(&self) -> bool {
         self.axis < 2 || self.four_step.is_some()
     }
 
-    /// Buffers of a line that is transformed in loops: with several results its spectrum is kept in one of its own.
+    /// Returns the buffers of a line that is transformed in loops: two for several results, whose spectrum is
+    /// kept.
     pub(super) fn buffers(&self) -> u64 {
         if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
     }
 
-    /// How it is laid out, or none if a line does not fit.
+    /// Returns the layout over a workgroup; `None` if a line does not fit.
     pub fn shape(&self, limits: Limits) -> Option<LineWorkgroup> {
         if self.work == Work::Copy {
             let lanes = self.movers();
@@ -299,18 +308,18 @@ impl LineKernel {
             return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true, cells });
         }
         let bytes = self.precision.bytes();
-        // A filter has two transforms and more: in loops its code stays short.
+        // A filter has at least two transforms; in loops its code stays short.
         let alone = if matches!(self.work, Work::Filter(_)) { limits.alone.min(16) } else { limits.alone };
         let core = Core::new(self.core_points(), Limits { alone, ..limits }, bytes)?;
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {
-            // One invocation per line; a workgroup of a few dozen.
+            // One invocation per line, in a workgroup of a few dozen.
             (_, 1) => 64,
             (true, _) => limits.columns,
             (false, _) => (128 / lanes).clamp(1, 32),
         };
-        // Two words a point, spectrum and result of a filter, and some for addresses and factors.
+        // Two words per point, spectrum and result of a filter, and some for addresses and factors.
         let held = core.stages().held() * if matches!(self.work, Work::Filter(_)) { 2 } else { 1 };
         let registers = held * bytes / 2 + 32;
         let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
@@ -334,18 +343,18 @@ impl LineKernel {
             Some(LineWorkgroup { core: core.clone(), lanes, lines, together, cells })
         };
         let plain = laid_out(false)?;
-        // The first butterflies write their points that far apart; later stages write runs, which spread over the banks. Every second
-        // transform of several takes its stages in reverse.
+        // The first butterflies write points far apart. Later stages write runs, which spread over the banks.
+        // Every second transform of several takes its stages in reverse.
         let several = matches!((self.work, &core), (Work::Filter(_), _) | (_, Core::Bluestein { .. }));
         let turns = several && core.stages().turns();
         let [first, last] = [core.stages().radices.first(), core.stages().radices.last()];
         let apart = [first, last.filter(|_| turns)].into_iter().flatten().any(|radix| radix.is_multiple_of(4));
-        // Columns next to each other that fill half a row of banks conflict in pairs at most.
+        // Neighboring columns that fill half a row of banks conflict at most in pairs.
         let words = bytes / 4 * if plain.together { 2 } else { 1 };
         let crowded = apart && (!self.strided() || plain.lines * words < 16);
-        // On the floor every byte of workgroup memory is taken, and software renderers have no banks.
+        // At the minimum of workgroup memory every byte is used, and software renderers have no banks.
         let pads = lanes > 1 && crowded && limits.shared && limits.workgroup_bytes > FLOOR_BYTES;
-        // A narrower tile costs more than conflicts do, and so does one more exchange where columns lie next to each other.
+        // A narrower tile costs more than conflicts, and so does one more exchange if columns are neighbors.
         let as_good = |padded: &LineWorkgroup| {
             padded.lines == plain.lines && (padded.together == plain.together || !self.strided())
         };
@@ -353,26 +362,28 @@ impl LineKernel {
         Some(padded.unwrap_or(plain))
     }
 
-    /// Lines of a tile whose rows are whole sectors, or as many as were asked for; 1 where lines do not lie side by side.
+    /// Returns the lines of a tile whose rows are whole sectors, at most as many as the limits allow; 1 if lines
+    /// do not lie side by side.
     pub(super) fn full_tile(&self, limits: Limits) -> u64 {
         if self.strided() { limits.columns.min(SECTOR / (2 * self.precision.bytes())) } else { 1 }
     }
 
-    /// Whether input and output of an in-place kernel, of which one is real, are both seen as real numbers.
+    /// Returns whether input and output of an in-place kernel, of which one is real, are both used as real
+    /// numbers.
     pub(super) fn as_reals(&self) -> bool {
         self.in_place && self.input.format.is_real() != self.output.format.is_real()
     }
 
-    /// Bytes that memory moves for a line to be read and written by tiles of so many lines, where `across` lines lie side by side: whole
-    /// sectors, wanted or not. What neighbouring rows of a tile share counts once.
+    /// Returns the bytes that memory moves to read and write a line by tiles of `lines` lines, if `across` lines
+    /// lie side by side: whole sectors. Sectors that neighboring rows of a tile share count once.
     pub(super) fn moved(&self, lines: u64, across: u64) -> u64 {
         let along = |side: &Side, step: Option<[u64; 3]>| {
             let bytes = side.bytes(self.n, self.precision);
-            // One line of a factor has its share of what is in memory.
+            // A line of a factor has its share of the elements in memory.
             let bytes = self.four_step.map_or(bytes, |step| (bytes * self.points).div_ceil(step.positions));
             let run = match step {
                 _ if !self.strided() => return bytes,
-                // Lines are counted along the axis: see `FourStep` for where the next one is.
+                // Lines are counted along the axis; see `FourStep` for the position of the next line.
                 Some([apart, together, _]) if self.axis == 2 && together > 1 => {
                     if apart == 1 {
                         return bytes;

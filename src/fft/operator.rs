@@ -1,20 +1,14 @@
-//! Linear operators that are diagonal in Fourier space, as tables.
+//! Multiplication of spectra: operators as tables and callbacks, and radial amplitudes.
 //!
-//! Every operator of a particle-mesh force is a product of one factor per axis, a complex constant and, maybe, the
-//! inverse of a Laplacian:
-//!
-//! ```text
-//! out(k) = c * t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2)) * in(k)        (0 where the sum of l is 0)
-//! ```
-//!
-//! The tables are made on the host in f64, so shaders evaluate no transcendental function, and every discretisation is data. They are applied while the inverse transform loads the spectrum: no pass of their own.
+//! Tables are computed on the host in f64, so shaders evaluate no transcendental function, and every
+//! discretization is data. An inverse transform applies them as it loads the spectrum, without a pass.
 
 use std::fmt;
 
 use crate::grid::Box3;
 
-/// The derivative along an axis, as a function of `w = k h` (reference: Hockney & Eastwood 1981; finite differences of
-/// order 2 and 4 on a mesh of spacing `h`).
+/// The derivative along an axis, as a function of `w = k h` on a mesh of spacing `h`, exact or by finite
+/// differences. Reference: Hockney & Eastwood (1981).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GradientSymbol {
     /// `w`, and 0 at the Nyquist frequency, where the derivative of a real field has no real value.
@@ -27,7 +21,7 @@ pub enum GradientSymbol {
 }
 
 impl GradientSymbol {
-    /// Its value at `w`; `nyquist` says that `w` is the Nyquist frequency.
+    /// Returns the value at `w`; `nyquist` tells whether `w` is the Nyquist frequency.
     pub fn at(self, w: f64, nyquist: bool) -> f64 {
         match self {
             _ if nyquist => 0.0,
@@ -38,7 +32,8 @@ impl GradientSymbol {
     }
 }
 
-/// Minus the second derivative along an axis, as a function of `w = k h`; the Laplacian is the sum over the axes.
+/// Minus the second derivative along an axis, as a function of `w = k h`; minus the Laplacian is the sum
+/// over the axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaplacianSymbol {
     /// `w^2`.
@@ -51,7 +46,7 @@ pub enum LaplacianSymbol {
 }
 
 impl LaplacianSymbol {
-    /// Its value at `w`.
+    /// Returns the value at `w`.
     pub fn at(self, w: f64) -> f64 {
         match self {
             LaplacianSymbol::Exact => w * w,
@@ -75,9 +70,11 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// The wave number `index` of an axis, in the order of a transform: 0, 1, .., then the negative ones. The Nyquist
-    /// frequency counts as negative, except that callers of half axes may ask for it as `cells / 2` too: every operator
-    /// here is even or zero there.
+    /// Creates the wave number `index` of an axis, in the order of a transform: 0, 1, .., then the negative
+    /// ones.
+    ///
+    /// The Nyquist frequency counts as negative. Callers with half axes may pass it as `cells / 2`: every
+    /// operator of this module is even or zero there.
     pub fn new(index: u64, cells: u64, size: f64) -> Self {
         let mode = if 2 * index < cells || cells == 1 { index as f64 } else { index as f64 - cells as f64 };
         let (k, spacing) = (2.0 * std::f64::consts::PI * mode / size, size / cells as f64);
@@ -93,12 +90,13 @@ impl Wave {
 /// c t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2))
 /// ```
 ///
-/// and by 0 where the sum of `l` is 0. Without a Laplacian the denominator is 1. Wavenumbers are in radians per unit of
-/// the box size. With `l = k^2` (a [`LaplacianSymbol`] divided by the
-/// squared spacing) the division by the sum is the inverse of minus the Laplacian:
-/// the potential of a source `-laplacian(phi) = source` has `c = [1, 0]` and `t = 1`. A derivative along axis `a` has
-/// `c = [0, 1]` (the imaginary unit), `t` of axis `a` equal to `k` (a [`GradientSymbol`] divided by the spacing) and
-/// `t = 1` for the other axes.
+/// and by 0 if the sum of `l` is 0. Without a Laplacian the denominator is 1. Wavenumbers are in radians
+/// per unit of the box size.
+///
+/// With `l = k^2` (a [`LaplacianSymbol`] divided by the squared spacing) the division is the inverse of
+/// minus the Laplacian: the potential of a source `-laplacian(phi) = source` has `c = [1, 0]` and `t = 1`.
+/// A derivative along axis `a` has `c = [0, 1]` (the imaginary unit), `t` of axis `a` equal to `k` (a
+/// [`GradientSymbol`] divided by the spacing) and `t = 1` for the other axes.
 pub struct Operator<'a> {
     /// The complex constant `c` (real part, imaginary part).
     pub constant: [f64; 2],
@@ -108,13 +106,13 @@ pub struct Operator<'a> {
     pub laplacian: Option<&'a dyn Fn(usize, Wave) -> f64>,
 }
 
-/// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one after the
-/// other.
+/// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one
+/// after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorTables {
     /// The complex constant.
     pub constant: [f32; 2],
-    /// Where the second and third axis begin in either half, and the length of a half.
+    /// The starts of the second and third axis in each half, and the length of a half.
     pub starts: [u32; 3],
     /// The tables.
     pub values: Vec<f32>,
@@ -127,7 +125,7 @@ impl fmt::Debug for Operator<'_> {
 }
 
 impl Operator<'_> {
-    /// Its tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
+    /// Returns the tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
     pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> OperatorTables {
         let waves = |axis: usize| part[axis].clone().map(move |index| Wave::new(index, shape[axis], size[axis]));
         let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! Passes with their kernels and tables, ready to be recorded.
+//! Passes with their kernels and tables, ready to be recorded, and all their kernels as text for tests.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use super::precision::Precision;
 use super::reach::PassArrays;
 use crate::gpu::{Callback, DeviceError, Gpu, Kernel, RawArray, Recorder};
 
-/// Tables on the device, each made once.
+/// Tables on the device, each created once.
 pub(super) struct DeviceTables {
     recorder: Recorder,
     made: HashMap<PointFactors, RawArray>,
@@ -49,14 +49,14 @@ impl DeviceTables {
     }
 }
 
-/// Where a pass stands in its route.
+/// The position of a pass in its route.
 #[derive(Clone, Copy)]
 pub(super) struct PassPosition {
     pub first: bool,
     pub last: bool,
 }
 
-/// A pass with its kernels. They are compiled when they are first dispatched.
+/// A pass with its kernels, which are compiled when they are first dispatched.
 pub(super) struct ReadyPass {
     pub kernel: LineKernel,
     pub position: PassPosition,
@@ -92,13 +92,13 @@ impl ReadyPass {
         })
     }
 
-    /// Returns the device memory of its tables in bytes.
+    /// Returns the device memory of the tables in bytes.
     pub fn table_bytes(&self) -> u64 {
         self.tables.iter().map(RawArray::bytes).sum()
     }
 
-    /// Records it over `arrays`. `operator` replaces the callback on modes that the first
-    /// pass of a route reads: the same text with other arrays and parameters.
+    /// Records the pass over `arrays`. In the first pass of a route, `operator` replaces the callback on modes:
+    /// the same text with other arrays and parameters.
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -125,7 +125,7 @@ impl ReadyPass {
         recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))
     }
 
-    /// Whether one side is real and the other complex, so that in place both are seen as real numbers.
+    /// Returns whether one side is real and the other complex, so that in place both are used as real numbers.
     pub fn as_reals(&self) -> bool {
         LineKernel { in_place: true, ..self.kernel }.as_reals()
     }

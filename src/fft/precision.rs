@@ -3,18 +3,18 @@
 use super::error::FftError;
 use crate::gpu::{Capabilities, Element};
 
-/// The numbers a transform works with.
+/// The precision of a transform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Precision {
-    /// `f32`: on every device.
+    /// `f32`, on every device.
     #[default]
     Single,
-    /// `f64`: on devices that have it (natively, in Vulkan).
+    /// `f64`, on devices with double precision (natively, in Vulkan).
     Double,
 }
 
 impl Precision {
-    /// Bytes of a real number.
+    /// Returns the bytes of a real number.
     pub const fn bytes(self) -> u64 {
         match self {
             Precision::Single => 4,
@@ -22,7 +22,7 @@ impl Precision {
         }
     }
 
-    /// A real element of arrays.
+    /// Returns the real element of arrays.
     pub const fn real(self) -> Element {
         match self {
             Precision::Single => Element::F32,
@@ -30,7 +30,7 @@ impl Precision {
         }
     }
 
-    /// A complex element of arrays.
+    /// Returns the complex element of arrays.
     pub const fn complex(self) -> Element {
         match self {
             Precision::Single => Element::Complex32,
@@ -38,10 +38,10 @@ impl Precision {
         }
     }
 
-    /// Checks that a device has it.
+    /// Checks that a device supports the precision.
     ///
     /// # Errors
-    /// [`FftError::NoDouble`].
+    /// [`FftError::NoDouble`] if it does not.
     pub fn check(self, device: &str, capabilities: &Capabilities) -> Result<(), FftError> {
         match self {
             Precision::Double if !capabilities.f64 => Err(FftError::NoDouble { device: device.into() }),
@@ -49,7 +49,7 @@ impl Precision {
         }
     }
 
-    /// A WGSL literal, exact.
+    /// Returns an exact WGSL literal.
     pub(super) fn literal(self, value: f64) -> String {
         let text = match self {
             Precision::Single => format!("{:?}f", value as f32),

@@ -1,8 +1,8 @@
-//! What a dispatch reaches in its arrays, and parts of a stage that reach one window of each.
+//! The bytes of arrays that a dispatch reaches, and parts of a stage that reach one window of each array.
 //!
-//! An array beyond a binding has several windows, of which every access chooses one, by some 25 instructions (`docs/performance.md`). Lines
-//! along z and y lie in a plane of x, so that a part of the planes lies in a range of the array, which is bound as one window wherever it
-//! begins. Lines along x cross the array: they have all its windows.
+//! An array larger than a binding has several windows. Every access to it chooses one, with about 25
+//! instructions (`docs/performance.md`). Lines along z and y lie in a plane of x, so a range of planes is a
+//! range of the array, which is bound as one window. Lines along x cross the array and need all its windows.
 
 use std::ops::Range;
 
@@ -10,16 +10,17 @@ use super::line::{LineKernel, LineParams, Order, Side, Work};
 use super::plan::{Stage, StagePart};
 use crate::gpu::RawArray;
 
-/// The arrays that a pass reads and writes.
+/// The arrays of a pass.
 #[derive(Clone)]
 pub(super) struct PassArrays {
-    /// What is read; none in place.
+    /// The input; `None` in place.
     pub input: Option<RawArray>,
-    /// What is written.
+    /// The output.
     pub output: RawArray,
 }
 
-/// Bytes of its input and of its output that a dispatch reaches; none of an array in blocks, over which lines are spread.
+/// Returns the bytes of the input and of the output that a dispatch reaches; `None` for an array in blocks,
+/// over which lines are spread.
 fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
     let [c0, c1, result, lines] = params.line_sizes.map(u64::from);
     let fields = lines / (c0 * c1 * kernel.count());
@@ -41,7 +42,7 @@ fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] 
 }
 
 impl PassArrays {
-    /// Bytes that a dispatch reaches in the input and in the output; in place, both in the output.
+    /// Returns the bytes that a dispatch reaches in the input and in the output; in place, all in the output.
     fn reached(&self, kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
         match (reached(kernel, params), &self.input) {
             (both, Some(_)) => both,
@@ -50,7 +51,8 @@ impl PassArrays {
         }
     }
 
-    /// The parts of `whole` that reach one window of each array in which a part of one plane and one field does; all of it where none does.
+    /// Returns parts of `whole` that reach one window of each array in which one plane of one field does; all of
+    /// `whole` if there is no such array.
     pub fn parts(
         &self,
         stage: &Stage,
@@ -77,7 +79,7 @@ impl PassArrays {
         whole.halved_until(slow, &fits)
     }
 
-    /// The windows that a dispatch reaches, and its parameters for them.
+    /// Returns the windows that a dispatch reaches, and its parameters for them.
     pub fn narrowed(&self, kernel: &LineKernel, mut params: LineParams) -> (PassArrays, LineParams) {
         let (mut narrow, [input, output]) = (self.clone(), self.reached(kernel, &params));
         let counted = |base: u64, side: &Side| (base / side.number(kernel.precision)) as u32;
@@ -99,7 +101,7 @@ impl PassArrays {
 }
 
 impl StagePart {
-    /// Its first plane of the axis `slow`, of its first field.
+    /// Returns the first plane of the axis `slow`, of the first field.
     fn first(&self, slow: usize) -> StagePart {
         let one = |range: &Range<u64>| range.start..range.end.min(range.start + 1);
         let mut part = StagePart { cells: self.cells.clone(), fields: one(&self.fields) };
@@ -107,7 +109,7 @@ impl StagePart {
         part
     }
 
-    /// Its halves, and theirs, until each fits or is a plane of the axis `slow` of one field.
+    /// Halves the part until each piece fits or is one plane of the axis `slow` of one field.
     fn halved_until(self, slow: usize, fits: &dyn Fn(&StagePart) -> bool) -> Vec<StagePart> {
         let len = |range: &Range<u64>| range.end.saturating_sub(range.start);
         let fields = len(&self.fields) > 1;
@@ -139,7 +141,7 @@ mod tests {
         Plan::new(&spec, Grid::new([1, 1], 1).unwrap(), 0, LIMITS, 1).unwrap()
     }
 
-    /// The first and the last byte that the lines of a dispatch reach, one by one.
+    /// Returns the bytes that the lines of a dispatch reach, counted one by one.
     fn one_by_one(side: &Side, kernel: &LineKernel, params: &LineParams, first: [u32; 4], stride: u32) -> Range<u64> {
         let [c0, c1, _, lines] = params.line_sizes;
         let line = |line: u32| [line % c0, line / c0 % c1, line / c0 / c1];
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(parts.iter().map(planes).collect::<Vec<_>>(), [3, 3, 3, 4, 3, 3, 3, 4, 3, 3, 3, 4]);
         assert!(parts.windows(2).all(|two| two[0].cells[0].end == two[1].cells[0].start || two[1].cells[0].start == 0));
         assert_eq!(whole.clone().halved_until(0, &|_| true), std::slice::from_ref(&whole));
-        // An empty part is one.
+        // An empty part is one piece.
         let empty = StagePart { cells: [0..0, 0..4, 0..6], fields: 0..1 };
         assert_eq!(empty.clone().halved_until(0, &|_| false), std::slice::from_ref(&empty));
         assert_eq!(whole.first(0), StagePart { cells: [0..1, 0..4, 0..6], fields: 0..1 });

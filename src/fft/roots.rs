@@ -1,14 +1,15 @@
-//! Roots of unity, made on the host: twiddles, and the constants of butterflies.
 
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
-/// What `TAU` lacks of a turn.
+/// The difference between a turn and `TAU`.
 const TAU_REST: f64 = 2.449_293_598_294_706_4e-16;
 
-/// `exp(-2 pi i k / n)` rounded to the nearest `f64` or the next, for `n` below 2^50; equal roots are equal numbers.
+/// Returns `exp(-2 pi i k / n)` rounded to the nearest `f64` or the next, for `n` below 2^50. Equal roots
+/// are equal numbers.
 ///
-/// The angle is taken from the nearest axis, as a whole number of parts of a turn, so that it is an eighth of a turn at most and what
-/// it stands for is exact. Sines of angles of whole turns would inherit the angles' rounding, of up to four units.
+/// The angle is measured from the nearest axis as a whole number of parts of a turn. It is at most an
+/// eighth of a turn and exact. Sines of angles of whole turns would inherit the rounding of the angles, up
+/// to four units.
 pub(super) fn root(k: u64, n: u64) -> [f64; 2] {
     let k = k % n;
     let quarter = (8 * u128::from(k) / u128::from(n)).div_ceil(2);
@@ -23,8 +24,8 @@ pub(super) fn root(k: u64, n: u64) -> [f64; 2] {
     }
 }
 
-/// Sine and cosine of `2 pi part / whole`, for whole numbers: the angle in two numbers of which the second is what the first lacks.
-/// At an eighth both are the same number.
+/// Returns sine and cosine of `2 pi part / whole` of whole numbers. The angle is a sum of two numbers, the
+/// second of which is the rounding error of the first. At an eighth of a turn both are the same number.
 fn sin_cos(part: f64, whole: f64) -> (f64, f64) {
     if 8.0 * part.abs() == whole {
         return (FRAC_1_SQRT_2.copysign(part), FRAC_1_SQRT_2);
@@ -41,7 +42,8 @@ fn sin_cos(part: f64, whole: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Sine and cosine of `2 pi k / n`, an eighth of a turn at most, by their series in whole numbers of 2^-63.
+    /// Returns sine and cosine of `2 pi k / n`, at most an eighth of a turn, by their series in whole numbers
+    /// of 2^-63.
     fn series(k: u64, n: u64) -> [f64; 2] {
         // 2 pi in 2^-60.
         const TURN: u128 = 0x6487_ED51_10B4_611A;

@@ -1,7 +1,7 @@
-//! Carries out a route on a device and between ranks.
+//! Runs a route on a device and between ranks.
 //!
-//! Before an exchange each piece is sent as soon as it is written, while the next is written; after it each piece is transformed as soon as
-//! it has arrived, while the next is on its way.
+//! Before an exchange, each piece is sent as soon as it is written, while the next piece is computed. After
+//! it, each piece is transformed as soon as it has arrived, while the next one is on its way.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -26,7 +26,8 @@ pub(super) struct ReadyRoute {
 }
 
 impl ReadyRoute {
-    /// Makes the kernels: those on what is loaded into the first pass, those of filters into theirs, those on what is stored into the last.
+    /// Creates the kernels. The first pass gets the callbacks on elements that are loaded, the last pass those on
+    /// elements that are stored, a filter pass its own.
     pub fn new(route: Route, callbacks: &PassCallbacks, tables: &mut DeviceTables) -> Result<Self, FftError> {
         let last = route.passes().count() - 1;
         let (mut number, mut passes) = (0, Vec::new());
@@ -58,7 +59,7 @@ impl ReadyRoute {
     }
 }
 
-/// A caller's array and how a field lies in it; a spectrum (no layout) is C order over this rank's part.
+/// An array of the caller with its layout. A spectrum (`None`) is in C order over this rank's part.
 #[derive(Clone, Copy)]
 pub(super) struct UserArray<'a> {
     pub array: &'a RawArray,
@@ -79,18 +80,18 @@ impl Checked {
     }
 }
 
-/// One run of a route; `C` is the complex element.
+/// One run of a route. `C` is the complex element.
 pub(super) struct Run<'a, C> {
     pub ready: &'a ReadyRoute,
     pub input: UserArray<'a>,
     pub output: UserArray<'a>,
-    /// What all ranks must do.
+    /// The call that must be equal on all ranks.
     pub subject: Subject,
     /// The factor of the result.
     pub scale: f64,
     /// The factor of modes that stand for two.
     pub interior: f32,
-    /// Which of how many results of each field the output is, where it is a field.
+    /// The number of the result and the count of results of each field, for an output of fields.
     pub result: [u64; 2],
     /// Replaces the callback on modes of the first pass: the same text with other arrays and parameters.
     pub operator: Option<&'a Callback>,
@@ -98,30 +99,31 @@ pub(super) struct Run<'a, C> {
 }
 
 impl<'a> UserArray<'a> {
-    /// A field.
+    /// Returns a field with its layout.
     pub fn field<T: DeviceElement>(array: &'a Array<T>, layout: &'a FieldLayout) -> Self {
         UserArray { array: array.raw(), layout: Some(layout) }
     }
 
-    /// A spectrum.
+    /// Returns a spectrum.
     pub fn spectrum<T: DeviceElement>(array: &'a Array<T>) -> Self {
         UserArray { array: array.raw(), layout: None }
     }
 }
 
 impl<'a, C: DeviceElement> Run<'a, C> {
-    /// A run of what `subject` says with the factor `scale`, of the only result, with the callbacks that the route has.
+    /// Creates a run of the call `subject` with the factor `scale`, with one result and the callbacks of the
+    /// route.
     pub fn new(subject: Subject, ready: &'a ReadyRoute, [input, output]: [UserArray<'a>; 2], scale: f64) -> Self {
         let (interior, result, operator, element) = (1.0, [0, 1], None, PhantomData);
         Run { ready, input, output, subject, scale, interior, result, operator, element }
     }
 
-    /// Records and exchanges everything.
+    /// Records all passes and exchanges.
     pub fn run(&self, recorder: &mut Recorder, comms: &mut GridComms) -> Result<(), ExchangeError> {
         let ReadyRoute { route, passes } = self.ready;
         let place = placement(self.input, route.stages[0].before, [0, 1]);
         let mut input = StageInput::Whole(BufferView { array: self.input.array.clone(), place });
-        // A field may have ghosts, which are not ours to write.
+        // Ghost cells of the caller's field must not be overwritten.
         let scratch = if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 };
         let mut executor = Executor { run: self, recorder, comms, scratch: Vec::new() };
         for (i, buffer) in buffers(route, scratch).into_iter().enumerate() {
@@ -140,18 +142,18 @@ struct BufferView<'a> {
     place: Placement<'a>,
 }
 
-/// What a stage reads: an array, or the pieces of an exchange.
+/// The input of a stage: an array, or the pieces of an exchange.
 enum StageInput<'a> {
     Whole(BufferView<'a>),
     Pieces(Pieces<'a>),
 }
 
-/// Pieces of an exchange that were sent and have not been transformed.
+/// Pieces of an exchange that were sent and not yet transformed.
 #[derive(Default)]
 struct Pieces<'a> {
     arriving: VecDeque<(Range<u64>, BufferView<'a>)>,
     pending: VecDeque<PendingExchange>,
-    /// The axis along which they are cut.
+    /// The axis along which pieces are cut.
     third: usize,
 }
 
@@ -159,12 +161,12 @@ struct Pieces<'a> {
 struct Tile<'a> {
     part: Box3,
     view: BufferView<'a>,
-    /// Whether no other follows.
+    /// Whether it is the last one.
     last: bool,
 }
 
 impl<'a> StageInput<'a> {
-    /// The next tile, once it has arrived.
+    /// Returns the next tile, once it has arrived.
     fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<Tile<'a>>, ExchangeError> {
         match self {
             StageInput::Whole(view) => {
@@ -181,17 +183,17 @@ impl<'a> StageInput<'a> {
     }
 }
 
-/// A run with what it is recorded and exchanged with.
+/// A run with its recorder and communicators.
 struct Executor<'r, 'a, C> {
     run: &'r Run<'a, C>,
     recorder: &'r mut Recorder,
     comms: &'r mut GridComms,
-    /// Scratch between the passes of stages since the last exchange.
+    /// Scratch arrays between passes since the last exchange.
     scratch: Vec<Array<C>>,
 }
 
 impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
-    /// Runs the passes of stage `i` and begins the exchange after it; returns what the next stage reads.
+    /// Runs the passes of stage `i` and begins the exchange after it. Returns the input of the next stage.
     fn stage(&mut self, i: usize, buffer: Buffer, mut input: StageInput<'a>) -> Result<StageInput<'a>, ExchangeError> {
         let ReadyRoute { route, passes } = self.run.ready;
         let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
@@ -236,7 +238,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 }
             }
         }
-        // Where there is an exchange, what was recorded before it is submitted, and memory goes back to the pool.
+        // An exchange submits what was recorded before it, so the memory returns to the pool.
         if transpose.is_some() {
             self.scratch.clear();
         }
@@ -246,7 +248,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         })
     }
 
-    /// Where a stage writes: one array, or one for each piece of the exchange after it.
+    /// Returns the arrays that a stage writes: one, or one for each piece of the exchange after it.
     fn outputs(&self, i: usize, buffer: Buffer, input: &StageInput<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
         let Run { ready, input: source, output, result, .. } = self.run;
         let (stage, gpu) = (&ready.route.stages[i], self.recorder.gpu());
@@ -260,7 +262,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             (Buffer::InPlace, StageInput::Whole(view)) => view.clone(),
             (Buffer::Work | Buffer::InPlace, _) => {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
-                // In place, the caller's array serves, unless this rank has more between exchanges than before and after.
+                // In place, the caller's array is used if it is large enough for the elements between exchanges.
                 let fits = source.array.shares(output.array) && own.len() >= stage.written();
                 let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
                 BufferView { array: array.raw().clone(), place: whole }
@@ -279,7 +281,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok(vec![view])
     }
 
-    /// Arrays for all positions of a stage's axis, between its passes: two, or one twice. Stages of one size take the same ones.
+    /// Returns arrays for all positions of a stage's axis, between its passes: two, or the same one twice. Stages
+    /// of one size share arrays.
     fn scratch(&mut self, stage: &Stage) -> Result<[BufferView<'a>; 2], DeviceError> {
         let (extent, len) = (stage.scratch(), stage.scratch_len());
         let mut arrays: Vec<Array<C>> = self.scratch.iter().filter(|array| array.len() == len).cloned().collect();
@@ -295,7 +298,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
-    /// Records a pass over cells of a stage: of arrays in several windows in parts that reach one, where there are such.
+    /// Records a pass over cells of a stage. Arrays of several windows are processed in parts that reach one
+    /// window, if possible.
     fn record(
         &mut self,
         (stage, pass): (&Stage, &ReadyPass),
@@ -317,7 +321,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         })
     }
 
-    /// Sends a piece that was written to `view`, and takes those on that are on their way.
+    /// Sends a piece that was written to `view`, and continues the exchanges in progress.
     fn send(
         &mut self,
         (stage, transpose): (&Stage, &Transpose),
@@ -345,7 +349,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     }
 }
 
-/// Where a caller's array lies, as one of several results of each field.
+/// Returns the placement of a caller's array, as one of several results of each field.
 fn placement(user: UserArray<'_>, extent: [u64; 3], [which, results]: [u64; 2]) -> Placement<'_> {
     let field = |layout| {
         let len = FieldLayout::len(layout);
@@ -354,7 +358,7 @@ fn placement(user: UserArray<'_>, extent: [u64; 3], [which, results]: [u64; 2]) 
     user.layout.map_or(Placement::Array { origin: [0; 3], extent }, field)
 }
 
-/// An array over `range` of the axis `third`.
+/// Returns the placement of an array over `range` of the axis `third`.
 fn covering<'a>(extent: [u64; 3], third: usize, range: &Range<u64>) -> Placement<'a> {
     let (mut origin, mut extent) = ([0; 3], extent);
     (origin[third], extent[third]) = (range.start, range.end - range.start);

@@ -2,22 +2,23 @@
 
 use std::iter::successors;
 
-/// Primes that have a butterfly of their own; lengths made of them are transformed directly.
+/// Primes with a butterfly of their own. Products of these primes are transformed directly.
 pub const RADICES: [u64; 11] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
 
-/// Whether `n` is a product of 2, 3, 5 and 7: the lengths that are transformed fastest.
+/// Returns whether `n` is a product of 2, 3, 5 and 7. Such lengths are transformed fastest.
 pub fn is_good_size(n: u64) -> bool {
     n > 0 && [2, 3, 5, 7].into_iter().fold(n, strip) == 1
 }
 
-/// The smallest good size that is at least `n`; `n` itself where none is that has 64 bits.
+/// Returns the smallest good size that is at least `n`; `n` itself if no good size of 64 bits is.
 ///
 /// ```
 /// use meshloom::fft::good_size;
 /// assert_eq!([good_size(0), good_size(11), good_size(101), good_size(128)], [1, 12, 105, 128]);
 /// ```
 pub fn good_size(n: u64) -> u64 {
-    // Good sizes are far between where they are large: each product of odd primes is doubled until it is long enough. None needs to be twice as long.
+    // Large good sizes are rare, so each product of odd primes is doubled until it is long enough. No
+    // result is twice as large as `n`.
     let most = n.saturating_mul(2);
     let powers = move |from: u64, factor: u64| {
         successors(Some(from), move |power| power.checked_mul(factor).filter(|&power| power < most))
@@ -27,7 +28,7 @@ pub fn good_size(n: u64) -> u64 {
     doubled.min().unwrap_or(n)
 }
 
-/// Whether `n` is a product of [`RADICES`].
+/// Returns whether `n` is a product of [`RADICES`].
 pub(super) fn is_smooth(n: u64) -> bool {
     n > 0 && RADICES.into_iter().fold(n, strip) == 1
 }
@@ -39,7 +40,7 @@ fn strip(mut n: u64, factor: u64) -> u64 {
     n
 }
 
-/// All ways to write `n` as a product of factors from 2 to `most`, largest first.
+/// Returns all ways to write `n` as a product of factors from 2 to `most`, largest first.
 pub(super) fn factorizations(n: u64, most: u64) -> Vec<Vec<u64>> {
     fn extend(rest: u64, most: u64, head: &mut Vec<u64>, all: &mut Vec<Vec<u64>>) {
         if rest == 1 {

@@ -1,21 +1,21 @@
-//! What is transformed: shapes, axes, normalisation, distribution. Pure data.
+//! Descriptions of transforms: elements, shapes, axes, normalization, distribution. Pure data.
 
 use super::error::FftError;
 use super::precision::Precision;
 use crate::gpu::{DeviceElement, LONGEST};
 use crate::grid::{Box3, extent, volume};
 
-/// What the cells of a field hold.
+/// The kind of numbers in the cells of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Values {
-    /// Real numbers: the spectrum is the half one.
+    /// Real numbers, with half a spectrum.
     Real,
     /// Complex numbers.
     Complex,
 }
 
 impl Values {
-    /// Modes along the last transformed axis of `n` cells.
+    /// Returns the number of modes along the last transformed axis of `n` cells.
     pub fn modes(self, n: u64) -> u64 {
         match self {
             Values::Real => n / 2 + 1,
@@ -24,13 +24,14 @@ impl Values {
     }
 }
 
-/// Types of the cells of fields with transforms: `f32`, `f64`, and complex numbers `[f32; 2]`, `[f64; 2]`. The trait is sealed.
+/// An element of fields that can be transformed: `f32`, `f64`, and complex numbers `[f32; 2]`, `[f64; 2]`.
+/// The trait is sealed.
 pub trait Value: DeviceElement + sealed::Sealed {
-    /// Real or complex.
+    /// Whether elements are real or complex.
     const VALUES: Values;
-    /// Single or double.
+    /// The precision of elements.
     const PRECISION: Precision;
-    /// A mode of its spectrum.
+    /// The type of a mode.
     type Mode: DeviceElement;
 }
 
@@ -56,8 +57,8 @@ values! {
     [f64; 2]: Complex Double [f64; 2];
 }
 
-/// Which direction carries the factor `1/N`, with NumPy's names; `N` is the number of points of the
-/// transformed axes.
+/// The direction that carries the factor `1 / N`, with the names of NumPy. `N` is the number of points of
+/// the transformed axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Norm {
     /// The inverse divides by `N`.
@@ -70,7 +71,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// Factors of the forward and of the inverse transform of `n` points.
+    /// Returns the factors of the forward and of the inverse transform of `n` points.
     pub fn factors(self, n: f64) -> [f64; 2] {
         match self {
             Norm::Backward => [1.0, 1.0 / n],
@@ -80,53 +81,53 @@ impl Norm {
     }
 }
 
-/// How a spectrum is distributed.
+/// The distribution of a spectrum over ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// As the last pass leaves it, without further exchanges.
+    /// The distribution after the last pass, without further exchanges.
     #[default]
     Transposed,
-    /// Cut along the same axes as the field. Doubles the number of exchanges.
+    /// The same axes are cut as in the field. Doubles the number of exchanges.
     Natural,
 }
 
 /// A transform of fields on a mesh of up to three axes.
 ///
 /// - Arrays of one and two axes are meshes of `[1, 1, n]` and `[1, n0, n1]`.
-/// - Real transforms halve the last axis, which must be among those that are transformed.
-/// - The field has `cells`, the transform `points` (zeros are added beyond the cells) and the spectrum the `modes` of a mesh
-///   of so many cells (the lowest ones). All three are the same unless said otherwise.
+/// - Real transforms halve the last axis, which must be transformed.
+/// - The field has `cells`, the transform has `points` (zeros follow the cells), and the spectrum has the
+///   lowest modes of a mesh of `modes` cells. All three are equal by default.
 ///
 /// ```
 /// use meshloom::fft::{Norm, Spec, Values};
-/// // The velocity of a flow, dealiased by the 3/2 rule: 48^3 cells, of whose modes those of 32^3 are kept.
+/// // The velocity of a flow, dealiased by the 3/2 rule: 48^3 cells, with the modes of 32^3 cells.
 /// let spec = Spec::new(Values::Real, [48; 3]).fields(3).modes([32; 3]).norm(Norm::Forward);
 /// assert_eq!(spec.spectrum(), [32, 32, 17]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
-    /// What the cells hold.
+    /// The kind of numbers in cells.
     pub values: Values,
-    /// Single or double.
+    /// The precision of elements.
     pub precision: Precision,
     /// Cells of the field along each axis.
     pub cells: [u64; 3],
     /// Points of the transform along each axis.
     pub points: [u64; 3],
-    /// The spectrum is that of a mesh of so many cells along each axis.
+    /// Cells along each axis of the mesh whose modes the spectrum has.
     pub modes: [u64; 3],
-    /// Which axes are transformed.
+    /// The axes that are transformed.
     pub axes: [bool; 3],
-    /// Fields that are transformed together, one after the other in memory.
+    /// Number of fields that are transformed together, one after the other in memory.
     pub fields: u64,
-    /// Which direction carries the factor.
+    /// The direction that carries the factor.
     pub norm: Norm,
-    /// How the spectrum is distributed.
+    /// The distribution of the spectrum.
     pub distribution: Distribution,
 }
 
 impl Spec {
-    /// The transform of one field of `cells` along all axes, in single precision.
+    /// Describes the transform of one field of `cells` along all axes, in single precision.
     pub fn new(values: Values, cells: [u64; 3]) -> Self {
         Spec {
             values,
@@ -141,7 +142,7 @@ impl Spec {
         }
     }
 
-    /// Creates the transform of one field of `cells` elements of type `T` along all axes.
+    /// Describes the transform of one field of `cells` elements of type `T` along all axes.
     pub fn of<T: Value>(cells: [u64; 3]) -> Self {
         Spec::new(T::VALUES, cells).precision(T::PRECISION)
     }
@@ -158,36 +159,36 @@ impl Spec {
         if found == expected { Ok(()) } else { Err(FftError::Elements { expected, found }) }
     }
 
-    /// The same in another precision.
+    /// Sets the precision.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
-    /// The same along some axes only.
+    /// Sets the axes that are transformed.
     #[must_use]
     pub fn axes(mut self, axes: [bool; 3]) -> Self {
         self.axes = axes;
         self
     }
 
-    /// The same for so many fields at once.
+    /// Sets the number of fields that are transformed together.
     #[must_use]
     pub fn fields(mut self, fields: u64) -> Self {
         self.fields = fields;
         self
     }
 
-    /// The same with another normalisation.
+    /// Sets the normalization.
     #[must_use]
     pub fn norm(mut self, norm: Norm) -> Self {
         self.norm = norm;
         self
     }
 
-    /// The same with `points` in the transform: the field is followed by zeros, and a spectrum that
-    /// [`modes`](Self::modes) did not cut has as many modes.
+    /// Sets the points of the transform: zeros follow the field. A spectrum that [`modes`](Self::modes) has
+    /// not cut gets as many modes.
     #[must_use]
     pub fn points(mut self, points: [u64; 3]) -> Self {
         for axis in 0..3 {
@@ -199,22 +200,22 @@ impl Spec {
         self
     }
 
-    /// The same with the spectrum of a mesh of `modes` cells: the lowest modes are kept, in the order of a transform of that
-    /// mesh; the unpaired mode of an even number is zero.
+    /// Keeps the modes of a mesh of `modes` cells, the lowest ones, in the order of a transform of that mesh.
+    /// The unpaired mode of an even number is zero.
     #[must_use]
     pub fn modes(mut self, modes: [u64; 3]) -> Self {
         self.modes = modes;
         self
     }
 
-    /// The same with the spectrum distributed as the field is.
+    /// Distributes the spectrum like the field.
     #[must_use]
     pub fn natural(mut self) -> Self {
         self.distribution = Distribution::Natural;
         self
     }
 
-    /// Elements of the whole spectrum along each axis.
+    /// Returns the elements of the whole spectrum along each axis.
     pub fn spectrum(&self) -> [u64; 3] {
         let mut modes = self.modes;
         if self.values == Values::Real {
@@ -223,12 +224,12 @@ impl Spec {
         modes
     }
 
-    /// Factors of the forward and the inverse transform.
+    /// Returns the factors of the forward and the inverse transform.
     pub fn factors(&self) -> [f64; 2] {
         self.norm.factors((0..3).filter(|&a| self.axes[a]).map(|a| self.points[a] as f64).product())
     }
 
-    /// Checks that cells, points, modes and axes go together.
+    /// Checks that cells, points, modes and axes fit each other.
     ///
     /// # Errors
     /// [`FftError::Empty`], [`FftError::Order`], [`FftError::Line`], [`FftError::RealAxis`].
@@ -243,7 +244,7 @@ impl Spec {
             if !fits {
                 return Err(FftError::Order { axis, cells, points, modes });
             }
-            // A line is whole on one rank.
+            // Each rank has whole lines.
             if self.axes[axis] && points > LONGEST {
                 return Err(FftError::Line { axis, points });
             }
@@ -255,7 +256,7 @@ impl Spec {
     }
 }
 
-/// Where the modes of one rank lie, and which they are.
+/// The modes of one rank, and their order in its array.
 ///
 /// ```
 /// use meshloom::fft::{SpectrumLayout, Values};
@@ -270,27 +271,27 @@ impl Spec {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpectrumLayout {
-    /// Real fields have half a spectrum: the last axis holds modes `0..=n/2`.
+    /// Real or complex. The last axis of the spectrum of a real field holds modes `0..=n/2`.
     pub values: Values,
     /// Cells along each axis of the mesh whose modes these are.
     pub shape: [u64; 3],
-    /// The modes of this rank, as ranges of indices of the whole spectrum; the array is C order over them.
+    /// The modes of this rank, as ranges of indices of the whole spectrum. The array is in C order over them.
     pub part: Box3,
 }
 
 impl SpectrumLayout {
-    /// Number of modes of this rank.
+    /// Returns the number of modes of this rank.
     pub fn len(&self) -> u64 {
         volume(&self.part)
     }
 
-    /// Whether it has none.
+    /// Returns whether this rank has no modes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the half axis ends with `+n/2`):
-    /// the wavenumber is `2 pi / L` times that.
+    /// Returns the mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the half axis
+    /// ends with `+n/2`). The wavenumber is `2 pi / L` times the mode number.
     pub fn mode(&self, axis: usize, i: u64) -> i64 {
         let (n, index) = (self.shape[axis], self.part[axis].start + i);
         let half = axis == 2 && self.values == Values::Real;
@@ -306,8 +307,8 @@ impl SpectrumLayout {
         })
     }
 
-    /// Frequencies of this rank's modes along `axis` in cycles per unit of length, for a mesh of this `length`: what
-    /// NumPy's `fftfreq` and `rfftfreq` give for a spacing of `length / n`.
+    /// Returns the frequencies of this rank's modes along `axis`, in cycles per unit of length, for a mesh of
+    /// this `length`. NumPy's `fftfreq` and `rfftfreq` return the same for a spacing of `length / n`.
     pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
         let count = self.part[axis].end - self.part[axis].start;
         (0..count).map(|i| self.mode(axis, i) as f64 / length).collect()
@@ -320,7 +321,7 @@ mod tests {
     use crate::fft::{Limits, Plan};
     use crate::grid::Grid;
 
-    /// None of them takes time.
+    /// Each must be refused at once.
     #[test]
     fn lengths_and_numbers_beyond_all_devices_are_refused() {
         let limits =
@@ -330,7 +331,7 @@ mod tests {
             let spec = Spec::new(Values::Complex, [1, 1, points]);
             assert_eq!(plan(&spec), Err(FftError::Line { axis: 2, points }));
         }
-        // A prime, and a product of two that have no pass.
+        // A prime, and a product of two primes that have no pass.
         for points in [4_294_836_197, 65_521 * 65_521] {
             let found = plan(&Spec::new(Values::Complex, [1, 1, points]));
             assert!(matches!(found, Err(FftError::TooLarge { .. } | FftError::TooLong { .. })), "{found:?}");

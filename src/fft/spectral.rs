@@ -1,4 +1,3 @@
-//! Multiplication of spectra: operators as callbacks, and radial amplitudes.
 
 use std::fmt;
 
@@ -6,8 +5,8 @@ use super::operator::OperatorTables;
 use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{Box3, extent, volume};
 
-/// [`Operator`](super::Operator)s in device memory, for an inverse [`Transform`](super::Transform) or a
-/// [`Filter`](super::Filter): as many results as operators.
+/// [`Operator`]s in device memory, for an inverse [`Transform`](super::Transform) or a
+/// [`Filter`](super::Filter) with as many results as operators.
 pub struct Spectral {
     tables: Array<f32>,
     params: OperatorParams,
@@ -16,7 +15,7 @@ pub struct Spectral {
 
 crate::gpu::kernel_params! {
     struct OperatorParams {
-        /// Where in the table the second and third axis, the next result and the Laplacian begin.
+        /// The starts of the second and third axis, the next result and the Laplacian in the table.
         table_starts: [u32; 4],
         /// The first mode of this rank, and the number of operators.
         table_first: [u32; 4],
@@ -36,13 +35,14 @@ impl fmt::Debug for Spectral {
 }
 
 impl Spectral {
-    /// Uploads tables made for the part of the spectrum that this rank multiplies:
+    /// Uploads tables for the part of the spectrum that this rank multiplies:
     /// [`Transform::spectrum_part`](super::Transform::spectrum_part) or
-    /// [`Filter::spectrum_part`](super::Filter::spectrum_part). All have the same part, constant and Laplacian.
+    /// [`Filter::spectrum_part`](super::Filter::spectrum_part). All tables must have the same part, constant
+    /// and Laplacian.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`]; [`DeviceError::Misuse`] without tables, for tables of another part, or when they differ in what
-    /// they share.
+    /// - [`DeviceError::Misuse`] without tables, for tables of another part, or if they differ in what they share.
+    /// - [`DeviceError::OutOfMemory`] if the device is out of memory.
     pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
         let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
@@ -76,23 +76,25 @@ impl Spectral {
         Ok(Spectral { tables: array, params, part: part.clone() })
     }
 
-    /// The modes that its tables are for.
+    /// Returns the modes of the tables.
     pub fn part(&self) -> &Box3 {
         &self.part
     }
 
-    /// The callback that multiplies, with run-time checks: where it is given may have other modes than its tables.
+    /// Returns the callback that multiplies modes. It has run-time checks, since a transform may have other
+    /// modes than the tables.
     pub fn callback(&self) -> Callback {
         self.with(Callback::new([OPERATOR, MODE].concat()))
     }
 
-    /// The same without checks, for transforms of the modes that its tables are for.
+    /// Same as [`callback`](Self::callback), without checks, for transforms of the modes of the tables.
     pub(crate) fn trusted_callback(&self) -> Callback {
         self.with(Callback::trusted([OPERATOR, MODE].concat()))
     }
 
-    /// For a filter of the last of several fields, whose result is the sum over all of each times its operator: `others` are the spectra of the fields
-    /// before, one after the other, for the modes that the tables are for.
+    /// Returns the callback of a filter of the last of several fields, whose result is the sum over all
+    /// fields times their operators. `others` are the spectra of the fields before, one after the other, for
+    /// the modes of the tables.
     pub(crate) fn trusted_sum(&self, others: &Array<[f32; 2]>) -> Callback {
         self.with(Callback::trusted([OPERATOR, SUM].concat())).read("others", others)
     }
@@ -115,7 +117,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel of [`Radial`].
+/// Returns the kernel of [`Radial`].
 pub(super) fn radial() -> KernelSource {
     KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
 }

@@ -1,4 +1,3 @@
-//! How fast a machine moves data: given, or measured.
 
 use std::time::Instant;
 
@@ -10,18 +9,19 @@ use crate::grid::Cost;
 /// Speeds of a machine, in bytes per second and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
-    /// Device memory, reading and writing together.
+    /// Speed of device memory, reading and writing together.
     pub memory: f64,
-    /// Between device and host, each way.
+    /// Speed of copies between device and host, each way.
     pub copy: f64,
-    /// The link between ranks, each way, as one rank has it.
+    /// Speed of the link between ranks, each way, for one rank.
     pub link: f64,
     /// Latency of a message in seconds.
     pub latency: f64,
 }
 
 impl Default for Speeds {
-    /// A data-centre GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400 Gb/s network (12.5 GB/s) and 5 microseconds.
+    /// Returns the speeds of a data-center GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400 Gb/s
+    /// network (12.5 GB/s) and 5 microseconds.
     fn default() -> Self {
         Speeds { memory: 2e12, copy: 25e9, link: 12.5e9, latency: 5e-6 }
     }
@@ -43,12 +43,12 @@ impl Speeds {
         [cost.sent_bytes as f64 / self.copy, wire, cost.received_bytes as f64 / self.copy]
     }
 
-    /// Measures them with all ranks at work at once: copies inside device memory, to the host and back, messages around the
-    /// ring. Takes a fraction of a second. All ranks call it and get the slowest rank's; a single rank has no link and gets
-    /// that of the default.
+    /// Measures the speeds while all ranks work at the same time: copies inside device memory, copies to and
+    /// from the host, messages around a ring. Takes a fraction of a second. Collective; returns the speeds of
+    /// the slowest rank. A single rank has no link and gets that of the default.
     ///
     /// # Errors
-    /// [`TransformError`] when the device or the ranks fail.
+    /// [`TransformError`] if the device or another rank fails.
     pub fn measure(gpu: &Gpu, comm: &Communicator) -> Result<Self, TransformError> {
         let mut recorder = Recorder::new(gpu)?;
         let words = PROBE / 4;
@@ -85,7 +85,7 @@ impl Speeds {
     }
 }
 
-/// The least of some runs, each of which takes as long as its slowest rank.
+/// Returns the least seconds of some runs, each of which takes as long as its slowest rank.
 fn least(
     comm: &Communicator,
     mut work: impl FnMut(usize) -> Result<(), TransformError>,

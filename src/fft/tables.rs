@@ -1,4 +1,4 @@
-//! Tables that kernels read: roots of unity (twiddles) and chirps, made on the host in f64.
+//! Tables for kernels: roots of unity (twiddles) and chirps, computed on the host in f64.
 
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
@@ -25,7 +25,7 @@ pub enum Section {
         n: u64,
         /// Step.
         step: u64,
-        /// How many.
+        /// The number of roots.
         count: u64,
     },
 }
@@ -49,19 +49,19 @@ impl Section {
     }
 }
 
-/// The numbers that a kernel reads: sections, one after the other.
+/// The table of a kernel: sections, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     sections: Vec<Section>,
 }
 
 impl Table {
-    /// A table of one section.
+    /// Creates a table of one section.
     pub fn of(section: Section) -> Self {
         Table { sections: vec![section] }
     }
 
-    /// Where a section begins; it is added if it is new.
+    /// Returns the start of a section; adds the section if it is new.
     pub(super) fn at(&mut self, section: Section) -> u64 {
         let mut start = 0;
         for &have in &self.sections {
@@ -74,28 +74,28 @@ impl Table {
         start
     }
 
-    /// Number of complex entries.
+    /// Returns the number of complex entries.
     pub fn len(&self) -> u64 {
         self.sections.iter().map(|section| section.len()).sum()
     }
 
-    /// Whether it has no sections.
+    /// Returns whether the table has no sections.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn values(&self) -> Vec<[f64; 2]> {
         self.sections.iter().flat_map(|section| section.values()).collect()
     }
 }
 
-/// The chirp `exp(-i pi k^2 / n)` of Bluestein's algorithm.
+/// Returns the chirp `exp(-i pi k^2 / n)` of Bluestein's algorithm.
 pub(super) fn chirp(n: u64) -> Vec<[f64; 2]> {
     (0..n).map(|k| root((u128::from(k) * u128::from(k) % u128::from(2 * n)) as u64, 2 * n)).collect()
 }
 
-/// The spectrum of the conjugate chirp, wrapped periodically into `padded` points and divided by `padded`.
+/// Returns the spectrum of the conjugate chirp, wrapped periodically into `padded` points and divided by `padded`.
 pub(super) fn chirp_spectrum(n: u64, padded: u64) -> Vec<[f64; 2]> {
     let mut data = vec![Complex::new(0.0, 0.0); padded as usize];
     for (k, [c, s]) in chirp(n).into_iter().enumerate() {

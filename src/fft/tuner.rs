@@ -1,9 +1,11 @@
-//! Autotuning: measures transforms with different process grids, messages and kernels, and remembers the fastest.
+//! Autotuning: measures transforms with different process grids, messages and kernels, and keeps the
+//! fastest.
 //!
-//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The search begins with the process grids that
-//! the [`Forecast`] prefers and then changes one setting at a time, keeping what is faster: the process grid, the pieces of an
-//! exchange, the size and number of messages, the shape of kernels. A choice that is much slower at its first run gets no
-//! second one. All ranks see the same times, and so decide alike.
+//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The search
+//! begins with the process grids of the best [`Forecast`]. It then changes one setting at a time and keeps
+//! improvements: the process grid, the pieces of an exchange, the size and number of messages, the shape of
+//! kernels. A choice that is much slower in its first run gets no second run. All ranks see the same
+//! times, so they decide alike.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -28,13 +30,14 @@ use crate::grid::Grid;
 pub struct Tuned {
     /// The fastest choice.
     pub choice: TransformChoice,
-    /// Seconds of a transform there and back, of the slowest rank.
+    /// Seconds of a forward and an inverse transform on the slowest rank.
     pub seconds: f64,
-    /// What was tried, in order, with its seconds, infinitely many where some rank had too little memory; nothing where it was remembered.
+    /// The choices that were measured, in order, with their seconds; infinity if some rank had too little
+    /// memory. Empty if the outcome was read from the file.
     pub tried: Vec<(TransformChoice, f64)>,
 }
 
-/// Searches for the fastest way of a transform.
+/// Searches for the fastest settings of a transform.
 ///
 /// ```no_run
 /// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError, Values}};
@@ -56,9 +59,9 @@ pub struct Tuner<'a> {
     runs: usize,
 }
 
-/// A choice whose first run takes so many times the best time is not run again.
+/// A choice whose first run takes this many times the best time is not run again.
 const SKIP: f64 = 1.5;
-/// How many process grids are measured: those with the best forecast.
+/// The number of process grids that are measured: those with the best forecast.
 const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
@@ -193,7 +196,7 @@ impl<'a> Tuner<'a> {
         Ok(found.filter(|found| Grid::new(found.choice.grid, ranks).is_ok() && found.choice.is_usable()))
     }
 
-    /// Adds the outcome to the file on rank 0, which keeps outcomes written meanwhile.
+    /// Adds the outcome to the file on rank 0, and keeps outcomes written by others meanwhile.
     fn remember(&self, key: &str, outcome: Outcome) {
         let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
         let mut all = wisdom::load(file);
@@ -204,25 +207,25 @@ impl<'a> Tuner<'a> {
     }
 }
 
-/// A search, with what it has measured so far.
+/// A search and its measurements so far.
 struct Search<'a> {
     tuner: &'a Tuner<'a>,
     spec: &'a Spec,
     recorder: Recorder,
     tried: Vec<(TransformChoice, f64)>,
     best: Option<(TransformChoice, f64)>,
-    /// The first rank that had too little memory for the choice before.
+    /// The first rank that had too little memory for the last choice.
     short: usize,
 }
 
-/// What a choice is measured with.
+/// A transform with its arrays, for measurements.
 type Measured<T> = (Transform<T>, Array<T>, Array<<T as Value>::Mode>);
 
-/// Elements of the arrays in which working memory is asked for.
+/// Elements of the arrays in which working memory is requested.
 const PORTION: usize = 1 << 26;
 
 impl Search<'_> {
-    /// Measures a choice that was not measured before.
+    /// Measures a choice unless it was measured before.
     fn attempt<T: Value>(&mut self, choice: TransformChoice) -> Result<(), TransformError> {
         if self.tried.iter().any(|(tried, _)| *tried == choice) {
             return Ok(());
@@ -258,7 +261,7 @@ impl Search<'_> {
         let prepared = fitting(comm, prepare())?;
         Ok(match prepared {
             Ok((measured, held)) => {
-                // The run asks for the same in arrays of other sizes.
+                // The run requests the same memory in arrays of other sizes.
                 drop(held);
                 gpu.trim();
                 Some(measured)
@@ -283,7 +286,7 @@ impl Search<'_> {
             tuner.comm.barrier()?;
             let start = Instant::now();
             transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?;
-            // Its working arrays serve the inverse, too.
+            // The inverse transform reuses the working arrays.
             recorder.submit()?;
             transform.inverse(recorder, &mut comms, &spectrum, &field, &layout)?;
             recorder.wait()?;
@@ -325,7 +328,7 @@ mod tests {
             Ok::<_, TransformError>((all, some))
         });
         assert_eq!(told.unwrap(), [(Ok(0), Err(1)), (Ok(1), Err(1)), (Ok(2), Err(1))]);
-        // Other errors are those of the search.
+        // Other errors end the search.
         let empty = fitting::<()>(&Communicator::solo(), Err(FftError::Empty.into()));
         assert!(matches!(empty, Err(TransformError::Fft(FftError::Empty))), "{empty:?}");
     }

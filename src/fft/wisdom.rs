@@ -1,5 +1,3 @@
-//! The file in which a [`Tuner`](super::Tuner) keeps what it found: a line per outcome, with the numbers of the choice, its seconds and
-//! what it is an outcome of, separated by tabs. Lines that cannot be read are left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +6,10 @@ use std::path::Path;
 use super::choice::TransformChoice;
 use super::options::TransformTuning;
 
-/// A choice and the seconds that it took.
+/// A choice and the seconds that it takes, as kept in the file of a [`Tuner`](super::Tuner).
+///
+/// The file has one line per outcome: the numbers of the choice, its seconds, and the key that names the
+/// transform and the machine, separated by tabs. Lines that cannot be read are left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     pub choice: TransformChoice,
@@ -16,7 +17,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Its columns.
+    /// Returns the columns of the choice and its seconds.
     pub fn text(&self) -> String {
         let TransformChoice { grid: [p0, p1], tuning, chunk_bytes, depth } = self.choice;
         let TransformTuning { points, alone, shared, columns, pieces } = tuning;
@@ -24,7 +25,7 @@ impl Outcome {
         format!("{p0}\t{p1}\t{points}\t{alone}\t{shared}\t{columns}\t{pieces}\t{chunk_bytes}\t{depth}\t{seconds:?}")
     }
 
-    /// What [`text`](Self::text) has written.
+    /// Reads a [`text`](Self::text).
     pub fn parse(text: &str) -> Option<Self> {
         let columns: Vec<&str> = text.split('\t').collect();
         let [p0, p1, points, alone, shared, columns, pieces, chunk_bytes, depth, seconds] = columns[..] else {
@@ -44,10 +45,10 @@ impl Outcome {
     }
 }
 
-/// Bytes of the longest file that is read: an outcome has some three hundred.
+/// Bytes of the longest file that is read; an outcome has about three hundred.
 const MOST: u64 = 16 << 20;
 
-/// The outcomes in a file, by what they are outcomes of; none where there is no such file.
+/// Reads the outcomes in a file, by key; returns none if there is no such file.
 pub fn load(file: &Path) -> BTreeMap<String, Outcome> {
     let text = crate::io::read_short(file, MOST).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -58,7 +59,7 @@ pub fn load(file: &Path) -> BTreeMap<String, Outcome> {
     text.lines().filter_map(line).collect()
 }
 
-/// Writes a file anew. It is named last, so that no reader sees half of it.
+/// Replaces a file. It gets its name last, so that no reader sees a part of it.
 pub fn store(file: &Path, outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)?;

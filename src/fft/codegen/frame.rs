@@ -1,10 +1,10 @@
-//! What stands around the code of a line: declarations, workgroup memory, callbacks, the entry point.
 
 use super::Writer;
 use crate::fft::line::{LineCells, LineFormat, LineKernel, LineWorkgroup, Work};
 
 impl Writer<'_> {
-    /// The whole text of the kernel.
+    /// Returns the whole text of the kernel: declarations, workgroup memory, callbacks, the entry point and
+    /// the code of a line.
     pub(super) fn frame(&self) -> String {
         let LineKernel { n, work, points, .. } = self.kernel;
         let LineWorkgroup { lanes, lines, .. } = self.shape;
@@ -30,7 +30,7 @@ impl Writer<'_> {
         )
     }
 
-    /// The parameters and arrays.
+    /// Returns the declarations of parameters and arrays.
     fn declarations(&self) -> String {
         let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
         let element = |format: LineFormat| if format.is_real() { "Real" } else { "Complex" };
@@ -39,7 +39,7 @@ impl Writer<'_> {
             text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));
         };
         if in_place {
-            // Real cells and complex modes of one array are both read and written as real numbers.
+            // Real cells and complex modes in one array are both read and written as real numbers.
             array("read_write", "output", if self.kernel.as_reals() { "Real" } else { element(output.format) });
         } else {
             array("read", "input", element(input.format));
@@ -57,7 +57,7 @@ impl Writer<'_> {
         text
     }
 
-    /// Bytes of workgroup memory, and its declaration with the place of a point in it.
+    /// Returns the bytes of workgroup memory, and its declaration with the function for the cell of a point.
     fn shared_memory(&self) -> (u64, String) {
         let LineWorkgroup { lines, together, cells, .. } = self.shape;
         let LineCells { columns, padded, count, .. } = *cells;
@@ -80,7 +80,7 @@ impl Writer<'_> {
         (count * cell_bytes, text)
     }
 
-    /// Which line of its workgroup an invocation works on, and as which of the line's invocations.
+    /// Returns the code for the line of the workgroup on which an invocation works, and its number in the line.
     fn invocation(&self) -> String {
         let LineWorkgroup { lanes, lines, .. } = self.shape;
         match (self.kernel.strided(), lanes) {
@@ -90,12 +90,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The counters of a line: of the other axes and fields, and of the other factors of the axis or its pieces.
+    /// Returns the code for the counters of a line: of the other axes and fields, and of the other factors or
+    /// pieces of the axis.
     fn counters(&self) -> String {
         let count = self.kernel.count();
         match (count, self.kernel.axis) {
             (1, _) => "let c = counters(clamped);".to_string(),
-            // That of the factors is the fastest, unless other axes lie between it and memory.
+            // The counter of factors is the fastest one, unless other axes lie between it and memory.
             (_, 2) => format!("let counter = clamped % {count}u;\n    let c = counters(clamped / {count}u);"),
             _ => format!(
                 "let fast = clamped % params.line_sizes.x;\n    let counter = clamped / params.line_sizes.x % {count}u;\n    \
@@ -104,7 +105,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The functions of callbacks, and the coordinates that they are given.
+    /// Returns the functions of callbacks and the function for their coordinates.
     fn callbacks(&self) -> String {
         if self.callbacks.is_empty() {
             return String::new();

@@ -1,11 +1,11 @@
-//! Reading the points of a line: real, complex or half lines, whole or padded or truncated, with callbacks.
+//! Reads the points of a line: real, complex or half lines, whole, padded or truncated, with callbacks.
 
 use super::{Condition, Index, Writer};
 use crate::fft::line::{FourStep, LineFormat, LineKernel, Side, Span};
 use crate::fft::tables::Section;
 
 impl<'a> Writer<'a> {
-    /// The value of the point `at` of the core's transform.
+    /// Returns the value of the point `at` of the transform.
     pub(super) fn load(&mut self, at: &Index) -> String {
         let LineKernel { n, input, .. } = self.kernel;
         match (self.kernel.packed(), input.format) {
@@ -41,7 +41,8 @@ impl<'a> Writer<'a> {
                         let value = self.load_stored(&position);
                         self.code.value(format!("Complex({value}, Real())"))
                     }
-                    // Which pass reads real numbers depends on the cut, and arithmetic with a zero that is known might round otherwise.
+                    // The process grid decides which pass reads real numbers, and arithmetic with a known zero might round
+                    // in another way.
                     LineFormat::Hartley => {
                         let value = self.load_stored(&position);
                         self.code.value(format!("from_real({value})"))
@@ -58,7 +59,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Any point of a Hermitian line of which half is stored.
+    /// Returns any point of a Hermitian line of which half is stored.
     fn load_mirrored(&mut self, position: &Index) -> String {
         let n = self.kernel.n;
         match position {
@@ -76,12 +77,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether positions may lie beyond the axis: those of a padded convolution.
+    /// Returns whether positions may lie beyond the axis, as in a padded convolution.
     fn beyond(&self) -> bool {
         self.kernel.four_step.is_some_and(|step| step.positions > self.kernel.n)
     }
 
-    /// Mode `k <= n / 2` of half a Hermitian line, without the imaginary parts that it cannot have.
+    /// Returns mode `k <= n / 2` of half a Hermitian line, without imaginary parts that it cannot have.
     fn load_mode(&mut self, k: &Index) -> String {
         if let Some(value) = self.loaded.get(k) {
             return value.clone();
@@ -116,7 +117,7 @@ impl<'a> Writer<'a> {
         self.remember(k.clone(), value)
     }
 
-    /// Keeps a value, so that a known place is loaded once.
+    /// Stores the value of a known index, so that it is loaded once.
     fn remember(&mut self, at: Index, value: String) -> String {
         if matches!(at, Index::Known(_)) {
             self.loaded.insert(at, value.clone());
@@ -124,7 +125,7 @@ impl<'a> Writer<'a> {
         value
     }
 
-    /// The real or complex point at a position of the axis, zero where nothing is stored.
+    /// Returns the real or complex point at a position of the axis, zero if it is not stored.
     fn load_stored(&mut self, position: &Index) -> String {
         let Side { format, .. } = self.kernel.input;
         let zero = if format.is_real() { "Real()" } else { "Complex()" };
@@ -140,7 +141,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The index in memory of a position, and whether it is stored there. For stores, the unpaired mode has an index (and is zero).
+    /// Returns the index in memory of a position, and whether it is stored there. For stores, the unpaired mode
+    /// has an index (and is zero).
     pub(super) fn stored(&mut self, span: Span, position: &Index, store: bool) -> (Index, Condition) {
         let n = self.kernel.n;
         match (span, position) {
@@ -185,8 +187,8 @@ impl<'a> Writer<'a> {
         self.code.value(format!("{name}({address})"))
     }
 
-    /// The value after the callbacks on what is read. What a callback multiplies is not contracted with what the transform adds: kernels that read the
-    /// same would round it in ways of their own.
+    /// Returns the value after the callbacks on elements that are read. Compilers must not contract a product of
+    /// a callback with a sum of the transform: kernels with the same input would round differently.
     pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
         if self.callbacks.load.is_none() && self.callbacks.load_mode.is_none() {
@@ -201,7 +203,7 @@ impl<'a> Writer<'a> {
         self.kept_apart(&value, self.kernel.input.format)
     }
 
-    /// A value of this format that no compiler contracts with what is done before or after.
+    /// Returns a value of this format that compilers do not contract with operations before or after.
     pub(super) fn kept_apart(&mut self, value: &str, format: LineFormat) -> String {
         let function = if format.is_real() { "kept_apart_real" } else { "kept_apart" };
         self.code.value(format!("{function}({value})"))
@@ -211,7 +213,7 @@ impl<'a> Writer<'a> {
         self.code.value(format!("{function}({value}, coordinates({}, c){more})", index.text()))
     }
 
-    /// The position of a point on the whole axis.
+    /// Returns the position of a point on the whole axis.
     pub(super) fn position(&mut self, at: &Index, input: bool) -> Index {
         let Some(FourStep { input: read, output: written, .. }) = self.kernel.four_step else { return at.clone() };
         let (at, [a, q, r]) = (at.text(), if input { read } else { written });

@@ -1,15 +1,16 @@
-//! The transform of a line by one invocation, in loops over the butterflies of each stage: without barriers, in short code.
+//! The transform of a line by one invocation, in loops over the butterflies of each stage: short code
+//! without barriers.
 
 use super::{Condition, Index, Point, Writer};
 use crate::fft::core::{Core, RadixStages};
 use crate::fft::line::{LineFormat, Work};
 use crate::fft::tables::Section;
 
-/// Writes the value of an index of the line.
+/// Returns the value at an index of the line.
 type Feed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str) -> String + 'f;
-/// Writes the value of a slot, which holds the given mode.
+/// Returns the value of a slot, which holds the given mode.
 type SlotFeed<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str) -> String + 'f;
-/// Takes an index or mode, the slot in which it may be kept, and its value.
+/// Receives an index or mode, the slot in which it may be kept, and its value.
 type Sink<'a, 'f> = dyn FnMut(&mut Writer<'a>, &str, &str, &str) + 'f;
 
 /// A butterfly of a loop: its first slot, and the digits above and below its own.
@@ -20,7 +21,7 @@ struct Butterfly {
 }
 
 impl<'a> Writer<'a> {
-    /// All of a line by one invocation, stage by stage in its own workgroup memory: no barrier.
+    /// Transforms a line by one invocation, stage by stage in its own workgroup memory, without barriers.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
@@ -64,7 +65,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The result `result` of a filter from the modes in buffer 0, by way of `buffer`.
+    /// Computes the result `result` of a filter from the modes in buffer 0, with `buffer` as scratch.
     fn filtered(&mut self, core: &Core, buffer: u64) {
         let more = ", result";
         let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
@@ -95,8 +96,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The transform of what `feed` gives for places of the line. `emit` gets the mode, the slot in which it may be kept
-    /// and its value. Slots of `buffer` are overwritten.
+    /// Transforms the values of `feed`. `emit` receives the mode, the slot in which it may be kept, and its
+    /// value. Overwrites the slots of `buffer`.
     fn looped(&mut self, core: &Core, feed: &mut Feed<'a, '_>, sign: f64, buffer: u64, emit: &mut Sink<'a, '_>) {
         match core {
             Core::Direct(stages) => self.forwards(&stages.radices, feed, sign, buffer, emit),
@@ -134,7 +135,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The slot in which [`looped`](Self::looped) keeps a mode.
+    /// Returns the slot in which [`looped`](Self::looped) keeps a mode.
     fn slot_of_mode(&mut self, core: &Core, mode: &str) -> String {
         let Core::Direct(RadixStages { radices, .. }) = core else { return mode.to_string() };
         let n: u64 = radices.iter().product();
@@ -146,7 +147,7 @@ impl<'a> Writer<'a> {
         self.code.value(terms.join(" + "))
     }
 
-    /// Slot `at` of a buffer of this invocation.
+    /// Returns slot `at` of a buffer of this invocation.
     fn slot(&self, buffer: u64, at: &str) -> String {
         format!(
             "shared_line[place(column, {at}) + {}u]",
@@ -186,7 +187,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage takes the values of slots from `feed`.
+    /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage takes values
+    /// of slots from `feed`.
     fn backwards(
         &mut self,
         radices: &[u64],
@@ -238,7 +240,7 @@ impl<'a> Writer<'a> {
         Butterfly { base, high, low }
     }
 
-    /// The part of a mode that comes from the digits above the last one.
+    /// Returns the part of a mode that comes from the digits above the last one.
     fn mode_of_high(&mut self, radices: &[u64], high: &str) -> String {
         let total: u64 = radices.iter().product();
         let (mut done, mut terms) = (1, Vec::new());
@@ -249,10 +251,13 @@ impl<'a> Writer<'a> {
         self.code.value(terms.join(" + "))
     }
 
-    /// `x[k]` times the power `k low step` of the first root of order `n`. Roots whose `k` is a power of four are read,
-    /// the others are products of these: of six at most in butterflies of 16. Reading all would take registers and scattered loads. As powers of
-    /// one root they would be wrong by its rounding times `k`, which doubles the error of a whole transform, though not of butterflies of
-    /// up to 7 points. Filters of several results take powers of one root: they hold a spectrum besides and have no registers left.
+    /// Returns `x[k]` times the power `k low step` of the first root of order `n`.
+    ///
+    /// Roots whose `k` is a power of four are read; the others are products of at most six of these in
+    /// butterflies of 16. Reading all roots would take registers and scattered loads. Powers of one root alone
+    /// would be wrong by its rounding times `k`, which doubles the error of a whole transform, although not with
+    /// butterflies of up to 7 points. Filters of several results use powers of one root: they also hold a
+    /// spectrum and have no registers left.
     pub(super) fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
         let radix = x.len();
         let one = radix <= 7 || matches!(self.kernel.work, Work::Filter(2..));

@@ -1,17 +1,18 @@
-//! The text of a line kernel. Pure.
+//! The text of line kernels. Pure.
 //!
-//! Stages are Stockham's autosort (Cochran et al. 1967): with `L` the product of the radices done so far, the butterfly
-//! `j` of a stage of radix `R` takes the points `j + i n / R`, multiplies them by the twiddles `exp(-+2 pi i (j mod L) i / (L R))` and puts
-//! them to `(j - j mod L) R + j mod L + i L`. Between stages the invocations of a line exchange points through workgroup memory, real and
-//! imaginary parts together where both fit, else one after the other.
+//! Stages are Stockham's autosort (Cochran et al. 1967). With `L` the product of the radices done so far,
+//! butterfly `j` of a stage of radix `R` takes the points `j + i n / R`, multiplies them by the twiddles
+//! `exp(-+2 pi i (j mod L) i / (L R))` and writes them to `(j - j mod L) R + j mod L + i L`. Between stages
+//! the invocations of a line exchange points through workgroup memory: real and imaginary parts together if
+//! both fit, else one after the other.
 //!
-//! Other lengths: `x_j exp(-i pi j^2 / n)` convolved with the conjugate chirp (Bluestein 1970). Real lines of even length are
-//! transformed as complex ones of half the length (Press et al., *Numerical Recipes*, 12.3), odd ones with a zero imaginary
-//! part. Two real rows are never packed into one complex line: a line's arithmetic would depend on its neighbour, and results on the
-//! distribution.
+//! Other lengths are a convolution of `x_j exp(-i pi j^2 / n)` with the conjugate chirp (Bluestein 1970).
+//! Real lines of even length are transformed as complex lines of half the length (Press et al., *Numerical
+//! Recipes*, 12.3), odd ones with a zero imaginary part. Two real rows are never packed into one complex
+//! line: the arithmetic of a line would depend on its neighbor, and results on the distribution.
 //!
-//! Idle invocations and lines beyond the end load from a clamped place and store nothing, so that all barriers are in uniform control
-//! flow.
+//! Idle invocations and lines beyond the end load from a clamped position and store nothing, so that all
+//! barriers are in uniform control flow.
 
 mod frame;
 mod load;
@@ -74,7 +75,8 @@ impl Condition {
     }
 }
 
-/// A point of a line between stages: its index, the expression of its value, and the condition that it is a point of the line.
+/// A point of a line between stages: its index, the expression of its value, and the condition that it
+/// belongs to the line.
 #[derive(Clone, Debug)]
 struct Point {
     at: Index,
@@ -82,14 +84,15 @@ struct Point {
     valid: Condition,
 }
 
-/// Where the points of a transform come from.
+/// The source of the points of a transform.
 enum Source {
     Memory,
-    /// The results of a stage, which the next takes from other invocations.
+    /// The results of a stage, which the next stage takes from other invocations.
     Points(Vec<Point>),
-    /// The results of a transform, in the order in which the next one takes them where its stages turn (`RadixStages::turns`).
+    /// The results of a transform, in the order in which the next one takes them if its stages turn
+    /// (`RadixStages::turns`).
     Held(Vec<Point>),
-    /// The first `n` of these times a chirp; zero beyond.
+    /// The first `n` points times a chirp; zero beyond.
     Chirped {
         n: u64,
         sign: f64,
@@ -104,18 +107,19 @@ pub(super) struct Writer<'a> {
     callbacks: &'a PassCallbacks,
     code: Code,
     table: Table,
-    /// Whether workgroup memory may still be read by other lanes.
+    /// Whether other lanes may still read workgroup memory.
     dirty: bool,
-    /// Whether the next transform takes its stages in reverse: then its first butterflies have the points that the last ones of the
-    /// transform before left in the same invocations, and nothing is exchanged between the two.
+    /// Whether the next transform takes its stages in reverse. Its first butterflies then need the points that
+    /// the last butterflies left in the same invocations, so nothing is exchanged between the two transforms.
     turned: bool,
-    /// Transforms of convolutions so far.
+    /// Number of transforms of convolutions so far.
     convolved: u32,
-    /// What is added to indices of tables: nothing, or a zero that compilers do not know.
+    /// The term added to indices of tables: nothing, or a zero that compilers do not know.
     zero: String,
-    /// Modes that were loaded already.
+    /// Modes that are loaded already.
     loaded: HashMap<Index, String>,
-    /// Indices that are sums of another and of a number, where in padded workgroup memory their offsets are sums, too.
+    /// Indices that are the sum of another index and a number, if their offsets in padded workgroup memory are
+    /// sums, too.
     sums: HashMap<String, (String, u64)>,
 }
 
@@ -127,7 +131,7 @@ impl<'a> Writer<'a> {
         Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, sums }
     }
 
-    /// The text and the table it reads.
+    /// Returns the text and the table of the kernel.
     pub fn write(mut self) -> (String, Table) {
         let core = &self.shape.core;
         match self.kernel.work {
@@ -149,11 +153,11 @@ impl<'a> Writer<'a> {
 
     fn filter(&mut self, core: &Core, results: u32) {
         let mut modes = self.core(core, Source::Memory, -1.0);
-        // A loop, since compilers mix what is written several times, which takes registers for all of it at once.
+        // A loop, since compilers mix repeated code, which takes registers for all of it at the same time.
         if results > 1 {
             self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
-            // The same lane, but not for compilers: they would work out all places before the loop, since they are those of each result, and
-            // keep them in registers beside the spectrum, more than there are.
+            // Compilers do not see that this is the same lane. Otherwise they would compute all positions before the
+            // loop and keep them beside the spectrum in more registers than there are.
             self.code.line("let lane = lane + result * unknown_zero(0u);");
         }
         let result = if results > 1 { "result" } else { "0u" };
@@ -185,7 +189,7 @@ impl<'a> Writer<'a> {
 }
 
 impl LineKernel {
-    /// The kernel for `shape`, and the table that it reads.
+    /// Returns the kernel for `shape` and its table.
     pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (text, table) = Writer::new(*self, shape, callbacks).write();
         let source = KernelSource::new(format!("fft::{:?}({}), axis {}", self.work, self.points, self.axis), text)

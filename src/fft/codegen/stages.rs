@@ -1,4 +1,5 @@
-//! The transform of a line that several invocations share: stages, with exchanges through workgroup memory between them.
+//! The transform of a line that several invocations share: stages, with exchanges through workgroup memory
+//! between them.
 
 use std::collections::HashMap;
 
@@ -36,7 +37,7 @@ impl<'a> Writer<'a> {
                     let within = self.clamped(&at, n);
                     let chirp = self.entry(Section::Chirp(n), &within, sign);
                     let value = self.code.value(format!("multiply({value}, {chirp})"));
-                    // Callbacks index arrays by it, stored or not.
+                    // Callbacks index arrays by this position, whether it is stored or not.
                     kept.push(Point { at: within, value, valid });
                 }
                 kept
@@ -44,8 +45,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes compilers read the tables anew for the next transform of a convolution: twiddles and chirps of all of them at once are more
-    /// than the registers hold.
+    /// Makes compilers read the tables again for the next transform of a convolution. The twiddles and chirps
+    /// of all transforms together need more registers than there are.
     fn read_tables_again(&mut self) {
         let which = self.convolved;
         self.convolved += 1;
@@ -57,7 +58,7 @@ impl<'a> Writer<'a> {
         };
     }
 
-    /// `min(at, n - 1)`.
+    /// Returns `min(at, n - 1)`.
     fn clamped(&mut self, at: &Index, n: u64) -> Index {
         match at {
             Index::Known(at) => Index::Known((*at).min(n - 1)),
@@ -121,7 +122,7 @@ impl<'a> Writer<'a> {
         if let Source::Points(points) = source { points } else { Vec::new() }
     }
 
-    /// The index `base + step`, of which `base` is one of `bases`.
+    /// Returns the index `base + step`; `base` is one of `bases`.
     fn sum(&mut self, base: &str, bases: impl Iterator<Item = u64>, step: u64) -> Index {
         let at = self.code.value(format!("{base} + {step}u"));
         let cells = self.shape.cells;
@@ -131,8 +132,8 @@ impl<'a> Writer<'a> {
         Index::Text(at)
     }
 
-    /// The places in workgroup memory of indices of the line, as an expression each. In padded memory those that lie at known distances
-    /// share one computed place, so that the distances are in the instructions.
+    /// Returns the cells in workgroup memory of indices of the line, one expression each. In padded memory,
+    /// indices at known distances share one computed cell, so that the distances are in the instructions.
     fn places<'i>(&mut self, indices: impl Iterator<Item = &'i Index>) -> Vec<String> {
         let mut bases: HashMap<String, String> = HashMap::new();
         let mut places = Vec::new();
@@ -149,7 +150,7 @@ impl<'a> Writer<'a> {
         places
     }
 
-    /// The index `first + lane`, clamped below `end` where it could be beyond.
+    /// Returns the index `first + lane`, clamped below `end` if it could be beyond.
     pub(super) fn lane_index(&mut self, first: u64, lanes: u64, end: u64) -> String {
         let index = if first == 0 { "lane".to_string() } else { format!("lane + {first}u") };
         if first + lanes > end {
@@ -159,7 +160,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The values of `source` at `places`.
+    /// Returns the values of `source` at `places`.
     fn gather(&mut self, source: &Source, places: &[Index]) -> Vec<String> {
         match source {
             Source::Memory => places.iter().map(|at| self.load(at)).collect(),
@@ -174,7 +175,7 @@ impl<'a> Writer<'a> {
                 for at in places {
                     within.push(self.clamped(at, n));
                 }
-                // Known places beyond the end are zero and need not be fetched.
+                // Known positions beyond the end are zero and need not be fetched.
                 let beyond = |at: &Index| matches!(at, Index::Known(at) if *at >= n);
                 let wanted: Vec<Index> =
                     within.iter().zip(places).filter(|(_, at)| !beyond(at)).map(|(w, _)| w.clone()).collect();
@@ -198,7 +199,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An entry of a table for a transform of this sign: tables are those of forward transforms, backward ones take conjugates.
+    /// Returns an entry of a table for a transform of this sign. Tables are those of forward transforms;
+    /// backward ones take conjugates.
     pub(super) fn entry(&mut self, section: Section, index: &Index, sign: f64) -> String {
         if let (Section::Roots(n), Index::Known(k)) = (section, index) {
             let [re, im] = root(*k, n);
@@ -210,7 +212,8 @@ impl<'a> Writer<'a> {
         if sign < 0.0 { entry } else { self.code.value(format!("Complex({entry}.x, -{entry}.y)")) }
     }
 
-    /// Exchanges points between the invocations of a line through workgroup memory; returns the values at `places`.
+    /// Exchanges points between the invocations of a line through workgroup memory; returns the values at
+    /// `places`.
     pub(super) fn exchange(&mut self, points: &[Point], places: &[Index]) -> Vec<String> {
         if self.shape.lanes == 1 {
             let by_place: HashMap<&Index, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();

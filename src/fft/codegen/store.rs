@@ -1,4 +1,4 @@
-//! Writing the points of a line: real, complex or half lines, whole or truncated, with callbacks.
+//! Writes the points of a line: real, complex or half lines, whole or truncated, with callbacks.
 
 use super::{Condition, Index, Point, Writer};
 use crate::fft::line::{LineFormat, LineKernel, Order, Span, Work};
@@ -9,7 +9,7 @@ impl<'a> Writer<'a> {
         self.store_result(points, "");
     }
 
-    /// Stores the points of the last stage; `result` is the number of a filter's result, or empty.
+    /// Stores the points of the last stage. `result` is the number of a filter's result, or empty.
     pub(super) fn store_result(&mut self, points: Vec<Point>, result: &str) {
         let LineKernel { n, output, .. } = self.kernel;
         match (self.kernel.packed(), output.format) {
@@ -54,10 +54,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The results of a pass of the four-step algorithm times their twiddles.
+    /// Returns the results of a pass of the four-step algorithm times their twiddles.
     fn twiddled(&mut self, at: &Index, value: String) -> String {
         let Some(step) = self.kernel.four_step.filter(|step| step.twiddle > 0) else { return value };
-        // The product of a coarse and a fine root instead of one large table; two roundings more.
+        // The product of a coarse and a fine root instead of one large table, with two more roundings.
         let n = step.twiddle;
         let low = 1u64 << (n.ilog2() / 2);
         let index = self.code.value(format!("{} * (counter / {}u) % {n}u", at.text(), step.input[1]));
@@ -69,8 +69,8 @@ impl<'a> Writer<'a> {
         self.code.value(format!("multiply({value}, multiply({coarse}, {fine}))"))
     }
 
-    /// The half spectrum of a real line from the spectrum of its packed line: modes `k` and `n / 2 - k` together, which both come from those two
-    /// of the packed line.
+    /// Stores the half spectrum of a real line from the spectrum of its packed line: modes `k` and `n / 2 - k`
+    /// together, which both follow from these two modes of the packed line.
     fn split(&mut self, points: Vec<Point>) {
         let half = self.kernel.n / 2;
         let (lanes, pairs) = (self.shape.lanes, half / 2 + 1);
@@ -104,7 +104,7 @@ impl<'a> Writer<'a> {
             let [even, odd] = self.even_and_odd(&k, x, y);
             let value = self.code.value(format!("{even} + {odd}"));
             self.put_mode(&k, &value, valid.clone());
-            // The one in the middle is its own mirror.
+            // The mode in the middle is its own mirror.
             let apart = match &k {
                 Index::Known(k) => Condition::known(2 * k != half),
                 Index::Text(_) if half % 2 == 1 => Condition::Always,
@@ -122,7 +122,8 @@ impl<'a> Writer<'a> {
         self.put_mode(k, &value, valid);
     }
 
-    /// What even and odd points give to mode `k`; to the mirrored mode they give the conjugate of their difference.
+    /// Returns the contributions of even and odd points to mode `k`. The mirrored mode is the conjugate of
+    /// their difference.
     fn even_and_odd(&mut self, k: &Index, x: &str, y: &str) -> [String; 2] {
         let one_half = self.code.literal(0.5);
         let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));

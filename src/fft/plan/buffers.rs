@@ -1,27 +1,27 @@
-//! Which arrays the stages of a route write, as few as possible. Pure.
 
 use super::route::Route;
 use super::stage::Stage;
 
-/// Where a stage writes.
+/// The array that a stage writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// The caller's output.
     Output,
-    /// The caller's output as scratch: what a stage writes there is sent before the output itself is written.
+    /// The caller's output as scratch: an exchange sends its contents before the output itself is written.
     OutputAsScratch,
-    /// The working array that it reads.
+    /// The working array that the stage reads.
     InPlace,
-    /// A working array of its own.
+    /// A new working array.
     Work,
     /// The pieces of an exchange.
     Pieces,
 }
 
-/// The buffer of each stage of a route whose output has `output` complex elements that may serve as scratch.
+/// Returns the buffer of each stage of a route, with as few arrays as possible. The output has `output`
+/// complex elements that may serve as scratch.
 pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
-    // From the last stage on: one that can work inside the output lets the stage before it write there.
+    // Starts at the last stage: if it can work inside the output, the stage before it writes there.
     for i in (0..route.stages.len()).rev() {
         let next = buffers.last().copied();
         buffers.push(match (route.between.get(i), next) {
@@ -46,10 +46,10 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
     buffers
 }
 
-/// Whether a stage may read and write the same array: each of its lines stays where it is. The first of several passes reads all into scratch before the
-/// last one writes.
+/// Returns whether a stage may read and write the same array: each of its lines stays in place. The first of
+/// several passes reads everything into scratch before the last one writes.
 fn can_work_in_place(stage: &Stage) -> bool {
-    // Several results of one field would be written over the next field.
+    // Several results of one field would overwrite the next field.
     let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
     let read = stage.passes.first().map(|pass| pass.kernel.input);
     let written = stage.passes.last().map(|pass| pass.kernel.output);
@@ -57,12 +57,13 @@ fn can_work_in_place(stage: &Stage) -> bool {
 }
 
 impl Route {
-    /// Bytes of all arrays that it needs at once besides the caller's, and of those that it still holds at its end, where `bytes` says what an array of so
-    /// many complex elements takes: what was recorded before an exchange is held until it has run. The output has `output` complex elements that may
-    /// serve as scratch.
+    /// Returns the bytes of all arrays that the route needs at one time besides the caller's, and of those that
+    /// it still holds at its end. `bytes` returns the bytes of an array of a number of complex elements. Arrays
+    /// of work recorded before an exchange are held until the exchange has run. The output has `output` complex
+    /// elements that may serve as scratch.
     pub(crate) fn working(&self, output: u64, bytes: &dyn Fn(u64) -> u64) -> [u64; 2] {
         let (mut held, mut most) = (0, 0);
-        // Lengths of the scratch arrays since the last exchange, which stages share.
+        // Lengths of the scratch arrays since the last exchange; stages share them.
         let mut scratch: Vec<u64> = Vec::new();
         for (i, buffer) in buffers(self, output).into_iter().enumerate() {
             let stage = &self.stages[i];
@@ -119,13 +120,14 @@ mod tests {
             assert_eq!(buffers(route, 0), [Buffer::Output; 3]);
             assert_eq!(elements(route, 0), [whole; 2]);
         }
-        // A field of real numbers does not hold its modes.
+        // A field of real numbers is too small for its modes.
         let half = 4096 * 2048 * 5;
         let real = plan(Values::Real, [1, 1]);
         assert_eq!((buffers(&real.forward, half), elements(&real.forward, half)), (vec![Buffer::Output; 3], [half; 2]));
         assert_eq!(buffers(&real.inverse, 0), [Buffer::Work, Buffer::InPlace, Buffer::Output]);
         assert_eq!(elements(&real.inverse, 0), [2 * half; 2]);
-        // What was recorded before an exchange is gone after it: scratch of y with what it writes, then scratch of x with what came.
+        // An exchange releases the arrays of work recorded before it: first scratch of y and its output, then
+        // scratch of x and the received pieces.
         let slabs = plan(Values::Complex, [2, 1]);
         let part = whole / 2;
         assert_eq!(buffers(&slabs.forward, 0), [Buffer::Work, Buffer::Pieces, Buffer::Output]);

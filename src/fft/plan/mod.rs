@@ -1,4 +1,4 @@
-//! Which passes and exchanges make a distributed transform: pure data.
+//! The passes and exchanges of a distributed transform: pure data.
 //!
 //! ```text
 //! field              x over p0, y over p1          z pass: real lines to half spectra, complex ones to whole
@@ -8,14 +8,15 @@
 //! spectrum           y over p0, z over p1          x pass
 //! ```
 //!
-//! - A transform has a *stage* for each axis, at which the axis is whole on every rank. Between two stages a *transpose* among the
-//!   ranks of one axis of the process grid cuts the one axis and makes the other whole. An exchange among one rank is left out, so
-//!   slabs (`p1 == 1`) exchange once and a single rank never. Axes that are not transformed have no stage.
+//! - A transform has one *stage* for each axis; its axis is whole on every rank. Between two stages a
+//!   *transpose* among the ranks of one axis of the process grid cuts one axis and makes the other whole. An
+//!   exchange among one rank is left out: slabs (`p1 == 1`) exchange once, a single rank never. Axes that
+//!   are not transformed have no stage.
 //! - The inverse has the stages in reverse order. A natural distribution appends stages that only move data.
-//! - Arrays stay in C order (x, y, z) throughout. There is no pass for packing: the pass before an exchange writes the
-//!   blocks that go to each peer, the pass after reads the blocks as they arrive.
-//! - An exchange may be cut into *pieces* along the axis that takes no part in it: one piece is sent while the next is
-//!   transformed.
+//! - Arrays stay in C order (x, y, z). No pass is needed for packing: the pass before an exchange writes the
+//!   blocks of each peer, the pass after it reads the blocks as they arrive.
+//! - An exchange may be cut into *pieces* along the axis that it does not change: one piece is sent while the
+//!   next is transformed.
 
 mod buffers;
 mod planner;
@@ -41,7 +42,7 @@ pub use transpose::Transpose;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What is transformed.
+    /// The description of the transform.
     pub spec: Spec,
     /// The process grid.
     pub grid: Grid,
@@ -51,26 +52,26 @@ pub struct Plan {
     pub field: Box3,
     /// This rank's part of the spectrum, C order.
     pub spectrum: Box3,
-    /// From field to spectrum.
+    /// The route from field to spectrum.
     pub forward: Route,
-    /// From spectrum to field.
+    /// The route from spectrum to field.
     pub inverse: Route,
 }
 
 impl Plan {
-    /// Plans the transform of `spec` for `rank` of `grid` on devices with `limits`, with exchanges in `pieces` pieces at
-    /// most.
+    /// Plans the transform of `spec` for `rank` of `grid` on devices with `limits`, with at most `pieces` pieces
+    /// per exchange.
     ///
     /// # Errors
-    /// [`FftError`] for what cannot be transformed.
+    /// [`FftError`] if the fields cannot be transformed.
     pub fn new(spec: &Spec, grid: Grid, rank: usize, limits: Limits, pieces: u64) -> Result<Self, FftError> {
-        Self::there_and_back(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::reversed)
+        Self::forward_and_inverse(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::reversed)
     }
 
-    /// As [`new`](Self::new), with the transpose of the forward transform in place of its inverse.
+    /// Same as [`new`](Self::new), with the transpose of the forward transform instead of the inverse.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub(crate) fn with_transpose(
         spec: &Spec,
         grid: Grid,
@@ -78,25 +79,25 @@ impl Plan {
         limits: Limits,
         pieces: u64,
     ) -> Result<Self, FftError> {
-        Self::there_and_back(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::transposed)
+        Self::forward_and_inverse(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::transposed)
     }
 
-    fn there_and_back(planner: Planner<'_>, back: impl Fn(StageKind) -> StageKind) -> Result<Self, FftError> {
+    fn forward_and_inverse(planner: Planner<'_>, back: impl Fn(StageKind) -> StageKind) -> Result<Self, FftError> {
         let &Planner { spec, grid, rank, .. } = &planner;
         spec.check()?;
         if rank >= grid.ranks() {
             return Err(LayoutError::Rank { rank, parts: grid.parts() }.into());
         }
-        let there = planner.path(StageKind::Forward);
-        let back: Vec<_> = there.iter().rev().map(|&(axis, kind)| (axis, back(kind))).collect();
+        let forward = planner.path(StageKind::Forward);
+        let inverse: Vec<_> = forward.iter().rev().map(|&(axis, kind)| (axis, back(kind))).collect();
         let (field, mut state) = planner.start();
-        let forward = planner.route(&mut state, &there)?;
+        let forward = planner.route(&mut state, &forward)?;
         let spectrum = planner.part(&state);
-        let inverse = planner.route(&mut state, &back)?;
+        let inverse = planner.route(&mut state, &inverse)?;
         Ok(Plan { spec: spec.clone(), grid, rank, field, spectrum, forward, inverse })
     }
 
-    /// What ranks must agree on where they do `what` with the plan, but for its callbacks.
+    /// Returns the properties of a call that must be equal on all ranks, except for callbacks.
     pub(super) fn subject(&self, what: &str) -> Subject {
         let Spec { cells: [i, j, k], values, precision, .. } = self.spec;
         let text = format!("{what} of {i}x{j}x{k} {values:?} {precision:?}");
@@ -115,51 +116,53 @@ impl Plan {
         Err(DeviceError::Misuse { what: call.into(), why })
     }
 
-    /// Where the modes of this rank lie, and which they are.
+    /// Returns the modes of this rank, and their order in its array.
     pub fn spectrum_layout(&self) -> SpectrumLayout {
         SpectrumLayout { values: self.spec.values, shape: self.spec.modes, part: self.spectrum.clone() }
     }
 
-    /// The route from field to field that multiplies the spectrum on the way and gives `results` fields for each; none
-    /// where the last axis needs more than one pass, or moves more sectors of memory in one than two transforms would, or is a real
-    /// line. Whether there is one does not depend on the number of results.
+    /// Returns the route from field to field that multiplies the spectrum and gives `results` fields for each.
+    ///
+    /// Returns `None` if the last axis needs more than one pass, if one pass moves more sectors of memory than
+    /// two transforms, or if the axis is a real line. The number of results has no influence on that.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
         let planner = Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) };
-        let mut there: Vec<_> = planner
+        let mut path: Vec<_> = planner
             .path(StageKind::Forward)
             .into_iter()
             .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The copies that restore a natural distribution are not needed, and nothing is to be done along axes of one point.
-        while there.len() > 1 && there.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
-            there.pop();
+        // The copies that restore a natural distribution are not needed, and axes of one point need no stage.
+        while path.len() > 1 && path.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
+            path.pop();
         }
-        let Some((axis, StageKind::Forward)) = there.pop() else { return Ok(None) };
+        let Some((axis, StageKind::Forward)) = path.pop() else { return Ok(None) };
         if axis == 2 && self.spec.values == Values::Real {
             return Ok(None);
         }
         let route = |results: u32| {
-            let back = there.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
-            let path: Vec<_> = there.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
-            planner.route(&mut planner.start().1, &path)
+            let back = path.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
+            let whole: Vec<_> = path.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
+            planner.route(&mut planner.start().1, &whole)
         };
         let one = match route(1) {
             Err(FftError::TooLong { .. }) => return Ok(None),
             one => one?,
         };
-        // Each result more costs either way what the first one does.
+        // Each further result costs as much in either form as the first.
         let apart = self.forward.moved_along(axis) + self.inverse.moved_along(axis);
-        let dear = limits.shared && one.moved_along(axis) > apart;
-        Ok(if dear { None } else { Some(route(results)?) })
+        let is_expensive = limits.shared && one.moved_along(axis) > apart;
+        Ok(if is_expensive { None } else { Some(route(results)?) })
     }
 
-    /// [`Route::working`] of a filter with so many results: of its own route, or of the transforms that it takes instead and the modes between them.
+    /// Returns [`Route::working`] of a filter with `results` results: of its own route, or of the transforms that
+    /// replace it and the modes between them.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub(crate) fn filter_working(
         &self,
         results: u32,
@@ -231,7 +234,7 @@ mod tests {
         assert_eq!(count([true, false, true], [2, 2]), (2, 1));
         assert_eq!(count([true, true, false], [1, 1]), (2, 0));
         assert_eq!(count([true, true, false], [2, 1]), (2, 1));
-        // Only packing remains of an axis that is in the way.
+        // An axis between two transformed ones only packs.
         assert_eq!(count([true, false, false], [2, 2]), (2, 1));
         assert_eq!(count([true, true, true], [2, 2]), (3, 2));
     }
@@ -251,7 +254,7 @@ mod tests {
             assert_eq!(count(&spec([1, 1, 10]), [1, 1]), (1, 0, line));
             assert_eq!(count(&spec([1, 1, 1]), [1, 1]), (1, 0, line));
             assert_eq!(count(&spec([1, 12, 10]), [1, 3]), (2, 1, Some(3)));
-            // Where the axis is cut among ranks its one point still goes to where it belongs.
+            // If the axis is cut among ranks, its one point still moves to its owner.
             assert_eq!(count(&spec([1, 12, 10]), [2, 1]), (3, 1, Some(3)));
         }
         assert_eq!(plan(&Spec::new(Values::Complex, [1, 12, 10]), [1, 1], 0).forward.traffic(), 32 * 120);

@@ -1,4 +1,4 @@
-//! Derives stages and exchanges from what is transformed and how it is cut.
+//! Derives stages and exchanges from the description of a transform and the process grid.
 
 use super::route::Route;
 use super::stage::Stage;
@@ -11,42 +11,43 @@ use crate::fft::spec::{Distribution, Spec, Values};
 use crate::gpu::LONGEST;
 use crate::grid::{Box3, Grid, extent, split};
 
-/// What a stage does.
+/// The operation of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StageKind {
     Copy,
     Forward,
     Backward,
-    /// The transpose of a forward transform: the same sign on the way back.
+    /// The transpose of a forward transform: the same sign on the route back.
     Transpose,
     Filter(u32),
 }
 
 impl StageKind {
-    /// The same on the way from the spectrum to the field.
+    /// Returns the operation on the route from the spectrum to the field.
     pub fn reversed(self) -> Self {
         if self == StageKind::Forward { StageKind::Backward } else { self }
     }
 
-    /// The transpose.
+    /// Returns the transpose of the operation.
     pub fn transposed(self) -> Self {
         if self == StageKind::Forward { StageKind::Transpose } else { self }
     }
 
-    /// Fields that it makes of each.
+    /// Returns the number of results of each field.
     fn results(self) -> u64 {
         if let StageKind::Filter(results) = self { u64::from(results) } else { 1 }
     }
 }
 
-/// The array between two stages: elements of the whole along each axis, the axis of the grid that cuts it, and the number of fields.
+/// The array between two stages: elements of the whole array along each axis, the axis of the grid that cuts
+/// it, and the number of fields.
 pub(super) struct State {
     lengths: [u64; 3],
     cuts: [Option<usize>; 3],
     fields: u64,
 }
 
-/// One rank of a grid, and what it plans.
+/// One rank of a grid and the transform that it plans.
 pub(super) struct Planner<'a> {
     pub spec: &'a Spec,
     pub grid: Grid,
@@ -56,13 +57,13 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// This rank's part of the field, and the state before the first stage.
+    /// Returns this rank's part of the field, and the state before the first stage.
     pub fn start(&self) -> (Box3, State) {
         let state = State { lengths: self.spec.cells, cuts: [Some(0), Some(1), None], fields: self.spec.fields };
         (self.part(&state), state)
     }
 
-    /// This rank's part of an array.
+    /// Returns this rank's part of an array.
     pub fn part(&self, state: &State) -> Box3 {
         let at = self.grid.at(self.rank);
         [0, 1, 2].map(|axis| match state.cuts[axis] {
@@ -71,12 +72,12 @@ impl Planner<'_> {
         })
     }
 
-    /// The stages from the field to the spectrum: which axis, and what is done.
+    /// Returns the axis and operation of each stage from the field to the spectrum.
     pub fn path(&self, kind: StageKind) -> Vec<(usize, StageKind)> {
         let mut path: Vec<_> =
             [2, 1, 0].into_iter().filter(|&axis| self.spec.axes[axis]).map(|axis| (axis, kind)).collect();
         if !self.spec.axes[2] {
-            // It is whole from the beginning, so it comes first.
+            // The last axis is whole at the beginning, so it comes first.
             path.insert(0, (2, StageKind::Copy));
         }
         if self.spec.distribution == Distribution::Natural {
@@ -86,7 +87,7 @@ impl Planner<'_> {
         path
     }
 
-    /// Whether a stage computes anything: it does not along an axis of one point, whose transform is that point.
+    /// Returns whether a stage computes anything. The transform of one point is that point.
     pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
         match kind {
             StageKind::Copy => false,
@@ -97,7 +98,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The stages of a path and the exchanges between them; `state` becomes that after the last stage.
+    /// Returns the stages of a path and the exchanges between them. `state` becomes the state after the last
+    /// stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
         let mut route = Route { stages: Vec::new(), between: Vec::new() };
         let mut ranks = [1, 1];
@@ -106,7 +108,7 @@ impl Planner<'_> {
             let next = path.get(i + 1).map(|&(next, _)| next);
             let cut = next.and_then(|next| state.cuts[next]);
             ranks = [ranks[1], cut.map_or(1, |grid_axis| self.grid.along(grid_axis) as u64)];
-            // What computes and packs nothing is left out, unless it is all there is to do.
+            // A stage that neither computes nor packs is left out, unless it is the only one.
             let idle = !self.computes(axis, kind) && ranks == [1, 1] && !(none_computes && i == 0);
             let (length, sides) = self.sides(state, axis, kind, ranks);
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
@@ -136,8 +138,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Points of a stage's transform, and what its lines are as they are read and written. Arrays that are exchanged among several ranks
-    /// are in blocks.
+    /// Returns the points of a stage's transform, and the form of its lines as they are read and written.
+    /// Arrays that are exchanged among several ranks are in blocks.
     fn sides(&self, state: &State, axis: usize, kind: StageKind, ranks: [u64; 2]) -> (u64, [Side; 2]) {
         let spec = self.spec;
         let n = spec.points[axis];
@@ -174,8 +176,8 @@ impl Planner<'_> {
             .ok_or(FftError::TooLong { n, limit: self.limits.workgroup_bytes / precision.bytes() })
     }
 
-    /// A stage that leaves `stored` elements along its axis and `results` fields for each one, within what kernels index; `state` becomes
-    /// that after it.
+    /// Returns a stage that leaves `stored` elements along its axis and `results` fields for each one, within
+    /// the range of kernels. `state` becomes the state after it.
     fn stage(
         &self,
         state: &mut State,
@@ -195,7 +197,7 @@ impl Planner<'_> {
             first: [0, 1, 2].map(|a| before[a].start),
             ranks,
         };
-        // Indices are u32, and so are twice those of complex numbers seen as pairs.
+        // Indices are u32, and so are twice the indices of complex numbers used as pairs.
         for (extent, fields) in [(stage.before, fields[0]), (stage.after, fields[1]), (stage.scratch(), fields[0])] {
             let elements = extent.into_iter().chain([fields]).map(u128::from).fold(1, u128::saturating_mul);
             if elements > u128::from(LONGEST) {

@@ -1,4 +1,4 @@
-//! A stage: the passes along one axis while it is whole, and the addresses of its arrays.
+//! Stages: the passes along one axis while it is whole, and the addresses of their arrays.
 
 use std::ops::Range;
 
@@ -11,42 +11,42 @@ use crate::grid::{Box3, FieldLayout, extent};
 pub struct Stage {
     /// The axis.
     pub axis: usize,
-    /// Its passes; none where there is nothing to compute or to move.
+    /// The passes; none if there is nothing to compute or to move.
     pub passes: Vec<AxisPass>,
-    /// Fields before and after.
+    /// Number of fields before and after.
     pub fields: [u64; 2],
     /// Extent of this rank's array before, along each axis, in elements of its type.
     pub before: [u64; 3],
-    /// The same after.
+    /// Extent of this rank's array after.
     pub after: [u64; 3],
-    /// Index of its first element in the whole array.
+    /// Index of the first element before in the whole array.
     pub first: [u64; 3],
-    /// Number of ranks among which its input and its output are exchanged.
+    /// Number of ranks that exchange the input and the output.
     pub ranks: [u64; 2],
 }
 
-/// Where an array lies that a pass reads or writes.
+/// The placement of an array that a pass reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Placement<'a> {
-    /// A C order array of all fields, which covers a box of this rank's part: its first index and extent.
+    /// An array of all fields in C order, over a box of this rank's part.
     Array {
-        /// Index of its first element in this rank's part.
+        /// Index of the first element in this rank's part.
         origin: [u64; 3],
-        /// Its extent.
+        /// Extent of the box.
         extent: [u64; 3],
     },
-    /// The user's fields.
+    /// The caller's fields.
     Field {
-        /// How each lies.
+        /// The layout of each field.
         layout: &'a FieldLayout,
-        /// Where the first begins.
+        /// The start of the first field.
         first: u64,
-        /// Elements from one to the next.
+        /// Elements from one field to the next.
         step: u64,
     },
 }
 
-/// A part of a stage: cells of this rank's part (all of the axis itself) and fields of the batch.
+/// A part of a stage: cells of this rank's part (the whole axis of the stage) and fields of the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagePart {
     /// The cells.
@@ -56,31 +56,32 @@ pub struct StagePart {
 }
 
 impl Stage {
-    /// Bytes that memory moves for its passes, read and written: whole sectors of [`SECTOR`](crate::gpu::SECTOR) bytes.
+    /// Returns the bytes that memory moves for the passes, reading and writing: whole sectors of
+    /// [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn traffic(&self) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
         self.fields[0] * lines * self.passes.iter().map(|pass| pass.moved(across)).sum::<u64>()
     }
 
-    /// Elements that it writes.
+    /// Returns the elements that the stage writes.
     pub fn written(&self) -> u64 {
         self.after.iter().product::<u64>() * self.fields[1]
     }
 
-    /// Extent of the scratch between its passes.
+    /// Returns the extent of the scratch between passes.
     pub fn scratch(&self) -> [u64; 3] {
         let mut extent = self.before;
         extent[self.axis] = self.positions();
         extent
     }
 
-    /// Elements of the scratch between its passes.
+    /// Returns the elements of the scratch between passes.
     pub fn scratch_len(&self) -> u64 {
         self.scratch().iter().product::<u64>() * self.fields[0]
     }
 
-    /// Scratch arrays between its passes: a pass in the middle that moves points needs a second one.
+    /// Returns the number of scratch arrays between passes: a middle pass that moves points needs a second one.
     pub fn scratch_arrays(&self) -> usize {
         match &self.passes[..] {
             [_, middle @ .., _] => 1 + usize::from(middle.iter().any(|pass| pass.kernel.moves())),
@@ -88,17 +89,17 @@ impl Stage {
         }
     }
 
-    /// Positions of the axis in scratch between passes.
+    /// Returns the positions of the axis in scratch between passes.
     pub fn positions(&self) -> u64 {
         self.passes.iter().filter_map(|pass| pass.kernel.four_step).map(|step| step.positions).max().unwrap_or(0)
     }
 
-    /// The axes that lines of this stage do not run along, the slower one first.
+    /// Returns the axes across the lines of this stage, the slower one first.
     pub fn across(&self) -> [usize; 2] {
         [[1, 2], [0, 2], [0, 1]][self.axis]
     }
 
-    /// The parameters of a pass over a part.
+    /// Returns the parameters of a pass over a part.
     pub fn params(
         &self,
         kernel: &LineKernel,
@@ -114,7 +115,7 @@ impl Stage {
         let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, part, input);
         let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
         let result = match (kernel.output.order, output) {
-            // Of blocked arrays it counts outer lines.
+            // In blocked arrays it counts outer lines.
             (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
             (_, Placement::Array { extent, .. }) => extent.iter().product(),
             (_, Placement::Field { step, .. }) => step,
@@ -142,7 +143,8 @@ impl Stage {
         }
     }
 
-    /// The vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner line.
+    /// Returns the vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner
+    /// line.
     fn address(
         &self,
         order: Order,
@@ -174,7 +176,7 @@ impl Stage {
                     Placement::Array { origin, extent } => (origin, extent),
                     Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
-                // From one line to the next, among those before the axis and those after it.
+                // Steps from one line to the next, along the axes before and after the axis of the stage.
                 let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };
                 let inner = |a: usize| if a > axis { (a + 1..3).map(|b| extent[b]).product() } else { 0 };
                 let outer_lines: u64 = extent[..axis].iter().product();

@@ -1,51 +1,51 @@
-//! Transposes: what ranks exchange between two stages.
 
 use std::ops::Range;
 
 use crate::grid::{Cost, Transfer, Transfers, split};
 
-/// An exchange among the ranks of one axis of the process grid that cuts `from_axis` and makes `to_axis` whole.
+/// An exchange among the ranks of one axis of the process grid, which cuts `from_axis` and makes `to_axis`
+/// whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transpose {
-    /// Axis of the process grid along which ranks exchange.
+    /// The axis of the process grid along which ranks exchange.
     pub grid_axis: usize,
     /// The axis of the mesh that is whole before and cut after.
     pub from_axis: usize,
     /// The axis of the mesh that is cut before and whole after.
     pub to_axis: usize,
-    /// The axis that takes no part and is cut into pieces.
+    /// The axis that the exchange does not change and that is cut into pieces.
     pub third: usize,
     /// The pieces, as ranges of this rank's extent of the third axis.
     pub pieces: Vec<Range<u64>>,
-    /// Ranks along the axis of the grid, and this rank's place among them.
+    /// Ranks along the axis of the grid, and this rank's position among them.
     pub(super) ranks: [u64; 2],
     /// Elements of the whole array along `from_axis` and `to_axis`.
     pub(super) lengths: [u64; 2],
-    /// Fields.
+    /// Number of fields.
     pub(super) fields: u64,
 }
 
 impl Transpose {
-    /// This rank's elements along `from_axis` when it is cut.
+    /// Returns this rank's elements along `from_axis` when it is cut.
     pub fn share(&self) -> u64 {
         let part = split(self.lengths[0], self.ranks[0], self.ranks[1]);
         part.end - part.start
     }
 
-    /// Elements along `to_axis` when it is whole.
+    /// Returns the elements along `to_axis` when it is whole.
     pub fn whole(&self) -> u64 {
         self.lengths[1]
     }
 
-    /// Elements of one piece's arrays, before and after.
+    /// Returns the elements of the arrays of one piece, before and after.
     pub fn elements(&self, piece: usize) -> [u64; 2] {
         let transfers = self.transfers(piece);
         let end = |parts: &[Transfer]| parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
         [end(&transfers.send), end(&transfers.receive)]
     }
 
-    /// What this rank sends and receives in one piece, in elements.
+    /// Returns the elements that this rank sends and receives in one piece.
     pub fn transfers(&self, piece: usize) -> Transfers {
         let [ranks, me] = self.ranks;
         let [from_axis, to_axis] = self.lengths;
@@ -70,12 +70,13 @@ impl Transpose {
         }
     }
 
-    /// Elements of one piece that this rank keeps.
+    /// Returns the elements of one piece that this rank keeps.
     pub fn kept(&self, piece: usize) -> u64 {
         self.transfers(piece).send.iter().filter(|part| part.peer as u64 == self.ranks[1]).map(|part| part.len).sum()
     }
 
-    /// What all pieces cost this rank, with elements of `element` bytes in messages of at most `chunk` bytes.
+    /// Returns the cost of all pieces for this rank, with elements of `element` bytes in messages of at most
+    /// `chunk` bytes.
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();
         let chunk = (chunk / element).max(1) * element;
