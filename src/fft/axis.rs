@@ -1,24 +1,23 @@
 //! The passes that transform an axis.
 //!
-//! A line that fits into a workgroup takes one pass. A longer line takes the four-step algorithm with
-//! one pass per factor. If a line fits but a workgroup holds too few lines side by side to fill a
-//! sector, the form that moves fewer sectors of memory is chosen.
+//! A line that fits into a workgroup takes one pass. A longer line takes the four-step algorithm
+//! with one pass per factor. If a line fits but a workgroup holds too few lines side by side to
+//! fill a sector, the form that moves fewer sectors of memory is chosen.
 //!
 //! ```text
 //! n = n1 n2      j = j1 n2 + j2,  k = k1 + k2 n1:   transform over j1, twiddle exp(-2 pi i j2 k1 / n), transform over j2
 //! n = n1 n2 n3   the second transform split again in the same way   (Gentleman & Sande 1966; Bailey 1990)
 //! ```
 //!
-//! Lengths without such factors are a circular convolution of a good length (Bluestein 1970), whose two
-//! transforms are four-step transforms. A pass multiplies by twiddles and transposes as it stores, so
-//! neither is a pass of its own.
+//! Lengths without such factors are a circular convolution of a good length (Bluestein 1970), whose
+//! two transforms are four-step transforms. A pass multiplies by twiddles and transposes as it
+//! stores, so neither is a pass of its own.
 
 use std::iter::successors;
 
-use super::core::{Core, Limits, MOST_LANES};
+use super::core::{Core, Limits, MOST_LANES, good_size, is_good_size};
 use super::line::{FourStep, LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
-use super::precision::Precision;
-use super::size::{good_size, is_good_size};
+use super::spec::Precision;
 use super::tables::{Section, Table};
 
 /// One pass along an axis.
@@ -50,8 +49,8 @@ impl AxisPass {
         Some(AxisPass { shape: kernel.shape(limits)?, kernel, load_factors: None, store_factors: None })
     }
 
-    /// Returns the bytes that memory moves for one line of the axis, reading and writing: whole sectors.
-    /// `across` is the number of lines that lie side by side.
+    /// Returns the bytes that memory moves for one line of the axis, reading and writing: whole
+    /// sectors. `across` is the number of lines that lie side by side.
     pub fn moved(&self, across: u64) -> u64 {
         let AxisPass { kernel, shape, .. } = self;
         let count = kernel.four_step.map_or(1, |step| step.count);
@@ -62,7 +61,8 @@ impl AxisPass {
 /// Scratch between two passes: all positions of the axis, complex.
 const SCRATCH: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
 
-/// Returns the passes of a transform of `n` points along `axis`; `None` if no number of passes suffices.
+/// Returns the passes of a transform of `n` points along `axis`; `None` if no number of passes
+/// suffices.
 pub(super) fn passes(
     precision: Precision,
     axis: usize,
@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn four_step_passes_make_a_transform() {
-        // With lines of at most 16 points (7 by convolution): two factors, three, with factors by convolution, convolutions of all.
+        // With lines of at most 16 points (7 by convolution): two factors, three, with factors by
+        // convolution, convolutions of all.
         for n in [24u64, 32, 49, 51, 64, 105, 128, 256, 360, 512, 1024, 2048, 37, 53, 74, 97, 101] {
             for work in [Work::Forward, Work::Backward] {
                 let passes =

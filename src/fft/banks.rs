@@ -3,9 +3,9 @@
 
 use super::line::{LineKernel, LineWorkgroup};
 
-/// Returns the accesses of the exchanges of a transform: the cells that the invocations of a workgroup
-/// access at the same time, in order. Each stage except the last writes the results of its butterflies;
-/// each stage except the first reads their points.
+/// Returns the accesses of the exchanges of a transform: the cells that the invocations of a
+/// workgroup access at the same time, in order. Each stage except the last writes the results of
+/// its butterflies; each stage except the first reads their points.
 fn replay(kernel: &LineKernel, shape: &LineWorkgroup, radices: &[u64]) -> Vec<Vec<u64>> {
     let LineWorkgroup { lanes, lines, cells, .. } = *shape;
     let n: u64 = radices.iter().product();
@@ -41,7 +41,7 @@ mod tests {
     use super::super::axis::{AxisPass, passes};
     use super::super::core::{Core, Limits};
     use super::super::line::{LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
-    use super::super::precision::Precision;
+    use super::super::spec::Precision;
     use super::replay;
     use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn lengths_of_meshes_have_few_conflicts() {
-        for n in (33..=1024).filter(|&n| crate::fft::size::is_good_size(n)) {
+        for n in (33..=1024).filter(|&n| crate::fft::core::is_good_size(n)) {
             for axis in [1, 2] {
                 let [worst, mean] = conflicts(&H100, n, axis, limits(48 << 10, 256));
                 let _ = writeln!(std::io::stdout(), "{n} along {axis}: {worst} at worst, {mean:.2}");
@@ -132,7 +132,7 @@ mod tests {
         for machine in GPUS {
             let limits = limits(u64::from(machine.workgroup_memory[1]), u64::from(machine.invocations));
             let mut longest = 0;
-            for n in (64..=4096).filter(|&n| crate::fft::size::is_good_size(n)) {
+            for n in (64..=4096).filter(|&n| crate::fft::core::is_good_size(n)) {
                 let passes = passes(Precision::Single, 1, n, Work::Forward, [PLAIN; 2], limits).unwrap();
                 let name = format!("{n} on {}", machine.name);
                 assert!(passes.len() <= 2, "{name}: {} passes", passes.len());
@@ -145,7 +145,8 @@ mod tests {
                     assert!(invocations <= limits.invocations, "{name}: {shape:?}");
                     assert!(registers <= machine.core_registers(), "{name}: {registers} registers, {shape:?}");
                     let [worst, mean] = conflicts_of(&machine, kernel, shape, limits);
-                    // A tile that fills all workgroup memory has no space for free cells, but half the traffic of two passes.
+                    // A tile that fills all workgroup memory has no space for free cells, but half
+                    // the traffic of two passes.
                     let crammed = bytes == limits.workgroup_bytes;
                     let most = if n.is_power_of_two() && !crammed { [2.0, 1.5] } else { [4.0, 2.0] };
                     assert!(worst <= most[0] && mean <= most[1], "{name}: {worst}, {mean}, {shape:?}");

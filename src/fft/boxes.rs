@@ -10,15 +10,16 @@ use crate::exchange::{ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
 use crate::grid::{Box3, FieldLayout, Redistribution, split};
 
-/// The boxes in which fields and spectra lie: bricks, slabs or pencils of any direction, with any owners.
+/// The boxes in which fields and spectra lie: bricks, slabs or pencils of any direction, with any
+/// owners.
 ///
-/// Each list has one box per rank, in the order of ranks, possibly empty, and is the same on all ranks.
-/// The boxes of `field` tile [`Spec::cells`](super::Spec::cells), those of `spectrum`
-/// [`Spec::spectrum`](super::Spec::spectrum). Arrays are in C order over the box, without ghost cells;
-/// the fields of a batch follow each other.
+/// Each list has one box per rank, in the order of ranks, possibly empty, and is the same on all
+/// ranks. The boxes of `field` tile [`Spec::cells`](super::Spec::cells), those of `spectrum`
+/// [`Spec::spectrum`](super::Spec::spectrum). Arrays are in C order over the box, without ghost
+/// cells; the fields of a batch follow each other.
 ///
-/// - A redistribution before and one after the transform move the elements that are on another rank. One
-///   that moves nothing on any rank is left out, with its array.
+/// - A redistribution before and one after the transform move the elements that are on another
+///   rank. One that moves nothing on any rank is left out, with its array.
 /// - They exchange over [`GridComms::world_exchange`].
 ///
 /// ```
@@ -142,8 +143,9 @@ impl BoxMoves {
 
 /// Returns the parts of the spectrum of all ranks.
 ///
-/// The exchanges of one rank's plan tell which axis of the grid cuts which axis of the spectrum; the
-/// answer is the same on all ranks. An exchange that is left out is among one rank and cuts nothing.
+/// The exchanges of one rank's plan tell which axis of the grid cuts which axis of the spectrum;
+/// the answer is the same on all ranks. An exchange that is left out is among one rank and cuts
+/// nothing.
 fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     let (shape, grid) = (plan.spec.spectrum(), plan.grid);
     let mut cuts = [Some(0), Some(1), None];

@@ -1,14 +1,14 @@
 //! Transforms of a few points as straight-line WGSL.
 //!
-//! Composite lengths use the decomposition of Cooley and Tukey with constant twiddles, factors of four
-//! first. Odd primes `p` use the symmetric form
-//! `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k + x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`,
-//! whose cost grows as `p^2`; it serves the primes of [`RADICES`](super::core::RADICES).
+//! Composite lengths use the decomposition of Cooley and Tukey with constant twiddles, factors of
+//! four first. Odd primes `p` use the symmetric form `y_j = x_0 + sum_k cos(2 pi j k / p) (x_k +
+//! x_{p-k}) -+ i sum_k sin(2 pi j k / p) (x_k - x_{p-k})`, whose cost grows as `p^2`; it serves the
+//! primes of [`RADICES`](super::core::RADICES).
 //!
 //! The text names its numbers `Real` and `Complex`, so it serves both precisions.
 
-use super::precision::Precision;
-use super::roots::root;
+use super::spec::Precision;
+use super::tables::root;
 
 /// Straight-line WGSL with named values.
 pub(super) struct Code {
@@ -145,7 +145,8 @@ fn quarter(x: &str, sign: f64) -> String {
     if sign < 0.0 { format!("Complex({x}.y, -{x}.x)") } else { format!("Complex(-{x}.y, {x}.x)") }
 }
 
-/// Returns the factor by which a composite length is split: 4 or 2 if possible, else its smallest prime.
+/// Returns the factor by which a composite length is split: 4 or 2 if possible, else its smallest
+/// prime.
 fn outer_factor(n: usize) -> usize {
     match n {
         _ if n.is_multiple_of(4) => 4,

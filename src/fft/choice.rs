@@ -8,8 +8,12 @@ use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::Gpu;
 use crate::grid::Grid;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
-/// Settings of a distributed transform that change its speed. A [`Tuner`](super::Tuner) chooses them.
+/// Settings of a distributed transform that change its speed. A [`Tuner`](super::Tuner) chooses
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransformChoice {
     /// Ranks along each axis of the process grid.
@@ -41,7 +45,8 @@ impl TransformChoice {
             && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
     }
 
-    /// Creates the communicators of the process grid, with its size and number of messages. Collective.
+    /// Creates the communicators of the process grid, with its size and number of messages.
+    /// Collective.
     ///
     /// # Errors
     /// [`TransformError`] if the grid does not fit the ranks, or another rank fails.
@@ -57,6 +62,70 @@ impl TransformChoice {
         let options = TransformOptions::default().tuning(self.tuning);
         Transform::with(gpu, spec, comms.grid(), comms.rank(), &options)
     }
+}
+
+/// A choice and the seconds that it takes, as kept in the file of a [`Tuner`](super::Tuner).
+///
+/// The file has one line per outcome: the numbers of the choice, its seconds, and the key that
+/// names the transform and the machine, separated by tabs. Lines that cannot be read are left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    pub choice: TransformChoice,
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// Returns the columns of the choice and its seconds.
+    pub fn text(&self) -> String {
+        let TransformChoice { grid: [p0, p1], tuning, chunk_bytes, depth } = self.choice;
+        let TransformTuning { points, alone, shared, columns, pieces } = tuning;
+        let seconds = self.seconds;
+        format!("{p0}\t{p1}\t{points}\t{alone}\t{shared}\t{columns}\t{pieces}\t{chunk_bytes}\t{depth}\t{seconds:?}")
+    }
+
+    /// Reads a [`text`](Self::text).
+    pub fn parse(text: &str) -> Option<Self> {
+        let columns: Vec<&str> = text.split('\t').collect();
+        let [p0, p1, points, alone, shared, columns, pieces, chunk_bytes, depth, seconds] = columns[..] else {
+            return None;
+        };
+        let number = |text: &str| text.parse::<u64>().ok();
+        let tuning = TransformTuning {
+            points: number(points)?,
+            alone: number(alone)?,
+            shared: shared.parse().ok()?,
+            columns: number(columns)?,
+            pieces: number(pieces)?,
+        };
+        let grid = [p0.parse().ok()?, p1.parse().ok()?];
+        let choice = TransformChoice { grid, tuning, chunk_bytes: number(chunk_bytes)?, depth: depth.parse().ok()? };
+        Some(Outcome { choice, seconds: seconds.parse().ok()? })
+    }
+}
+
+/// Bytes of the longest file that is read; an outcome has about three hundred.
+const MOST: u64 = 16 << 20;
+
+/// Reads the outcomes in a file, by key; returns none if there is no such file.
+pub fn load(file: &Path) -> BTreeMap<String, Outcome> {
+    let text = crate::io::read_short(file, MOST).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let line = |line: &str| {
+        let (columns, key) = line.rsplit_once('\t')?;
+        Some((key.to_string(), Outcome::parse(columns)?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Replaces a file. It gets its name last, so that no reader sees a part of it.
+pub fn store(file: &Path, outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let text: String = outcomes.iter().map(|(key, outcome)| format!("{}\t{key}\n", outcome.text())).collect();
+    let part = file.with_extension(format!("{}.part", crate::io::token()));
+    std::fs::write(&part, text)?;
+    std::fs::rename(&part, file).inspect_err(|_| drop(std::fs::remove_file(&part)))
 }
 
 #[cfg(test)]
@@ -88,6 +157,17 @@ mod tests {
                     assert!(!wrong.is_usable(), "{wrong:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn outcomes_are_read_as_they_were_written() {
+        let tuning = TransformTuning::profile(Profile::Software);
+        let choice = TransformChoice { grid: [3, 2], tuning, chunk_bytes: 1 << 21, depth: 8 };
+        let outcome = Outcome { choice, seconds: 0.1 + 0.2 };
+        assert_eq!(Outcome::parse(&outcome.text()), Some(outcome));
+        for wrong in ["", "3\t2", &outcome.text().replace("false", "no"), &format!("{}\t1", outcome.text())] {
+            assert_eq!(Outcome::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Plans of the transform of a line inside one workgroup, and the factors of lengths.
 //!
-//! - Products of [`RADICES`] use Stockham's stages, each a butterfly of up to [`Limits::points`] points in
-//!   registers. The number of stages is small, since points pass through workgroup memory between stages.
-//! - If barriers are slow (software renderers), one invocation does all butterflies of a line, in loops.
+//! - Products of [`RADICES`] use Stockham's stages, each a butterfly of up to [`Limits::points`]
+//!   points in registers. The number of stages is small, since points pass through workgroup memory
+//!   between stages.
+//! - If barriers are slow (software renderers), one invocation does all butterflies of a line, in
+//!   loops.
 //! - Other lengths use Bluestein's algorithm: a circular convolution of at least `2n - 1` points.
 //!
-//! Lines of up to [`Limits::alone`] points are one butterfly of one invocation, without workgroup memory
-//! or barrier.
+//! Lines of up to [`Limits::alone`] points are one butterfly of one invocation, without workgroup
+//! memory or barrier.
 
-use super::size::{factorizations, good_size, is_good_size, is_smooth};
+use std::iter::successors;
 
 /// The largest number of invocations that share a line. Several lines side by side may take all
 /// invocations of a workgroup.
@@ -25,8 +27,9 @@ pub struct Limits {
     pub points: u64,
     /// The longest line that one invocation transforms in registers.
     pub alone: u64,
-    /// Whether the invocations of a workgroup share longer lines, with barriers between stages. Otherwise
-    /// each invocation transforms its own line, stage by stage, in its own part of workgroup memory.
+    /// Whether the invocations of a workgroup share longer lines, with barriers between stages.
+    /// Otherwise each invocation transforms its own line, stage by stage, in its own part of
+    /// workgroup memory.
     pub shared: bool,
     /// Lines that a workgroup transforms together if lines are neighbors in memory.
     pub columns: u64,
@@ -42,8 +45,8 @@ pub(super) struct RadixStages {
 }
 
 impl RadixStages {
-    /// Returns whether every second transform may take the stages in reverse. Butterflies of 15 points write
-    /// 15 points apart; with a free cell after each 16 points, all fall into one bank.
+    /// Returns whether every second transform may take the stages in reverse. Butterflies of 15
+    /// points write 15 points apart; with a free cell after each 16 points, all fall into one bank.
     pub fn turns(&self) -> bool {
         ![self.radices.first(), self.radices.last()].contains(&Some(&15))
     }
@@ -65,8 +68,8 @@ pub(super) enum Core {
 }
 
 impl Core {
-    /// Plans the transform of `n` points within `limits`, with real numbers of `bytes` bytes; `None` if the
-    /// points do not fit.
+    /// Plans the transform of `n` points within `limits`, with real numbers of `bytes` bytes;
+    /// `None` if the points do not fit.
     pub fn new(n: u64, limits: Limits, bytes: u64) -> Option<Core> {
         if let Some((stages, _)) = stages(n, limits, bytes) {
             return Some(Core::Direct(stages));
@@ -106,8 +109,8 @@ impl Core {
     }
 }
 
-/// Returns the cheapest stages for `n` points and their cost: points handled by invocations and points
-/// moved through workgroup memory.
+/// Returns the cheapest stages for `n` points and their cost: points handled by invocations and
+/// points moved through workgroup memory.
 fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if !is_smooth(n) {
         return None;
@@ -125,11 +128,12 @@ fn stages(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     let most = limits.points.max(31);
     let mut best: Option<(RadixStages, u64)> = None;
     for radices in factorizations(n, most) {
-        if radices.iter().any(|&radix| radix > limits.points && !super::size::RADICES.contains(&radix)) {
+        if radices.iter().any(|&radix| radix > limits.points && !super::core::RADICES.contains(&radix)) {
             continue;
         }
         let counts = radices.iter().flat_map(|radix| (1..=4).map(move |times| (n / radix).div_ceil(times)));
-        // A single invocation would take its stages in loops, which is for devices with slow barriers.
+        // A single invocation would take its stages in loops, which is for devices with slow
+        // barriers.
         let least = if radices.len() > 1 { 2 } else { 1 };
         for lanes in counts.filter(|lanes| (least..=limits.invocations.min(MOST_LANES)).contains(lanes)) {
             let held = |radix: u64| radix * (n / radix).div_ceil(lanes);
@@ -157,11 +161,67 @@ fn looped(n: u64, limits: Limits, bytes: u64) -> Option<(RadixStages, u64)> {
     if LEAST_LINES * 2 * n * bytes > limits.workgroup_bytes {
         return None;
     }
-    let fits = |radices: &Vec<u64>| radices.iter().all(|r| *r <= limits.points || super::size::RADICES.contains(r));
+    let fits = |radices: &Vec<u64>| radices.iter().all(|r| *r <= limits.points || super::core::RADICES.contains(r));
     let all = factorizations(n, limits.points.max(31)).into_iter().filter(fits);
     let radices = all.min_by_key(|radices| (radices.len(), radices.iter().sum::<u64>()))?;
     let cost = n * (radices.len() as u64 + 2);
     Some((RadixStages { lanes: 1, radices }, cost))
+}
+
+/// Primes with a butterfly of their own. Products of these primes are transformed directly.
+pub const RADICES: [u64; 11] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
+
+/// Returns whether `n` is a product of 2, 3, 5 and 7. Such lengths are transformed fastest.
+pub fn is_good_size(n: u64) -> bool {
+    n > 0 && [2, 3, 5, 7].into_iter().fold(n, strip) == 1
+}
+
+/// Returns the smallest good size that is at least `n`; `n` itself if no good size of 64 bits is.
+///
+/// ```
+/// use meshloom::fft::good_size;
+/// assert_eq!([good_size(0), good_size(11), good_size(101), good_size(128)], [1, 12, 105, 128]);
+/// ```
+pub fn good_size(n: u64) -> u64 {
+    // Large good sizes are rare, so each product of odd primes is doubled until it is long enough.
+    // No result is twice as large as `n`.
+    let most = n.saturating_mul(2);
+    let powers = move |from: u64, factor: u64| {
+        successors(Some(from), move |power| power.checked_mul(factor).filter(|&power| power < most))
+    };
+    let odd = powers(1, 7).flat_map(move |size| powers(size, 5)).flat_map(move |size| powers(size, 3));
+    let doubled = odd.filter_map(|size| size.checked_mul(n.div_ceil(size).checked_next_power_of_two()?));
+    doubled.min().unwrap_or(n)
+}
+
+/// Returns whether `n` is a product of [`RADICES`].
+pub(super) fn is_smooth(n: u64) -> bool {
+    n > 0 && RADICES.into_iter().fold(n, strip) == 1
+}
+
+fn strip(mut n: u64, factor: u64) -> u64 {
+    while n.is_multiple_of(factor) {
+        n /= factor;
+    }
+    n
+}
+
+/// Returns all ways to write `n` as a product of factors from 2 to `most`, largest first.
+pub(super) fn factorizations(n: u64, most: u64) -> Vec<Vec<u64>> {
+    fn extend(rest: u64, most: u64, head: &mut Vec<u64>, all: &mut Vec<Vec<u64>>) {
+        if rest == 1 {
+            all.push(head.clone());
+            return;
+        }
+        for factor in (2..=most.min(rest)).rev().filter(|f| rest.is_multiple_of(*f)) {
+            head.push(factor);
+            extend(rest / factor, factor, head, all);
+            head.pop();
+        }
+    }
+    let mut all = Vec::new();
+    extend(n, most, &mut Vec::new(), &mut all);
+    all
 }
 
 #[cfg(test)]
@@ -220,5 +280,28 @@ mod tests {
         assert_eq!(radices(256), RadixStages { lanes: 16, radices: vec![16, 16] });
         assert_eq!(radices(4096), RadixStages { lanes: 256, radices: vec![16, 16, 16] });
         assert_eq!(radices(512).radices.len(), 3);
+    }
+
+    #[test]
+    fn factorizations_multiply_to_the_number() {
+        assert_eq!(factorizations(12, 12), [vec![12], vec![6, 2], vec![4, 3], vec![3, 2, 2]]);
+        assert_eq!(factorizations(1, 16), [Vec::<u64>::new()]);
+        assert!(factorizations(34, 16).is_empty(), "17 is too large");
+        assert!(factorizations(8192, 64).iter().all(|f| f.iter().product::<u64>() == 8192));
+    }
+
+    #[test]
+    fn good_sizes_are_found_however_far_they_are() {
+        for n in 0..3000 {
+            assert_eq!(good_size(n), (n.max(1)..).find(|&n| is_good_size(n)).unwrap(), "{n}");
+        }
+        assert_eq!(good_size((1 << 63) + 1), 9_223_681_600_000_000_000, "no other is nearer");
+        assert_eq!(good_size(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn smooth_lengths_have_only_known_primes() {
+        assert!([1, 2, 31, 1001, 4096, 17 * 19 * 23].into_iter().all(is_smooth));
+        assert!(![0, 37, 74, 4093].into_iter().any(is_smooth));
     }
 }

@@ -2,28 +2,34 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Index;
 
-use super::callbacks::PassCallbacks;
-use super::error::FftError;
-use super::options::{FilterOptions, TransformTuning};
+use super::error::{FftError, TransformError};
+use super::line::Work;
+use super::operator::Wave;
+use super::options::{FilterOptions, PassCallbacks, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
 use super::run::{Checked, ReadyRoute, Run, UserArray};
-use super::spec::{Distribution, Spec, Value};
+use super::spec::{Distribution, Precision, Spec, Value};
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, Callback, DeviceError, Gpu, Recorder};
-use crate::grid::{Box3, FieldLayout, volume};
+use crate::field::Field;
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Recorder};
+use crate::grid::{Box3, FieldLayout, Mesh, extent, volume};
+use crate::host_memory;
+use crate::rank::{Parts, Rank};
 
-/// Multiplies fields in Fourier space: `inverse(callback(forward(field)))`, with one or more results of
-/// each field.
+/// Multiplies fields in Fourier space: `inverse(callback(forward(field)))`, with one or more
+/// results of each field.
 ///
 /// - The callback runs inside the pass along the last axis of the route, so the spectrum is never
-///   written: five passes for three axes instead of seven, and ten instead of fifteen for a density and
-///   the three components of its force.
-/// - If the last axis is too long for one pass or a real line, or if two transforms move fewer sectors of
-///   memory, the filter is a forward and an inverse transform with the callback on its first pass.
-/// - With [`Spec::points`] equal to the cells it is a circular convolution, with twice as many points a
-///   linear one.
+///   written: five passes for three axes instead of seven, and ten instead of fifteen for a density
+///   and the three components of its force.
+/// - If the last axis is too long for one pass or a real line, or if two transforms move fewer
+///   sectors of memory, the filter is a forward and an inverse transform with the callback on its
+///   first pass.
+/// - With [`Spec::points`] equal to the cells it is a circular convolution, with twice as many
+///   points a linear one.
 /// - Result `r` of field `f` is field `f * results + r` of the output.
 ///
 /// The filter is a list of routes between fields, so it is not a form of a
@@ -53,8 +59,8 @@ impl<T: Value> Filter<T> {
     /// Creates the filter of the fields that `spec` describes, for the rank of `comms`.
     ///
     /// The modes and the distribution of `spec` have no effect. `callback` defines `on_mode`; see
-    /// [`TransformCallbacks`](super::TransformCallbacks). [`part_of`](Self::part_of) returns the modes on
-    /// which it runs.
+    /// [`TransformCallbacks`](super::TransformCallbacks). [`part_of`](Self::part_of) returns the
+    /// modes on which it runs.
     ///
     /// # Errors
     /// - [`FftError::Elements`] if `spec` has other values or another precision than `T`.
@@ -147,8 +153,8 @@ impl<T: Value> Filter<T> {
     /// Filters `field` into `output`, another array. Collective.
     ///
     /// # Errors
-    /// - [`DeviceError::Misuse`] if an array is too short, a layout has other cells than this rank, or
-    ///   `comms` has another process grid.
+    /// - [`DeviceError::Misuse`] if an array is too short, a layout has other cells than this rank,
+    ///   or `comms` has another process grid.
     /// - [`ExchangeError`] if the device or another rank fails.
     pub fn apply(
         &self,
@@ -202,13 +208,254 @@ impl<T: Value> Filter<T> {
 /// Returns the modes of a rank on which the callback runs.
 fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
     let Some(route) = route else { return plan.spectrum.clone() };
-    let fused = route
-        .stages
-        .iter()
-        .find(|stage| stage.passes.iter().any(|p| matches!(p.kernel.work, super::line::Work::Filter(_))));
+    let fused = route.stages.iter().find(|stage| stage.passes.iter().any(|p| matches!(p.kernel.work, Work::Filter(_))));
     fused.map_or(plan.spectrum.clone(), |stage| {
         [0, 1, 2].map(|a| {
             if a == stage.axis { 0..plan.spec.points[a] } else { stage.first[a]..stage.first[a] + stage.before[a] }
         })
     })
+}
+
+/// A wavevector `2 pi m / L` of mode numbers `m` and side lengths `L`, in the inverse unit of the
+/// mesh size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wavevector(pub [f64; 3]);
+
+impl Wavevector {
+    /// Returns `|k|^2`.
+    pub fn squared(&self) -> f64 {
+        self.0.iter().map(|k| k * k).sum()
+    }
+
+    /// Returns `|k|`.
+    pub fn norm(&self) -> f64 {
+        self.squared().sqrt()
+    }
+}
+
+impl Index<usize> for Wavevector {
+    type Output = f64;
+
+    fn index(&self, axis: usize) -> &f64 {
+        &self.0[axis]
+    }
+}
+
+/// A factor of a mode: real (`f64`) or complex (`[f64; 2]`: real and imaginary part).
+pub trait ModeFactor: Copy + sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {
+        /// Whether factors have an imaginary part.
+        const COMPLEX: bool;
+
+        /// The real and the imaginary part.
+        fn parts(self) -> [f64; 2];
+    }
+}
+
+impl ModeFactor for f64 {}
+impl ModeFactor for [f64; 2] {}
+
+impl sealed::Sealed for f64 {
+    const COMPLEX: bool = false;
+
+    fn parts(self) -> [f64; 2] {
+        [self, 0.0]
+    }
+}
+
+impl sealed::Sealed for [f64; 2] {
+    const COMPLEX: bool = true;
+
+    fn parts(self) -> [f64; 2] {
+        self
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct FactorsParams {
+        /// The first mode of this rank.
+        factors_first: [u32; 4],
+        /// Modes of this rank along each axis.
+        factors_extent: [u32; 4],
+    }
+}
+
+impl Rank {
+    /// Multiplies the modes of `field` by `factor(k)`: a forward transform, a multiplication and an
+    /// inverse transform in as few passes over memory as possible.
+    ///
+    /// Use [`Filter::of_modes`] and [`filter_into`](Self::filter_into) to apply one filter several
+    /// times: `factor` is evaluated on the host for every mode. [Collective](Self); records, and
+    /// blocks only for exchanges between ranks.
+    ///
+    /// ```
+    /// meshloom::run(|rank| {
+    ///     let mesh = rank.mesh([16, 16, 16]).periodic([1.0; 3]).build()?;
+    ///     let wave = rank.fill(&mesh, |[x, _, _]| (std::f64::consts::TAU * x).sin())?;
+    ///     // The derivative along the first axis: the factor is i k.
+    ///     let slope = rank.filter(&wave, |k| [0.0, k[0]])?;
+    ///     assert!((rank.max(&slope)? - std::f32::consts::TAU).abs() < 1e-4);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - Same as [`Filter::of_modes`].
+    /// - [`TransformError::Exchange`] if the device or another rank fails.
+    pub fn filter<T: Value, F: ModeFactor>(
+        &mut self,
+        field: &Field<T>,
+        factor: impl Fn(Wavevector) -> F,
+    ) -> Result<Field<T>, TransformError> {
+        let filter = Filter::with_factors(self, field.mesh(), field.components(), factor)?;
+        let mut output = self.new_field(field.mesh(), field.components())?;
+        self.filter_into(field, &filter, &mut output)?;
+        Ok(output)
+    }
+
+    /// Applies a filter to `field`. Ghost cells of `output` keep their values. Allocates no device
+    /// memory once it has run. [Collective](Self); records, and blocks only for exchanges between
+    /// ranks.
+    ///
+    /// # Errors
+    /// - [`TransformError::Fft`] if the fields are on different meshes.
+    /// - [`TransformError::Exchange`] if the filter was created for another mesh or number of
+    ///   components, or the device or another rank fails.
+    pub fn filter_into<T: Value>(
+        &mut self,
+        field: &Field<T>,
+        filter: &Filter<T>,
+        output: &mut Field<T>,
+    ) -> Result<(), TransformError> {
+        field.same_mesh("Rank::filter_into", output)?;
+        let Parts { recorder, comms, .. } = self.parts(field.mesh().grid())?;
+        let layout = field.mesh().layout();
+        Ok(filter.apply(recorder, comms, field.array(), layout, output.array(), layout)?)
+    }
+}
+
+impl<T: Value> Filter<T> {
+    /// Creates the filter that multiplies the modes of fields on `mesh` by `factor(k)`, for
+    /// [`Rank::filter_into`]. Evaluates `factor` on the host for every mode that this rank
+    /// multiplies, in f64. [Collective](Rank) when the process grid of `mesh` is used for the first
+    /// time.
+    ///
+    /// - A factor at `k = 0` that is not finite counts as 0, so that `-1 / k.squared()` solves
+    ///   Poisson's equation.
+    /// - An even axis has one mode for the wavenumbers `+pi n / L` and `-pi n / L`. Its factor is
+    ///   the mean of the factors for both signs: 0 for odd functions such as `[0.0, k[0]]`.
+    /// - For real fields `factor(-k)` must be the complex conjugate of `factor(k)`.
+    ///
+    /// # Errors
+    /// - [`TransformError::Factor`] if a factor is not finite.
+    /// - [`TransformError::Fft`] if the device cannot transform fields of this shape or element.
+    /// - [`TransformError::Exchange`] if the device or another rank fails.
+    pub fn of_modes<F: ModeFactor>(
+        rank: &mut Rank,
+        mesh: &Mesh,
+        factor: impl Fn(Wavevector) -> F,
+    ) -> Result<Self, TransformError> {
+        Self::with_factors(rank, mesh, 1, factor)
+    }
+
+    /// Same as [`of_modes`](Self::of_modes), for fields of several components, all with the same
+    /// factor.
+    ///
+    /// # Errors
+    /// Same as [`of_modes`](Self::of_modes).
+    pub fn with_factors<F: ModeFactor>(
+        rank: &mut Rank,
+        mesh: &Mesh,
+        components: u64,
+        factor: impl Fn(Wavevector) -> F,
+    ) -> Result<Self, TransformError> {
+        let comm = rank.comm.clone();
+        let Parts { gpu, recorder, comms } = rank.parts(mesh.grid())?;
+        let (spec, options) = (Spec::of::<T>(mesh.shape()).fields(components), FilterOptions::default());
+        comm.together(|| {
+            let part = Self::part_of(gpu, &spec, comms, &options)?;
+            let factors = factors(mesh, &part, &factor)?;
+            let callback = match (F::COMPLEX, T::PRECISION) {
+                (false, Precision::Single) => {
+                    let real = factors.iter().map(|factor| factor[0] as f32);
+                    table(recorder, &part, &host_memory::collect("factors of modes", real)?, REAL)?
+                }
+                (false, Precision::Double) => {
+                    let real = factors.iter().map(|factor| factor[0]);
+                    table(recorder, &part, &host_memory::collect("factors of modes", real)?, REAL)?
+                }
+                (true, Precision::Single) => {
+                    let complex = factors.iter().map(|factor| factor.map(|x| x as f32));
+                    table(recorder, &part, &host_memory::collect("factors of modes", complex)?, COMPLEX)?
+                }
+                (true, Precision::Double) => table(recorder, &part, &factors, COMPLEX)?,
+            };
+            Ok(Self::new(gpu, &spec, comms, &callback, &options)?)
+        })
+    }
+}
+
+const PLACE: &str = include_str!("../../shaders/fft/factors.wgsl");
+const REAL: &str = include_str!("../../shaders/fft/factors_real.wgsl");
+const COMPLEX: &str = include_str!("../../shaders/fft/factors_complex.wgsl");
+
+/// Uploads a table and returns the callback that multiplies by it.
+fn table<V: DeviceElement>(
+    recorder: &mut Recorder,
+    part: &Box3,
+    values: &[V],
+    text: &str,
+) -> Result<Callback, TransformError> {
+    let array = recorder.gpu().array("fft::factors", values.len() as u64)?;
+    recorder.upload(&array, 0, values)?;
+    let [i, j, k] = extent(part).map(|n| n as u32);
+    let [x, y, z] = [0, 1, 2].map(|a| part[a].start as u32);
+    let params = FactorsParams { factors_first: [x, y, z, 0], factors_extent: [i, j, k, 0] };
+    Ok(Callback::trusted([PLACE, text].concat()).read("factors", &array).params(&params))
+}
+
+/// The factors of the modes of `part`, in C order.
+fn factors<F: ModeFactor>(
+    mesh: &Mesh,
+    part: &Box3,
+    factor: &impl Fn(Wavevector) -> F,
+) -> Result<Vec<[f64; 2]>, TransformError> {
+    let (shape, size) = (mesh.shape(), mesh.size());
+    let waves = [0, 1, 2].map(|a| part[a].clone().map(|i| Wave::new(i, shape[a], size[a])).collect::<Vec<_>>());
+    let mut all = host_memory::reserve("factors of modes", volume(part) as usize)?;
+    for x in &waves[0] {
+        for y in &waves[1] {
+            for z in &waves[2] {
+                let value = mean_factor([x, y, z], factor);
+                if value.iter().all(|part| part.is_finite()) {
+                    all.push(value);
+                } else if [x, y, z].iter().all(|wave| wave.k == 0.0) {
+                    all.push([0.0; 2]);
+                } else {
+                    let k = [x.k, y.k, z.k];
+                    return Err(TransformError::Factor { k, value });
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The mean of the factor over the signs of wavenumbers that stand for both.
+fn mean_factor<F: ModeFactor>(waves: [&Wave; 3], factor: &impl Fn(Wavevector) -> F) -> [f64; 2] {
+    let (mut sum, mut count) = ([0.0; 2], 0.0);
+    for signs in 0..8 {
+        let is_negative = |axis: usize| signs >> axis & 1 == 1;
+        if (0..3).any(|axis| is_negative(axis) && !waves[axis].nyquist) {
+            continue;
+        }
+        let k = [0, 1, 2].map(|axis| if is_negative(axis) { -waves[axis].k } else { waves[axis].k });
+        let parts = factor(Wavevector(k)).parts();
+        sum = [sum[0] + parts[0], sum[1] + parts[1]];
+        count += 1.0;
+    }
+    sum.map(|part| part / count)
 }

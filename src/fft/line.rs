@@ -1,15 +1,16 @@
-//! Kernels that transform all lines of an array along one axis in one dispatch, and their parameters.
+//! Kernels that transform all lines of an array along one axis in one dispatch, and their
+//! parameters.
 //!
 //! ```text
 //! load -> transform inside a workgroup (see `core`) -> store
 //! ```
 //!
-//! The points of a line may lie at a fixed stride or in the blocks of a transpose. They may be fewer in
-//! memory than in the transform (zero padding, truncated spectra). A line may be one factor of a longer axis
-//! (four-step algorithm).
+//! The points of a line may lie at a fixed stride or in the blocks of a transpose. They may be
+//! fewer in memory than in the transform (zero padding, truncated spectra). A line may be one
+//! factor of a longer axis (four-step algorithm).
 
 use super::core::{Core, Limits};
-use super::precision::Precision;
+use super::spec::Precision;
 use crate::gpu::{REGISTERS, SECTOR};
 
 /// The minimum of workgroup memory that WebGPU requires.
@@ -26,8 +27,8 @@ pub enum Work {
     Forward,
     /// `exp(+2 pi i j k / n)`.
     Backward,
-    /// A forward transform, a multiplication by a callback and a backward transform, once for each of the
-    /// given number of results.
+    /// A forward transform, a multiplication by a callback and a backward transform, once for each
+    /// of the given number of results.
     Filter(u32),
 }
 
@@ -38,9 +39,11 @@ pub enum LineFormat {
     Complex,
     /// Real points.
     Real,
-    /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have are ignored.
+    /// Half a Hermitian line: points `0..=n/2`. Imaginary parts that a Hermitian line cannot have
+    /// are ignored.
     Half,
-    /// Real points of a Hartley transform: the sums of real and imaginary parts when they are written.
+    /// Real points of a Hartley transform: the sums of real and imaginary parts when they are
+    /// written.
     Hartley,
 }
 
@@ -67,8 +70,8 @@ pub enum Span {
     Whole,
     /// The first points, of the given number; the others are zero.
     Head(u64),
-    /// The lowest modes, those of a line of the given number of points, in the order of a transform. The others
-    /// are zero, and so is the unpaired mode of an even number.
+    /// The lowest modes, those of a line of the given number of points, in the order of a
+    /// transform. The others are zero, and so is the unpaired mode of an even number.
     Modes(u64),
 }
 
@@ -104,8 +107,9 @@ impl Side {
     }
 }
 
-/// One pass of the four-step algorithm. The length of the axis, `positions`, is a product of factors. The
-/// pass transforms along one factor; the others are the `count` values of a counter `d`.
+/// One pass of the four-step algorithm. The length of the axis, `positions`, is a product of
+/// factors. The pass transforms along one factor; the others are the `count` values of a counter
+/// `d`.
 ///
 /// ```text
 /// position of point k of line d:   k a + d / q + (d mod q) r   with [a, q, r] = `input` when it is read, `output` when written
@@ -120,7 +124,8 @@ pub struct FourStep {
     pub input: [u64; 3],
     /// The coefficients of the position at which a point is written.
     pub output: [u64; 3],
-    /// The order of the twiddles `exp(-+2 pi i k (d / q) / twiddle)` that multiply results; 0 for none.
+    /// The order of the twiddles `exp(-+2 pi i k (d / q) / twiddle)` that multiply results; 0 for
+    /// none.
     pub twiddle: u64,
     /// Whether points are multiplied by a factor for each position as they are read.
     pub load_factor: bool,
@@ -159,22 +164,23 @@ pub struct LineWorkgroup {
     pub lanes: u64,
     /// Lines per workgroup.
     pub lines: u64,
-    /// Whether real and imaginary parts are exchanged together. Otherwise they follow each other, in half the
-    /// workgroup memory.
+    /// Whether real and imaginary parts are exchanged together. Otherwise they follow each other,
+    /// in half the workgroup memory.
     pub together: bool,
     /// The layout of points in workgroup memory.
     pub(super) cells: LineCells,
 }
 
-/// The layout of the points of lines in workgroup memory: cell `column * columns + padded(at) * points`.
+/// The layout of the points of lines in workgroup memory: cell `column * columns + padded(at) *
+/// points`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineCells {
     /// Cells from a line to the next.
     pub columns: u64,
     /// Cells from a point of a line to the next.
     pub points: u64,
-    /// Whether a cell is left free after each [`LineCells::RUN`] points, so that powers of two fall into
-    /// different banks.
+    /// Whether a cell is left free after each [`LineCells::RUN`] points, so that powers of two fall
+    /// into different banks.
     pub padded: bool,
     /// Total number of cells.
     pub count: u64,
@@ -195,16 +201,16 @@ impl LineCells {
         (at + if self.padded { at / Self::RUN } else { 0 }) * self.points
     }
 
-    /// Returns whether the points `base + step` lie as far behind the points `base` as `step` behind the first
-    /// point, for all `bases`.
+    /// Returns whether the points `base + step` lie as far behind the points `base` as `step`
+    /// behind the first point, for all `bases`.
     pub fn steady(&self, mut bases: impl Iterator<Item = u64>, step: u64) -> bool {
         bases.all(|base| self.offset(base + step) == self.offset(base) + self.offset(step))
     }
 }
 
 crate::gpu::kernel_params! {
-/// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2` (the field
-/// of a batch): the axes across the lines, in C order.
+/// Parameters of a dispatch. The lines of an array are counted by `c0` (fastest), `c1` and `c2`
+/// (the field of a batch): the axes across the lines, in C order.
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
@@ -213,8 +219,8 @@ crate::gpu::kernel_params! {
 ///
 /// All names begin with `line_`, to avoid clashes with callbacks.
 pub struct LineParams {
-    /// The lengths of `c0` and `c1`, the elements from one result of a filter to the next, and the number of
-    /// lines.
+    /// The lengths of `c0` and `c1`, the elements from one result of a filter to the next, and the
+    /// number of lines.
     pub line_sizes: [u32; 4],
     /// Addresses of the input, first vector.
     pub line_input: [u32; 4],
@@ -224,16 +230,18 @@ pub struct LineParams {
     pub line_output: [u32; 4],
     /// Addresses of the output, second vector.
     pub line_output_more: [u32; 4],
-    /// For blocked sides: points of all larger parts together and points of a smaller part; input, then output.
+    /// For blocked sides: points of all larger parts together and points of a smaller part; input,
+    /// then output.
     pub line_blocks: [u32; 4],
     /// For blocked sides: `o_first`, `i_first`; input, then output.
     pub line_starts: [u32; 4],
-    /// For blocked sides: inverses of the points of a larger and of a smaller part; input, then output.
+    /// For blocked sides: inverses of the points of a larger and of a smaller part; input, then
+    /// output.
     pub line_inverse: [f32; 4],
     /// For callbacks: index of the first point along each axis, and first field.
     pub line_first: [u32; 4],
-    /// The factor of the output as a sum of three numbers, exact in f64, and the factor of the modes that stand
-    /// for two in half a Hermitian line.
+    /// The factor of the output as a sum of three numbers, exact in f64, and the factor of the
+    /// modes that stand for two in half a Hermitian line.
     pub line_scale: [f32; 4],
 }
 }
@@ -256,9 +264,9 @@ impl LineKernel {
         real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
-    /// Returns the lines of the kernel for each line of the axis: the lines of a factor, or the pieces of a
-    /// copy. A loop over a whole axis would leave most of a device idle, and some drivers end it early
-    /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
+    /// Returns the lines of the kernel for each line of the axis: the lines of a factor, or the
+    /// pieces of a copy. A loop over a whole axis would leave most of a device idle, and some
+    /// drivers end it early ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
     pub(super) fn count(&self) -> u64 {
         match self.four_step {
             Some(step) => step.count,
@@ -267,8 +275,8 @@ impl LineKernel {
         }
     }
 
-    /// Returns whether points are written to other positions than they were read from, so that the axis needs
-    /// two arrays.
+    /// Returns whether points are written to other positions than they were read from, so that the
+    /// axis needs two arrays.
     pub(super) fn moves(&self) -> bool {
         self.four_step.is_some_and(|step| step.input != step.output)
     }
@@ -293,8 +301,8 @@ impl LineKernel {
         self.axis < 2 || self.four_step.is_some()
     }
 
-    /// Returns the buffers of a line that is transformed in loops: two for several results, whose spectrum is
-    /// kept.
+    /// Returns the buffers of a line that is transformed in loops: two for several results, whose
+    /// spectrum is kept.
     pub(super) fn buffers(&self) -> u64 {
         if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
     }
@@ -343,8 +351,8 @@ impl LineKernel {
             Some(LineWorkgroup { core: core.clone(), lanes, lines, together, cells })
         };
         let plain = laid_out(false)?;
-        // The first butterflies write points far apart. Later stages write runs, which spread over the banks.
-        // Every second transform of several takes its stages in reverse.
+        // The first butterflies write points far apart. Later stages write runs, which spread over
+        // the banks. Every second transform of several takes its stages in reverse.
         let several = matches!((self.work, &core), (Work::Filter(_), _) | (_, Core::Bluestein { .. }));
         let turns = several && core.stages().turns();
         let [first, last] = [core.stages().radices.first(), core.stages().radices.last()];
@@ -352,9 +360,11 @@ impl LineKernel {
         // Neighboring columns that fill half a row of banks conflict at most in pairs.
         let words = bytes / 4 * if plain.together { 2 } else { 1 };
         let crowded = apart && (!self.strided() || plain.lines * words < 16);
-        // At the minimum of workgroup memory every byte is used, and software renderers have no banks.
+        // At the minimum of workgroup memory every byte is used, and software renderers have no
+        // banks.
         let pads = lanes > 1 && crowded && limits.shared && limits.workgroup_bytes > FLOOR_BYTES;
-        // A narrower tile costs more than conflicts, and so does one more exchange if columns are neighbors.
+        // A narrower tile costs more than conflicts, and so does one more exchange if columns are
+        // neighbors.
         let as_good = |padded: &LineWorkgroup| {
             padded.lines == plain.lines && (padded.together == plain.together || !self.strided())
         };
@@ -362,20 +372,21 @@ impl LineKernel {
         Some(padded.unwrap_or(plain))
     }
 
-    /// Returns the lines of a tile whose rows are whole sectors, at most as many as the limits allow; 1 if lines
-    /// do not lie side by side.
+    /// Returns the lines of a tile whose rows are whole sectors, at most as many as the limits
+    /// allow; 1 if lines do not lie side by side.
     pub(super) fn full_tile(&self, limits: Limits) -> u64 {
         if self.strided() { limits.columns.min(SECTOR / (2 * self.precision.bytes())) } else { 1 }
     }
 
-    /// Returns whether input and output of an in-place kernel, of which one is real, are both used as real
-    /// numbers.
+    /// Returns whether input and output of an in-place kernel, of which one is real, are both used
+    /// as real numbers.
     pub(super) fn as_reals(&self) -> bool {
         self.in_place && self.input.format.is_real() != self.output.format.is_real()
     }
 
-    /// Returns the bytes that memory moves to read and write a line by tiles of `lines` lines, if `across` lines
-    /// lie side by side: whole sectors. Sectors that neighboring rows of a tile share count once.
+    /// Returns the bytes that memory moves to read and write a line by tiles of `lines` lines, if
+    /// `across` lines lie side by side: whole sectors. Sectors that neighboring rows of a tile
+    /// share count once.
     pub(super) fn moved(&self, lines: u64, across: u64) -> u64 {
         let along = |side: &Side, step: Option<[u64; 3]>| {
             let bytes = side.bytes(self.n, self.precision);
@@ -383,7 +394,8 @@ impl LineKernel {
             let bytes = self.four_step.map_or(bytes, |step| (bytes * self.points).div_ceil(step.positions));
             let run = match step {
                 _ if !self.strided() => return bytes,
-                // Lines are counted along the axis; see `FourStep` for the position of the next line.
+                // Lines are counted along the axis; see `FourStep` for the position of the next
+                // line.
                 Some([apart, together, _]) if self.axis == 2 && together > 1 => {
                     if apart == 1 {
                         return bytes;

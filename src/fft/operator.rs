@@ -1,14 +1,15 @@
 //! Multiplication of spectra: operators as tables and callbacks, and radial amplitudes.
 //!
-//! Tables are computed on the host in f64, so shaders evaluate no transcendental function, and every
-//! discretization is data. An inverse transform applies them as it loads the spectrum, without a pass.
+//! Tables are computed on the host in f64, so shaders evaluate no transcendental function, and
+//! every discretization is data. An inverse transform applies them as it loads the spectrum,
+//! without a pass.
 
+use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::{Box3, extent, volume};
 use std::fmt;
 
-use crate::grid::Box3;
-
-/// The derivative along an axis, as a function of `w = k h` on a mesh of spacing `h`, exact or by finite
-/// differences. Reference: Hockney & Eastwood (1981).
+/// The derivative along an axis, as a function of `w = k h` on a mesh of spacing `h`, exact or by
+/// finite differences. Reference: Hockney & Eastwood (1981).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GradientSymbol {
     /// `w`, and 0 at the Nyquist frequency, where the derivative of a real field has no real value.
@@ -32,8 +33,8 @@ impl GradientSymbol {
     }
 }
 
-/// Minus the second derivative along an axis, as a function of `w = k h`; minus the Laplacian is the sum
-/// over the axes.
+/// Minus the second derivative along an axis, as a function of `w = k h`; minus the Laplacian is
+/// the sum over the axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaplacianSymbol {
     /// `w^2`.
@@ -70,11 +71,11 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// Creates the wave number `index` of an axis, in the order of a transform: 0, 1, .., then the negative
-    /// ones.
+    /// Creates the wave number `index` of an axis, in the order of a transform: 0, 1, .., then the
+    /// negative ones.
     ///
-    /// The Nyquist frequency counts as negative. Callers with half axes may pass it as `cells / 2`: every
-    /// operator of this module is even or zero there.
+    /// The Nyquist frequency counts as negative. Callers with half axes may pass it as `cells / 2`:
+    /// every operator of this module is even or zero there.
     pub fn new(index: u64, cells: u64, size: f64) -> Self {
         let mode = if 2 * index < cells || cells == 1 { index as f64 } else { index as f64 - cells as f64 };
         let (k, spacing) = (2.0 * std::f64::consts::PI * mode / size, size / cells as f64);
@@ -82,7 +83,8 @@ impl Wave {
     }
 }
 
-/// A linear operator that is diagonal in Fourier space, as functions of the wavenumber of each axis.
+/// A linear operator that is diagonal in Fourier space, as functions of the wavenumber of each
+/// axis.
 ///
 /// The operator multiplies the mode with the wavenumbers `k0`, `k1`, `k2` by
 ///
@@ -90,13 +92,14 @@ impl Wave {
 /// c t0(k0) t1(k1) t2(k2) / (l0(k0) + l1(k1) + l2(k2))
 /// ```
 ///
-/// and by 0 if the sum of `l` is 0. Without a Laplacian the denominator is 1. Wavenumbers are in radians
-/// per unit of the box size.
+/// and by 0 if the sum of `l` is 0. Without a Laplacian the denominator is 1. Wavenumbers are in
+/// radians per unit of the box size.
 ///
-/// With `l = k^2` (a [`LaplacianSymbol`] divided by the squared spacing) the division is the inverse of
-/// minus the Laplacian: the potential of a source `-laplacian(phi) = source` has `c = [1, 0]` and `t = 1`.
-/// A derivative along axis `a` has `c = [0, 1]` (the imaginary unit), `t` of axis `a` equal to `k` (a
-/// [`GradientSymbol`] divided by the spacing) and `t = 1` for the other axes.
+/// With `l = k^2` (a [`LaplacianSymbol`] divided by the squared spacing) the division is the
+/// inverse of minus the Laplacian: the potential of a source `-laplacian(phi) = source` has `c =
+/// [1, 0]` and `t = 1`. A derivative along axis `a` has `c = [0, 1]` (the imaginary unit), `t` of
+/// axis `a` equal to `k` (a [`GradientSymbol`] divided by the spacing) and `t = 1` for the other
+/// axes.
 pub struct Operator<'a> {
     /// The complex constant `c` (real part, imaginary part).
     pub constant: [f64; 2],
@@ -106,8 +109,8 @@ pub struct Operator<'a> {
     pub laplacian: Option<&'a dyn Fn(usize, Wave) -> f64>,
 }
 
-/// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1, l2`, one
-/// after the other.
+/// An operator as numbers, for the part of a spectrum that one rank holds: `t0, t1, t2, l0, l1,
+/// l2`, one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperatorTables {
     /// The complex constant.
@@ -142,6 +145,160 @@ impl Operator<'_> {
             None => (0..3).for_each(|axis| values.extend(waves(axis).map(|_| if axis == 0 { 1.0f32 } else { 0.0 }))),
         }
         OperatorTables { constant: self.constant.map(|c| c as f32), starts, values }
+    }
+}
+
+/// [`Operator`]s in device memory, for an inverse [`Transform`](super::Transform) or a
+/// [`Filter`](super::Filter) with as many results as operators.
+pub struct Spectral {
+    tables: Array<f32>,
+    params: OperatorParams,
+    part: Box3,
+}
+
+crate::gpu::kernel_params! {
+    struct OperatorParams {
+        /// The starts of the second and third axis, the next result and the Laplacian in the table.
+        table_starts: [u32; 4],
+        /// The first mode of this rank, and the number of operators.
+        table_first: [u32; 4],
+        /// The complex constant.
+        table_constant: [f32; 4],
+    }
+}
+
+const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
+const MODE: &str = include_str!("../../shaders/fft/operator_mode.wgsl");
+const SUM: &str = include_str!("../../shaders/fft/operator_sum.wgsl");
+
+impl fmt::Debug for Spectral {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spectral").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
+impl Spectral {
+    /// Uploads tables for the part of the spectrum that this rank multiplies:
+    /// [`Transform::spectrum_part`](super::Transform::spectrum_part) or
+    /// [`Filter::spectrum_part`](super::Filter::spectrum_part). All tables must have the same part,
+    /// constant and Laplacian.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] without tables, for tables of another part, or if they differ in
+    ///   what they share.
+    /// - [`DeviceError::OutOfMemory`] if the device is out of memory.
+    pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
+        let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
+        let first = tables.first().ok_or_else(|| misuse("no tables"))?;
+        let half = first.starts[2] as usize;
+        let [i, j, k] = extent(part);
+        let fits = |of: &OperatorTables| {
+            of.starts.map(u64::from) == [i, i + j, i + j + k] && of.values.len() as u64 == 2 * (i + j + k)
+        };
+        if !tables.iter().all(fits) {
+            return Err(misuse("the tables are for another part of the spectrum"));
+        }
+        let alike = |other: &OperatorTables| {
+            other.starts == first.starts
+                && other.constant == first.constant
+                && other.values[half..] == first.values[half..]
+        };
+        if !tables.iter().all(alike) {
+            return Err(misuse("operators that are applied together share constant and Laplacian"));
+        }
+        let mut values: Vec<f32> = tables.iter().flat_map(|tables| tables.values[..half].to_vec()).collect();
+        let laplacian = values.len() as u32;
+        values.extend(&first.values[half..]);
+        let array = recorder.gpu().array("fft::operator", values.len() as u64)?;
+        recorder.upload(&array, 0, &values)?;
+        let [x, y] = first.constant;
+        let params = OperatorParams {
+            table_starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
+            table_first: [part[0].start as u32, part[1].start as u32, part[2].start as u32, tables.len() as u32],
+            table_constant: [x, y, 0.0, 0.0],
+        };
+        Ok(Spectral { tables: array, params, part: part.clone() })
+    }
+
+    /// Returns the modes of the tables.
+    pub fn part(&self) -> &Box3 {
+        &self.part
+    }
+
+    /// Returns the callback that multiplies modes. It has run-time checks, since a transform may
+    /// have other modes than the tables.
+    pub fn callback(&self) -> Callback {
+        self.with(Callback::new([OPERATOR, MODE].concat()))
+    }
+
+    /// Same as [`callback`](Self::callback), without checks, for transforms of the modes of the
+    /// tables.
+    pub(crate) fn trusted_callback(&self) -> Callback {
+        self.with(Callback::trusted([OPERATOR, MODE].concat()))
+    }
+
+    /// Returns the callback of a filter of the last of several fields, whose result is the sum over
+    /// all fields times their operators. `others` are the spectra of the fields before, one after
+    /// the other, for the modes of the tables.
+    pub(crate) fn trusted_sum(&self, others: &Array<[f32; 2]>) -> Callback {
+        self.with(Callback::trusted([OPERATOR, SUM].concat())).read("others", others)
+    }
+
+    fn with(&self, callback: Callback) -> Callback {
+        callback.read("table", &self.tables).params(&self.params)
+    }
+}
+
+/// Multiplies modes by a table over the square of the mode number.
+pub(super) struct Radial {
+    kernel: Kernel,
+}
+
+crate::gpu::kernel_params! {
+    struct RadialParams {
+        shape: [u32; 4],
+        first: [u32; 4],
+        local: [u32; 4],
+    }
+}
+
+/// Returns the kernel of [`Radial`].
+pub(super) fn radial() -> KernelSource {
+    KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
+}
+
+impl Default for Radial {
+    fn default() -> Self {
+        Radial { kernel: Kernel::trusted(radial()) }
+    }
+}
+
+impl Radial {
+    /// See [`Transform::scale_radially`](super::Transform::scale_radially).
+    pub fn scale(
+        &self,
+        recorder: &mut Recorder,
+        spectrum: &Array<[f32; 2]>,
+        shape: [u64; 3],
+        part: &Box3,
+        amplitudes: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
+        if amplitudes.len() < needed {
+            let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
+            return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
+        }
+        if spectrum.len() < volume(part) {
+            let why = format!("a spectrum of {} elements, this rank's part has {}", spectrum.len(), volume(part));
+            return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
+        }
+        let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
+        let params = RadialParams {
+            shape: word(shape),
+            first: word([0, 1, 2].map(|a| part[a].start)),
+            local: word(extent(part)),
+        };
+        recorder.each(&self.kernel, &[spectrum.raw(), amplitudes.raw()], &params, volume(part))
     }
 }
 

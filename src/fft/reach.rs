@@ -1,8 +1,10 @@
-//! The bytes of arrays that a dispatch reaches, and parts of a stage that reach one window of each array.
+//! The bytes of arrays that a dispatch reaches, and parts of a stage that reach one window of each
+//! array.
 //!
-//! An array larger than a binding has several windows. Every access to it chooses one, with about 25
-//! instructions (`docs/performance.md`). Lines along z and y lie in a plane of x, so a range of planes is a
-//! range of the array, which is bound as one window. Lines along x cross the array and need all its windows.
+//! An array larger than a binding has several windows. Every access to it chooses one, with about
+//! 25 instructions (`docs/performance.md`). Lines along z and y lie in a plane of x, so a range of
+//! planes is a range of the array, which is bound as one window. Lines along x cross the array and
+//! need all its windows.
 
 use std::ops::Range;
 
@@ -19,8 +21,8 @@ pub(super) struct PassArrays {
     pub output: RawArray,
 }
 
-/// Returns the bytes of the input and of the output that a dispatch reaches; `None` for an array in blocks,
-/// over which lines are spread.
+/// Returns the bytes of the input and of the output that a dispatch reaches; `None` for an array in
+/// blocks, over which lines are spread.
 fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
     let [c0, c1, result, lines] = params.line_sizes.map(u64::from);
     let fields = lines / (c0 * c1 * kernel.count());
@@ -42,7 +44,8 @@ fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] 
 }
 
 impl PassArrays {
-    /// Returns the bytes that a dispatch reaches in the input and in the output; in place, all in the output.
+    /// Returns the bytes that a dispatch reaches in the input and in the output; in place, all in
+    /// the output.
     fn reached(&self, kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
         match (reached(kernel, params), &self.input) {
             (both, Some(_)) => both,
@@ -51,8 +54,8 @@ impl PassArrays {
         }
     }
 
-    /// Returns parts of `whole` that reach one window of each array in which one plane of one field does; all of
-    /// `whole` if there is no such array.
+    /// Returns parts of `whole` that reach one window of each array in which one plane of one field
+    /// does; all of `whole` if there is no such array.
     pub fn parts(
         &self,
         stage: &Stage,

@@ -1,15 +1,16 @@
 //! Runs a route on a device and between ranks.
 //!
-//! Before an exchange, each piece is sent as soon as it is written, while the next piece is computed. After
-//! it, each piece is transformed as soon as it has arrived, while the next one is on its way.
+//! Before an exchange, each piece is sent as soon as it is written, while the next piece is
+//! computed. After it, each piece is transformed as soon as it has arrived, while the next one is
+//! on its way.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::callbacks::PassCallbacks;
 use super::error::FftError;
 use super::line::Work;
+use super::options::PassCallbacks;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
 use super::reach::PassArrays;
@@ -26,8 +27,8 @@ pub(super) struct ReadyRoute {
 }
 
 impl ReadyRoute {
-    /// Creates the kernels. The first pass gets the callbacks on elements that are loaded, the last pass those on
-    /// elements that are stored, a filter pass its own.
+    /// Creates the kernels. The first pass gets the callbacks on elements that are loaded, the last
+    /// pass those on elements that are stored, a filter pass its own.
     pub fn new(route: Route, callbacks: &PassCallbacks, tables: &mut DeviceTables) -> Result<Self, FftError> {
         let last = route.passes().count() - 1;
         let (mut number, mut passes) = (0, Vec::new());
@@ -93,7 +94,8 @@ pub(super) struct Run<'a, C> {
     pub interior: f32,
     /// The number of the result and the count of results of each field, for an output of fields.
     pub result: [u64; 2],
-    /// Replaces the callback on modes of the first pass: the same text with other arrays and parameters.
+    /// Replaces the callback on modes of the first pass: the same text with other arrays and
+    /// parameters.
     pub operator: Option<&'a Callback>,
     pub element: PhantomData<C>,
 }
@@ -111,8 +113,8 @@ impl<'a> UserArray<'a> {
 }
 
 impl<'a, C: DeviceElement> Run<'a, C> {
-    /// Creates a run of the call `subject` with the factor `scale`, with one result and the callbacks of the
-    /// route.
+    /// Creates a run of the call `subject` with the factor `scale`, with one result and the
+    /// callbacks of the route.
     pub fn new(subject: Subject, ready: &'a ReadyRoute, [input, output]: [UserArray<'a>; 2], scale: f64) -> Self {
         let (interior, result, operator, element) = (1.0, [0, 1], None, PhantomData);
         Run { ready, input, output, subject, scale, interior, result, operator, element }
@@ -193,7 +195,8 @@ struct Executor<'r, 'a, C> {
 }
 
 impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
-    /// Runs the passes of stage `i` and begins the exchange after it. Returns the input of the next stage.
+    /// Runs the passes of stage `i` and begins the exchange after it. Returns the input of the next
+    /// stage.
     fn stage(&mut self, i: usize, buffer: Buffer, mut input: StageInput<'a>) -> Result<StageInput<'a>, ExchangeError> {
         let ReadyRoute { route, passes } = self.run.ready;
         let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
@@ -262,7 +265,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             (Buffer::InPlace, StageInput::Whole(view)) => view.clone(),
             (Buffer::Work | Buffer::InPlace, _) => {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
-                // In place, the caller's array is used if it is large enough for the elements between exchanges.
+                // In place, the caller's array is used if it is large enough for the elements
+                // between exchanges.
                 let fits = source.array.shares(output.array) && own.len() >= stage.written();
                 let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
                 BufferView { array: array.raw().clone(), place: whole }
@@ -281,8 +285,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok(vec![view])
     }
 
-    /// Returns arrays for all positions of a stage's axis, between its passes: two, or the same one twice. Stages
-    /// of one size share arrays.
+    /// Returns arrays for all positions of a stage's axis, between its passes: two, or the same one
+    /// twice. Stages of one size share arrays.
     fn scratch(&mut self, stage: &Stage) -> Result<[BufferView<'a>; 2], DeviceError> {
         let (extent, len) = (stage.scratch(), stage.scratch_len());
         let mut arrays: Vec<Array<C>> = self.scratch.iter().filter(|array| array.len() == len).cloned().collect();
@@ -298,8 +302,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
-    /// Records a pass over cells of a stage. Arrays of several windows are processed in parts that reach one
-    /// window, if possible.
+    /// Records a pass over cells of a stage. Arrays of several windows are processed in parts that
+    /// reach one window, if possible.
     fn record(
         &mut self,
         (stage, pass): (&Stage, &ReadyPass),

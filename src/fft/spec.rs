@@ -1,8 +1,7 @@
 //! Descriptions of transforms: elements, shapes, axes, normalization, distribution. Pure data.
 
 use super::error::FftError;
-use super::precision::Precision;
-use crate::gpu::{DeviceElement, LONGEST};
+use crate::gpu::{Capabilities, DeviceElement, Element, LONGEST};
 use crate::grid::{Box3, extent, volume};
 
 /// The kind of numbers in the cells of a field.
@@ -24,8 +23,8 @@ impl Values {
     }
 }
 
-/// An element of fields that can be transformed: `f32`, `f64`, and complex numbers `[f32; 2]`, `[f64; 2]`.
-/// The trait is sealed.
+/// An element of fields that can be transformed: `f32`, `f64`, and complex numbers `[f32; 2]`,
+/// `[f64; 2]`. The trait is sealed.
 pub trait Value: DeviceElement + sealed::Sealed {
     /// Whether elements are real or complex.
     const VALUES: Values;
@@ -57,8 +56,8 @@ values! {
     [f64; 2]: Complex Double [f64; 2];
 }
 
-/// The direction that carries the factor `1 / N`, with the names of NumPy. `N` is the number of points of
-/// the transformed axes.
+/// The direction that carries the factor `1 / N`, with the names of NumPy. `N` is the number of
+/// points of the transformed axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Norm {
     /// The inverse divides by `N`.
@@ -95,8 +94,8 @@ pub enum Distribution {
 ///
 /// - Arrays of one and two axes are meshes of `[1, 1, n]` and `[1, n0, n1]`.
 /// - Real transforms halve the last axis, which must be transformed.
-/// - The field has `cells`, the transform has `points` (zeros follow the cells), and the spectrum has the
-///   lowest modes of a mesh of `modes` cells. All three are equal by default.
+/// - The field has `cells`, the transform has `points` (zeros follow the cells), and the spectrum
+///   has the lowest modes of a mesh of `modes` cells. All three are equal by default.
 ///
 /// ```
 /// use meshloom::fft::{Norm, Spec, Values};
@@ -187,8 +186,8 @@ impl Spec {
         self
     }
 
-    /// Sets the points of the transform: zeros follow the field. A spectrum that [`modes`](Self::modes) has
-    /// not cut gets as many modes.
+    /// Sets the points of the transform: zeros follow the field. A spectrum that
+    /// [`modes`](Self::modes) has not cut gets as many modes.
     #[must_use]
     pub fn points(mut self, points: [u64; 3]) -> Self {
         for axis in 0..3 {
@@ -200,8 +199,8 @@ impl Spec {
         self
     }
 
-    /// Keeps the modes of a mesh of `modes` cells, the lowest ones, in the order of a transform of that mesh.
-    /// The unpaired mode of an even number is zero.
+    /// Keeps the modes of a mesh of `modes` cells, the lowest ones, in the order of a transform of
+    /// that mesh. The unpaired mode of an even number is zero.
     #[must_use]
     pub fn modes(mut self, modes: [u64; 3]) -> Self {
         self.modes = modes;
@@ -275,7 +274,8 @@ pub struct SpectrumLayout {
     pub values: Values,
     /// Cells along each axis of the mesh whose modes these are.
     pub shape: [u64; 3],
-    /// The modes of this rank, as ranges of indices of the whole spectrum. The array is in C order over them.
+    /// The modes of this rank, as ranges of indices of the whole spectrum. The array is in C order
+    /// over them.
     pub part: Box3,
 }
 
@@ -290,15 +290,16 @@ impl SpectrumLayout {
         self.len() == 0
     }
 
-    /// Returns the mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the half axis
-    /// ends with `+n/2`). The wavenumber is `2 pi / L` times the mode number.
+    /// Returns the mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the
+    /// half axis ends with `+n/2`). The wavenumber is `2 pi / L` times the mode number.
     pub fn mode(&self, axis: usize, i: u64) -> i64 {
         let (n, index) = (self.shape[axis], self.part[axis].start + i);
         let half = axis == 2 && self.values == Values::Real;
         if half || 2 * index < n { index as i64 } else { index as i64 - n as i64 }
     }
 
-    /// Returns the mode numbers along each axis of this rank's modes, in the order of their array; see [`mode`](Self::mode).
+    /// Returns the mode numbers along each axis of this rank's modes, in the order of their array;
+    /// see [`mode`](Self::mode).
     pub fn modes(&self) -> impl Iterator<Item = [i64; 3]> {
         let [_, rows, columns] = extent(&self.part);
         (0..self.len()).map(move |n| {
@@ -307,11 +308,68 @@ impl SpectrumLayout {
         })
     }
 
-    /// Returns the frequencies of this rank's modes along `axis`, in cycles per unit of length, for a mesh of
-    /// this `length`. NumPy's `fftfreq` and `rfftfreq` return the same for a spacing of `length / n`.
+    /// Returns the frequencies of this rank's modes along `axis`, in cycles per unit of length, for
+    /// a mesh of this `length`. NumPy's `fftfreq` and `rfftfreq` return the same for a spacing of
+    /// `length / n`.
     pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
         let count = self.part[axis].end - self.part[axis].start;
         (0..count).map(|i| self.mode(axis, i) as f64 / length).collect()
+    }
+}
+
+/// The precision of a transform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Precision {
+    /// `f32`, on every device.
+    #[default]
+    Single,
+    /// `f64`, on devices with double precision (natively, in Vulkan).
+    Double,
+}
+
+impl Precision {
+    /// Returns the bytes of a real number.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Precision::Single => 4,
+            Precision::Double => 8,
+        }
+    }
+
+    /// Returns the real element of arrays.
+    pub const fn real(self) -> Element {
+        match self {
+            Precision::Single => Element::F32,
+            Precision::Double => Element::F64,
+        }
+    }
+
+    /// Returns the complex element of arrays.
+    pub const fn complex(self) -> Element {
+        match self {
+            Precision::Single => Element::Complex32,
+            Precision::Double => Element::Complex64,
+        }
+    }
+
+    /// Checks that a device supports the precision.
+    ///
+    /// # Errors
+    /// [`FftError::NoDouble`] if it does not.
+    pub fn check(self, device: &str, capabilities: &Capabilities) -> Result<(), FftError> {
+        match self {
+            Precision::Double if !capabilities.f64 => Err(FftError::NoDouble { device: device.into() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an exact WGSL literal.
+    pub(super) fn literal(self, value: f64) -> String {
+        let text = match self {
+            Precision::Single => format!("{:?}f", value as f32),
+            Precision::Double => format!("{value:?}lf"),
+        };
+        if text.starts_with('-') { format!("({text})") } else { text }
     }
 }
 

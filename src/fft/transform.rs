@@ -5,31 +5,31 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::boxes::BoxMoves;
-use super::callbacks::PassCallbacks;
 use super::error::FftError;
 use super::line::LineFormat;
-use super::options::TransformOptions;
+use super::operator::{Radial, Spectral};
+use super::options::{PassCallbacks, TransformOptions};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::precision::Precision;
 use super::run::{Checked, ReadyRoute, Run, UserArray};
-use super::spec::{Spec, SpectrumLayout, Value, Values};
-use super::spectral::{Radial, Spectral};
+use super::spec::{Precision, Spec, SpectrumLayout, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 
 /// The Fourier transform of fields of one shape over a process grid, with elements of type `T`.
 ///
-/// - [`forward`](Self::forward) multiplies by `exp(-2 pi i j k / n)`; [`inverse`](Self::inverse) undoes it.
-///   [`Norm`](super::Norm) tells which direction carries the factor `1 / N`.
-/// - Arrays are in C order. A spectrum holds mode `m` of an axis at index `m mod n`. The last axis of
-///   the spectrum of a real field holds modes `0..=n/2`.
-/// - A field lies as its [`FieldLayout`] tells. Ghost cells are neither read nor written. The fields of
-///   a batch follow each other, and so do their spectra.
-/// - Arrays of any boxes are redistributed before and after the transform ([`TransformOptions::boxes`]).
+/// - [`forward`](Self::forward) multiplies by `exp(-2 pi i j k / n)`; [`inverse`](Self::inverse)
+///   undoes it. [`Norm`](super::Norm) tells which direction carries the factor `1 / N`.
+/// - Arrays are in C order. A spectrum holds mode `m` of an axis at index `m mod n`. The last axis
+///   of the spectrum of a real field holds modes `0..=n/2`.
+/// - A field lies as its [`FieldLayout`] tells. Ghost cells are neither read nor written. The
+///   fields of a batch follow each other, and so do their spectra.
+/// - Arrays of any boxes are redistributed before and after the transform
+///   ([`TransformOptions::boxes`]).
 /// - Inputs keep their values, except in place ([`forward_in_place`](Self::forward_in_place)).
-/// - On one rank a transform is recorded and not submitted; see [`Exchange`](crate::exchange::Exchange).
+/// - On one rank a transform is recorded and not submitted; see
+///   [`Exchange`](crate::exchange::Exchange).
 /// - The result has the same bits for every process grid, number of pieces and size of messages.
 ///
 /// The modes `M` are complex, except in a Hartley transform inside this library.
@@ -117,8 +117,8 @@ impl<T: Value> Transform<T> {
         Self::of_plan(gpu, plan, options, None)
     }
 
-    /// Returns the layout of a field that is transformed in place: each row of real cells is followed by
-    /// space for its modes.
+    /// Returns the layout of a field that is transformed in place: each row of real cells is
+    /// followed by space for its modes.
     pub fn in_place_layout(&self) -> FieldLayout {
         let [_, _, cells] = self.plan.spec.cells;
         let room = match T::VALUES {
@@ -141,13 +141,15 @@ impl<T: Value> Transform<T> {
         field.div_ceil(T::Mode::ELEMENT.bytes()).max(self.spectrum_len())
     }
 
-    /// Replaces the fields in `array` by their spectra. On one rank this needs no other memory. Collective.
+    /// Replaces the fields in `array` by their spectra. On one rank this needs no other memory.
+    /// Collective.
     ///
-    /// See [`in_place`](Self::in_place) for the array, [`in_place_layout`](Self::in_place_layout) and
-    /// [`Array::cast`] for the field in it.
+    /// See [`in_place`](Self::in_place) for the array, [`in_place_layout`](Self::in_place_layout)
+    /// and [`Array::cast`] for the field in it.
     ///
     /// # Errors
-    /// - [`DeviceError::Misuse`] if cells, points and modes differ, or if fields or spectra are redistributed.
+    /// - [`DeviceError::Misuse`] if cells, points and modes differ, or if fields or spectra are
+    ///   redistributed.
     /// - Same as [`forward`](Self::forward).
     pub fn forward_in_place(
         &self,
@@ -196,8 +198,9 @@ impl<T: Value> Transform<T> {
         Checked { call: CALL, name: "an array" }.length(array.len(), needed)
     }
 
-    /// Records `spectrum *= amplitudes[|m|^2]` with the mode numbers `m` (`|m_i| <= n_i / 2`) of a cubic
-    /// mesh. `amplitudes` is a table on the device; the transform is of one field in single precision.
+    /// Records `spectrum *= amplitudes[|m|^2]` with the mode numbers `m` (`|m_i| <= n_i / 2`) of a
+    /// cubic mesh. `amplitudes` is a table on the device; the transform is of one field in single
+    /// precision.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] if the table or the spectrum is too short.
@@ -212,17 +215,17 @@ impl<T: Value> Transform<T> {
 }
 
 impl Transform<f32, f32> {
-    /// Creates the Hartley transform of real fields: `y(k)` is the sum over `j` of
-    /// `x(j) (cos - sin)(2 pi j k / n)`, in single precision. Values and precision of `spec` have no effect.
+    /// Creates the Hartley transform of real fields: `y(k)` is the sum over `j` of `x(j) (cos -
+    /// sin)(2 pi j k / n)`, in single precision. Values and precision of `spec` have no effect.
     ///
     /// Modes are all modes of the mesh, one real number each, distributed as those of a complex
-    /// transform. The first pass reads real numbers and the last pass writes the sum of real and imaginary
-    /// part: 40 bytes per point of three axes and 24 of two, instead of 72 and 56 with separate passes
-    /// around a complex transform. The half spectrum of a real transform has the same numbers, but the
-    /// mirror of a mode is on another rank, which would cost an exchange.
+    /// transform. The first pass reads real numbers and the last pass writes the sum of real and
+    /// imaginary part: 40 bytes per point of three axes and 24 of two, instead of 72 and 56 with
+    /// separate passes around a complex transform. The half spectrum of a real transform has the
+    /// same numbers, but the mirror of a mode is on another rank, which would cost an exchange.
     ///
-    /// The matrix is symmetric. The inverse is therefore planned as a second forward transform, which uses
-    /// the same kernels where the axes have the same lengths.
+    /// The matrix is symmetric. The inverse is therefore planned as a second forward transform,
+    /// which uses the same kernels where the axes have the same lengths.
     ///
     /// # Errors
     /// [`FftError`] if this device cannot transform the fields.
@@ -282,7 +285,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         })
     }
 
-    /// Returns the device memory of the tables in bytes; a table that several passes share counts for each.
+    /// Returns the device memory of the tables in bytes; a table that several passes share counts
+    /// for each.
     pub(super) fn table_bytes(&self) -> u64 {
         self.forward.table_bytes() + self.inverse.table_bytes()
     }
@@ -340,8 +344,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     /// Computes the spectra of `field`. Collective.
     ///
     /// # Errors
-    /// - [`DeviceError::Misuse`] if an array is too short, the layout has other cells than this rank, or
-    ///   `comms` has another process grid.
+    /// - [`DeviceError::Misuse`] if an array is too short, the layout has other cells than this
+    ///   rank, or `comms` has another process grid.
     /// - [`ExchangeError`] if the device or another rank fails.
     pub fn forward(
         &self,
@@ -373,8 +377,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.run_inverse(recorder, comms, &arrays, &factors, None)
     }
 
-    /// Computes the fields of `spectrum` multiplied by the first operator of `operator`, in the passes of
-    /// an inverse transform. Collective.
+    /// Computes the fields of `spectrum` multiplied by the first operator of `operator`, in the
+    /// passes of an inverse transform. Collective.
     ///
     /// # Errors
     /// - [`DeviceError::Misuse`] if the tables of `operator` are of other modes than those of
@@ -395,8 +399,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.run_inverse(recorder, comms, &arrays, &factors, Some(operator))
     }
 
-    /// Computes the adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a, b>` the
-    /// sum of the products of real and imaginary parts, `<forward(x), y> = <x, adjoint(y)>`. Collective.
+    /// Computes the adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a,
+    /// b>` the sum of the products of real and imaginary parts, `<forward(x), y> = <x,
+    /// adjoint(y)>`. Collective.
     ///
     /// It is the inverse without its factor; of real fields, modes that stand for two count half.
     ///
@@ -417,8 +422,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.run_inverse(recorder, comms, &arrays, &factors, None)
     }
 
-    /// Computes the adjoint of [`inverse`](Self::inverse); see [`forward_adjoint`](Self::forward_adjoint).
-    /// Collective.
+    /// Computes the adjoint of [`inverse`](Self::inverse); see
+    /// [`forward_adjoint`](Self::forward_adjoint). Collective.
     ///
     /// # Errors
     /// Same as [`forward_adjoint`](Self::forward_adjoint).
@@ -436,8 +441,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.run_forward(recorder, comms, &arrays, &factors)
     }
 
-    /// Refuses callbacks for an adjoint: their adjoints are unknown, and the callbacks on the route of
-    /// the adjoint belong to the other transform.
+    /// Refuses callbacks for an adjoint: their adjoints are unknown, and the callbacks on the route
+    /// of the adjoint belong to the other transform.
     fn refuse_callbacks(&self, call: &str) -> Result<(), DeviceError> {
         if self.options.callbacks.is_empty() {
             return Ok(());
@@ -501,7 +506,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         UserArray { array: array.raw(), layout: self.real_modes.as_ref() }
     }
 
-    /// Returns the inverse route that multiplies modes by `operator`, with the callback that does so.
+    /// Returns the inverse route that multiplies modes by `operator`, with the callback that does
+    /// so.
     fn multiplication(&self, call: &str, operator: &Spectral) -> Result<(&ReadyRoute, Callback), DeviceError> {
         let misuse = |why: String| DeviceError::Misuse { what: call.into(), why };
         if *operator.part() != self.plan.spectrum {

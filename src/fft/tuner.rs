@@ -1,24 +1,22 @@
-//! Autotuning: measures transforms with different process grids, messages and kernels, and keeps the
-//! fastest.
+//! Autotuning: measures transforms with different process grids, messages and kernels, and keeps
+//! the fastest.
 //!
-//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The search
-//! begins with the process grids of the best [`Forecast`]. It then changes one setting at a time and keeps
-//! improvements: the process grid, the pieces of an exchange, the size and number of messages, the shape of
-//! kernels. A choice that is much slower in its first run gets no second run. All ranks see the same
-//! times, so they decide alike.
+//! The measure is the wall time of a forward and an inverse transform on the slowest rank. The
+//! search begins with the process grids of the best [`Forecast`]. It then changes one setting at a
+//! time and keeps improvements: the process grid, the pieces of an exchange, the size and number of
+//! messages, the shape of kernels. A choice that is much slower in its first run gets no second
+//! run. All ranks see the same times, so they decide alike.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::choice::TransformChoice;
+use super::choice::{Outcome, TransformChoice};
 use super::error::{FftError, TransformError};
-use super::forecast::Forecast;
+use super::forecast::{Forecast, Speeds};
 use super::options::TransformTuning;
 use super::spec::{Spec, Value};
-use super::speeds::Speeds;
 use super::transform::Transform;
-use super::wisdom::{self, Outcome};
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, Gpu, Profile, Recorder};
@@ -32,8 +30,8 @@ pub struct Tuned {
     pub choice: TransformChoice,
     /// Seconds of a forward and an inverse transform on the slowest rank.
     pub seconds: f64,
-    /// The choices that were measured, in order, with their seconds; infinity if some rank had too little
-    /// memory. Empty if the outcome was read from the file.
+    /// The choices that were measured, in order, with their seconds; infinity if some rank had too
+    /// little memory. Empty if the outcome was read from the file.
     pub tried: Vec<(TransformChoice, f64)>,
 }
 
@@ -77,8 +75,8 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// Keeps outcomes in the text file `file`, by device, driver, ranks and transform, and reuses them. Read and write
-    /// failures are ignored.
+    /// Keeps outcomes in the text file `file`, by device, driver, ranks and transform, and reuses
+    /// them. Read and write failures are ignored.
     #[must_use]
     pub fn remembering(mut self, file: impl Into<PathBuf>) -> Self {
         self.file = Some(file.into());
@@ -92,16 +90,19 @@ impl<'a> Tuner<'a> {
         self
     }
 
-    /// Returns the file of the `meshloom` program for [`remembering`](Self::remembering): `wisdom.txt` in the directory
-    /// of compiled kernels ([`Options::cache`](crate::gpu::Options::cache)), if there is one.
+    /// Returns the file of the `meshloom` program for [`remembering`](Self::remembering):
+    /// `wisdom.txt` in the directory of compiled kernels
+    /// ([`Options::cache`](crate::gpu::Options::cache)), if there is one.
     pub fn default_file() -> Option<PathBuf> {
         crate::gpu::cache_directory().map(|directory| directory.join("wisdom.txt"))
     }
 
-    /// Returns the fastest choice, measured or from the file; the same on all ranks. Collective; blocks.
+    /// Returns the fastest choice, measured or from the file; the same on all ranks. Collective;
+    /// blocks.
     ///
     /// # Errors
-    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different transforms.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks ask for different
+    ///   transforms.
     /// - [`FftError::Elements`] if the specification has other elements than `T`.
     /// - [`FftError::NoMemory`] if no choice fits in the memory of all ranks.
     /// - [`TransformError`] if the transform is invalid or fails.
@@ -184,7 +185,7 @@ impl<'a> Tuner<'a> {
     fn remembered(&self, key: &str) -> Result<Option<Outcome>, TransformError> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut text = match self.comm.rank() {
-            0 => wisdom::load(file).get(key).map(|found| found.text().into_bytes()).unwrap_or_default(),
+            0 => super::choice::load(file).get(key).map(|found| found.text().into_bytes()).unwrap_or_default(),
             _ => Vec::new(),
         };
         let mut len = [text.len() as u64];
@@ -199,9 +200,9 @@ impl<'a> Tuner<'a> {
     /// Adds the outcome to the file on rank 0, and keeps outcomes written by others meanwhile.
     fn remember(&self, key: &str, outcome: Outcome) {
         let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
-        let mut all = wisdom::load(file);
+        let mut all = super::choice::load(file);
         all.insert(key.to_string(), outcome);
-        if let Err(error) = wisdom::store(file, &all) {
+        if let Err(error) = super::choice::store(file, &all) {
             tracing::debug!(file = %file.display(), %error, "the outcome of tuning is not kept");
         }
     }
@@ -239,8 +240,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns a transform and its arrays if all ranks have memory for them and for the working arrays. A rank that
-    /// failed in the middle of a transform would leave the others waiting.
+    /// Returns a transform and its arrays if all ranks have memory for them and for the working
+    /// arrays. A rank that failed in the middle of a transform would leave the others waiting.
     fn prepared<T: Value>(
         &mut self,
         choice: TransformChoice,
@@ -273,7 +274,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the least seconds of the runs, forward and inverse; infinity if the choice does not fit.
+    /// Returns the least seconds of the runs, forward and inverse; infinity if the choice does not
+    /// fit.
     fn measure<T: Value>(&mut self, choice: TransformChoice) -> Result<f64, TransformError> {
         let mut comms = choice.comms(self.tuner.comm)?;
         let Some((transform, field, spectrum)) = self.prepared::<T>(choice, &comms)? else { return Ok(f64::INFINITY) };

@@ -1,4 +1,5 @@
-//! Reads the points of a line: real, complex or half lines, whole, padded or truncated, with callbacks.
+//! Reads the points of a line: real, complex or half lines, whole, padded or truncated, with
+//! callbacks.
 
 use super::{Condition, Index, Writer};
 use crate::fft::line::{FourStep, LineFormat, LineKernel, Side, Span};
@@ -21,7 +22,8 @@ impl<'a> Writer<'a> {
                 self.code.value(format!("Complex({even}, {odd})"))
             }
             (true, _) => {
-                // Two half lines make one complex line: Z[k] = X[k] + conj X[n/2 - k] + i (X[k] - conj X[n/2 - k]) w^k.
+                // Two half lines make one complex line: Z[k] = X[k] + conj X[n/2 - k] + i (X[k] -
+                // conj X[n/2 - k]) w^k.
                 let half = n / 2;
                 let mirrored = match at {
                     Index::Known(at) => Index::Known(half - at),
@@ -41,8 +43,8 @@ impl<'a> Writer<'a> {
                         let value = self.load_stored(&position);
                         self.code.value(format!("Complex({value}, Real())"))
                     }
-                    // The process grid decides which pass reads real numbers, and arithmetic with a known zero might round
-                    // in another way.
+                    // The process grid decides which pass reads real numbers, and arithmetic with a
+                    // known zero might round in another way.
                     LineFormat::Hartley => {
                         let value = self.load_stored(&position);
                         self.code.value(format!("from_real({value})"))
@@ -82,7 +84,8 @@ impl<'a> Writer<'a> {
         self.kernel.four_step.is_some_and(|step| step.positions > self.kernel.n)
     }
 
-    /// Returns mode `k <= n / 2` of half a Hermitian line, without imaginary parts that it cannot have.
+    /// Returns mode `k <= n / 2` of half a Hermitian line, without imaginary parts that it cannot
+    /// have.
     fn load_mode(&mut self, k: &Index) -> String {
         if let Some(value) = self.loaded.get(k) {
             return value.clone();
@@ -141,8 +144,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the index in memory of a position, and whether it is stored there. For stores, the unpaired mode
-    /// has an index (and is zero).
+    /// Returns the index in memory of a position, and whether it is stored there. For stores, the
+    /// unpaired mode has an index (and is zero).
     pub(super) fn stored(&mut self, span: Span, position: &Index, store: bool) -> (Index, Condition) {
         let n = self.kernel.n;
         match (span, position) {
@@ -157,7 +160,8 @@ impl<'a> Writer<'a> {
                 Condition::Text(format!("{p} < {head}u")),
             ),
             (Span::Modes(kept), position) => {
-                // Modes from 0 to low - 1, from n - high on, and the unpaired one of an even number.
+                // Modes from 0 to low - 1, from n - high on, and the unpaired one of an even
+                // number.
                 let (low, high) = (kept.div_ceil(2), (kept - 1) / 2);
                 let low = if store && kept % 2 == 0 { low + 1 } else { low };
                 match position {
@@ -187,8 +191,9 @@ impl<'a> Writer<'a> {
         self.code.value(format!("{name}({address})"))
     }
 
-    /// Returns the value after the callbacks on elements that are read. Compilers must not contract a product of
-    /// a callback with a sum of the transform: kernels with the same input would round differently.
+    /// Returns the value after the callbacks on elements that are read. Compilers must not contract
+    /// a product of a callback with a sum of the transform: kernels with the same input would round
+    /// differently.
     pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
         if self.callbacks.load.is_none() && self.callbacks.load_mode.is_none() {
@@ -203,7 +208,8 @@ impl<'a> Writer<'a> {
         self.kept_apart(&value, self.kernel.input.format)
     }
 
-    /// Returns a value of this format that compilers do not contract with operations before or after.
+    /// Returns a value of this format that compilers do not contract with operations before or
+    /// after.
     pub(super) fn kept_apart(&mut self, value: &str, format: LineFormat) -> String {
         let function = if format.is_real() { "kept_apart_real" } else { "kept_apart" };
         self.code.value(format!("{function}({value})"))

@@ -1,5 +1,5 @@
-//! The transform of a line by one invocation, in loops over the butterflies of each stage: short code
-//! without barriers.
+//! The transform of a line by one invocation, in loops over the butterflies of each stage: short
+//! code without barriers.
 
 use super::{Condition, Index, Point, Writer};
 use crate::fft::core::{Core, RadixStages};
@@ -21,7 +21,8 @@ struct Butterfly {
 }
 
 impl<'a> Writer<'a> {
-    /// Transforms a line by one invocation, stage by stage in its own workgroup memory, without barriers.
+    /// Transforms a line by one invocation, stage by stage in its own workgroup memory, without
+    /// barriers.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
@@ -65,7 +66,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Computes the result `result` of a filter from the modes in buffer 0, with `buffer` as scratch.
+    /// Computes the result `result` of a filter from the modes in buffer 0, with `buffer` as
+    /// scratch.
     fn filtered(&mut self, core: &Core, buffer: u64) {
         let more = ", result";
         let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
@@ -96,8 +98,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Transforms the values of `feed`. `emit` receives the mode, the slot in which it may be kept, and its
-    /// value. Overwrites the slots of `buffer`.
+    /// Transforms the values of `feed`. `emit` receives the mode, the slot in which it may be kept,
+    /// and its value. Overwrites the slots of `buffer`.
     fn looped(&mut self, core: &Core, feed: &mut Feed<'a, '_>, sign: f64, buffer: u64, emit: &mut Sink<'a, '_>) {
         match core {
             Core::Direct(stages) => self.forwards(&stages.radices, feed, sign, buffer, emit),
@@ -187,8 +189,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage takes values
-    /// of slots from `feed`.
+    /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage
+    /// takes values of slots from `feed`.
     fn backwards(
         &mut self,
         radices: &[u64],
@@ -253,11 +255,11 @@ impl<'a> Writer<'a> {
 
     /// Returns `x[k]` times the power `k low step` of the first root of order `n`.
     ///
-    /// Roots whose `k` is a power of four are read; the others are products of at most six of these in
-    /// butterflies of 16. Reading all roots would take registers and scattered loads. Powers of one root alone
-    /// would be wrong by its rounding times `k`, which doubles the error of a whole transform, although not with
-    /// butterflies of up to 7 points. Filters of several results use powers of one root: they also hold a
-    /// spectrum and have no registers left.
+    /// Roots whose `k` is a power of four are read; the others are products of at most six of these
+    /// in butterflies of 16. Reading all roots would take registers and scattered loads. Powers of
+    /// one root alone would be wrong by its rounding times `k`, which doubles the error of a whole
+    /// transform, although not with butterflies of up to 7 points. Filters of several results use
+    /// powers of one root: they also hold a spectrum and have no registers left.
     pub(super) fn powers(&mut self, x: Vec<String>, low: &str, step: u64, n: u64, sign: f64) -> Vec<String> {
         let radix = x.len();
         let one = radix <= 7 || matches!(self.kernel.work, Work::Filter(2..));

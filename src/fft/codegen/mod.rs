@@ -1,20 +1,20 @@
 //! The text of line kernels. Pure.
 //!
-//! Stages are Stockham's autosort (Cochran et al. 1967). With `L` the product of the radices done so far,
-//! butterfly `j` of a stage of radix `R` takes the points `j + i n / R`, multiplies them by the twiddles
-//! `exp(-+2 pi i (j mod L) i / (L R))` and writes them to `(j - j mod L) R + j mod L + i L`. Between stages
-//! the invocations of a line exchange points through workgroup memory: real and imaginary parts together if
-//! both fit, else one after the other.
+//! Stages are Stockham's autosort (Cochran et al. 1967). With `L` the product of the radices done
+//! so far, butterfly `j` of a stage of radix `R` takes the points `j + i n / R`, multiplies them by
+//! the twiddles `exp(-+2 pi i (j mod L) i / (L R))` and writes them to `(j - j mod L) R + j mod L +
+//! i L`. Between stages the invocations of a line exchange points through workgroup memory: real
+//! and imaginary parts together if both fit, else one after the other.
 //!
-//! Other lengths are a convolution of `x_j exp(-i pi j^2 / n)` with the conjugate chirp (Bluestein 1970).
-//! Real lines of even length are transformed as complex lines of half the length (Press et al., *Numerical
-//! Recipes*, 12.3), odd ones with a zero imaginary part. Two real rows are never packed into one complex
-//! line: the arithmetic of a line would depend on its neighbor, and results on the distribution.
+//! Other lengths are a convolution of `x_j exp(-i pi j^2 / n)` with the conjugate chirp (Bluestein
+//! 1970). Real lines of even length are transformed as complex lines of half the length (Press et
+//! al., *Numerical Recipes*, 12.3), odd ones with a zero imaginary part. Two real rows are never
+//! packed into one complex line: the arithmetic of a line would depend on its neighbor, and results
+//! on the distribution.
 //!
-//! Idle invocations and lines beyond the end load from a clamped position and store nothing, so that all
-//! barriers are in uniform control flow.
+//! Idle invocations and lines beyond the end load from a clamped position and store nothing, so
+//! that all barriers are in uniform control flow.
 
-mod frame;
 mod load;
 mod loops;
 mod stages;
@@ -23,10 +23,10 @@ mod store;
 use std::collections::HashMap;
 
 use super::butterfly::Code;
-use super::callbacks::PassCallbacks;
 use super::core::Core;
-use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Work};
-use super::precision::Precision;
+use super::line::{LineCells, LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Work};
+use super::options::PassCallbacks;
+use super::spec::Precision;
 use super::tables::Table;
 use crate::gpu::KernelSource;
 
@@ -75,8 +75,8 @@ impl Condition {
     }
 }
 
-/// A point of a line between stages: its index, the expression of its value, and the condition that it
-/// belongs to the line.
+/// A point of a line between stages: its index, the expression of its value, and the condition that
+/// it belongs to the line.
 #[derive(Clone, Debug)]
 struct Point {
     at: Index,
@@ -109,8 +109,9 @@ pub(super) struct Writer<'a> {
     table: Table,
     /// Whether other lanes may still read workgroup memory.
     dirty: bool,
-    /// Whether the next transform takes its stages in reverse. Its first butterflies then need the points that
-    /// the last butterflies left in the same invocations, so nothing is exchanged between the two transforms.
+    /// Whether the next transform takes its stages in reverse. Its first butterflies then need the
+    /// points that the last butterflies left in the same invocations, so nothing is exchanged
+    /// between the two transforms.
     turned: bool,
     /// Number of transforms of convolutions so far.
     convolved: u32,
@@ -118,8 +119,8 @@ pub(super) struct Writer<'a> {
     zero: String,
     /// Modes that are loaded already.
     loaded: HashMap<Index, String>,
-    /// Indices that are the sum of another index and a number, if their offsets in padded workgroup memory are
-    /// sums, too.
+    /// Indices that are the sum of another index and a number, if their offsets in padded workgroup
+    /// memory are sums, too.
     sums: HashMap<String, (String, u64)>,
 }
 
@@ -153,11 +154,13 @@ impl<'a> Writer<'a> {
 
     fn filter(&mut self, core: &Core, results: u32) {
         let mut modes = self.core(core, Source::Memory, -1.0);
-        // A loop, since compilers mix repeated code, which takes registers for all of it at the same time.
+        // A loop, since compilers mix repeated code, which takes registers for all of it at the
+        // same time.
         if results > 1 {
             self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
-            // Compilers do not see that this is the same lane. Otherwise they would compute all positions before the
-            // loop and keep them beside the spectrum in more registers than there are.
+            // Compilers do not see that this is the same lane. Otherwise they would compute all
+            // positions before the loop and keep them beside the spectrum in more registers than
+            // there are.
             self.code.line("let lane = lane + result * unknown_zero(0u);");
         }
         let result = if results > 1 { "result" } else { "0u" };
@@ -202,6 +205,126 @@ impl LineKernel {
             .flag("output_blocked", self.output.order == Order::Blocked)
             .group((shape.lanes * shape.lines) as u32);
         (callbacks.bind(source), table)
+    }
+}
+
+impl Writer<'_> {
+    /// Returns the whole text of the kernel: declarations, workgroup memory, callbacks, the entry
+    /// point and the code of a line.
+    pub(super) fn frame(&self) -> String {
+        let LineKernel { n, work, points, .. } = self.kernel;
+        let LineWorkgroup { lanes, lines, .. } = self.shape;
+        let work = match work {
+            Work::Copy => "moves".to_string(),
+            work => format!("{work:?}, {points} points"),
+        };
+        let (bytes, shared) = self.shared_memory();
+        format!(
+            "// Lines of {n} points: {work}.\n\
+             // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
+             {}{shared}#import fft::line\n{}\
+             @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
+             @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {}\n    \
+             let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \
+             let clamped = min(line, params.line_sizes.w - 1u);\n    {}\n    \
+             let line_in = input_line(c);\n    let line_out = output_line(c);\n{}}}\n",
+            self.declarations(),
+            self.callbacks(),
+            self.invocation(),
+            self.counters(),
+            self.code.text
+        )
+    }
+
+    /// Returns the declarations of parameters and arrays.
+    fn declarations(&self) -> String {
+        let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
+        let element = |format: LineFormat| if format.is_real() { "Real" } else { "Complex" };
+        let mut text = "var<uniform> params: Params;\n".to_string();
+        let mut array = |access: &str, name: &str, element: &str| {
+            text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));
+        };
+        if in_place {
+            // Real cells and complex modes in one array are both read and written as real numbers.
+            array("read_write", "output", if self.kernel.as_reals() { "Real" } else { element(output.format) });
+        } else {
+            array("read", "input", element(input.format));
+            array("read_write", "output", element(output.format));
+        }
+        if !self.table.is_empty() {
+            array("read", "roots", "Complex");
+        }
+        if four_step.is_some_and(|step| step.load_factor) {
+            array("read", "load_factors", "Complex");
+        }
+        if four_step.is_some_and(|step| step.store_factor) {
+            array("read", "store_factors", "Complex");
+        }
+        text
+    }
+
+    /// Returns the bytes of workgroup memory, and its declaration with the function for the cell of
+    /// a point.
+    fn shared_memory(&self) -> (u64, String) {
+        let LineWorkgroup { lines, together, cells, .. } = self.shape;
+        let LineCells { columns, padded, count, .. } = *cells;
+        if count == 0 {
+            return (0, String::new());
+        }
+        let real = self.kernel.precision.bytes();
+        let (cell, cell_bytes) = if *together { ("Complex", 2 * real) } else { ("Real", real) };
+        let run = LineCells::RUN;
+        let place = match (columns, padded) {
+            (1, false) => format!("at * {lines}u + column"),
+            (1, true) => format!("(at + at / {run}u) * {lines}u + column"),
+            (_, false) => format!("column * {columns}u + at"),
+            (_, true) => format!("column * {columns}u + at + at / {run}u"),
+        };
+        let text = format!(
+            "var<workgroup> shared_line: array<{cell}, {count}>;\n\
+             fn place(column: u32, at: u32) -> u32 {{ return {place}; }}\n"
+        );
+        (count * cell_bytes, text)
+    }
+
+    /// Returns the code for the line of the workgroup on which an invocation works, and its number
+    /// in the line.
+    fn invocation(&self) -> String {
+        let LineWorkgroup { lanes, lines, .. } = self.shape;
+        match (self.kernel.strided(), lanes) {
+            (_, 1) => "let column = local;\n    let lane = 0u;".to_string(),
+            (true, _) => format!("let column = local % {lines}u;\n    let lane = local / {lines}u;"),
+            (false, _) => format!("let lane = local % {lanes}u;\n    let column = local / {lanes}u;"),
+        }
+    }
+
+    /// Returns the code for the counters of a line: of the other axes and fields, and of the other
+    /// factors or pieces of the axis.
+    fn counters(&self) -> String {
+        let count = self.kernel.count();
+        match (count, self.kernel.axis) {
+            (1, _) => "let c = counters(clamped);".to_string(),
+            // The counter of factors is the fastest one, unless other axes lie between it and
+            // memory.
+            (_, 2) => format!("let counter = clamped % {count}u;\n    let c = counters(clamped / {count}u);"),
+            _ => format!(
+                "let fast = clamped % params.line_sizes.x;\n    let counter = clamped / params.line_sizes.x % {count}u;\n    \
+                 let c = counters(clamped / params.line_sizes.x / {count}u * params.line_sizes.x + fast);"
+            ),
+        }
+    }
+
+    /// Returns the functions of callbacks and the function for their coordinates.
+    fn callbacks(&self) -> String {
+        if self.callbacks.is_empty() {
+            return String::new();
+        }
+        let at = ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"]
+            [self.kernel.axis];
+        format!(
+            "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n{}",
+            self.callbacks.imports()
+        )
     }
 }
 

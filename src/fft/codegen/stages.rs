@@ -1,13 +1,12 @@
-//! The transform of a line that several invocations share: stages, with exchanges through workgroup memory
-//! between them.
+//! The transform of a line that several invocations share: stages, with exchanges through workgroup
+//! memory between them.
 
 use std::collections::HashMap;
 
 use super::{Condition, Index, Point, Source, Writer};
 use crate::fft::core::{Core, RadixStages};
 use crate::fft::line::Work;
-use crate::fft::roots::root;
-use crate::fft::tables::Section;
+use crate::fft::tables::{Section, root};
 
 impl<'a> Writer<'a> {
     pub(super) fn core(&mut self, core: &Core, source: Source, sign: f64) -> Vec<Point> {
@@ -45,8 +44,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes compilers read the tables again for the next transform of a convolution. The twiddles and chirps
-    /// of all transforms together need more registers than there are.
+    /// Makes compilers read the tables again for the next transform of a convolution. The twiddles
+    /// and chirps of all transforms together need more registers than there are.
     fn read_tables_again(&mut self) {
         let which = self.convolved;
         self.convolved += 1;
@@ -132,8 +131,9 @@ impl<'a> Writer<'a> {
         Index::Text(at)
     }
 
-    /// Returns the cells in workgroup memory of indices of the line, one expression each. In padded memory,
-    /// indices at known distances share one computed cell, so that the distances are in the instructions.
+    /// Returns the cells in workgroup memory of indices of the line, one expression each. In padded
+    /// memory, indices at known distances share one computed cell, so that the distances are in the
+    /// instructions.
     fn places<'i>(&mut self, indices: impl Iterator<Item = &'i Index>) -> Vec<String> {
         let mut bases: HashMap<String, String> = HashMap::new();
         let mut places = Vec::new();
@@ -199,8 +199,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns an entry of a table for a transform of this sign. Tables are those of forward transforms;
-    /// backward ones take conjugates.
+    /// Returns an entry of a table for a transform of this sign. Tables are those of forward
+    /// transforms; backward ones take conjugates.
     pub(super) fn entry(&mut self, section: Section, index: &Index, sign: f64) -> String {
         if let (Section::Roots(n), Index::Known(k)) = (section, index) {
             let [re, im] = root(*k, n);
@@ -212,8 +212,8 @@ impl<'a> Writer<'a> {
         if sign < 0.0 { entry } else { self.code.value(format!("Complex({entry}.x, -{entry}.y)")) }
     }
 
-    /// Exchanges points between the invocations of a line through workgroup memory; returns the values at
-    /// `places`.
+    /// Exchanges points between the invocations of a line through workgroup memory; returns the
+    /// values at `places`.
     pub(super) fn exchange(&mut self, points: &[Point], places: &[Index]) -> Vec<String> {
         if self.shape.lanes == 1 {
             let by_place: HashMap<&Index, &String> = points.iter().map(|point| (&point.at, &point.value)).collect();

@@ -57,7 +57,8 @@ impl<'a> Writer<'a> {
     /// Returns the results of a pass of the four-step algorithm times their twiddles.
     fn twiddled(&mut self, at: &Index, value: String) -> String {
         let Some(step) = self.kernel.four_step.filter(|step| step.twiddle > 0) else { return value };
-        // The product of a coarse and a fine root instead of one large table, with two more roundings.
+        // The product of a coarse and a fine root instead of one large table, with two more
+        // roundings.
         let n = step.twiddle;
         let low = 1u64 << (n.ilog2() / 2);
         let index = self.code.value(format!("{} * (counter / {}u) % {n}u", at.text(), step.input[1]));
@@ -69,8 +70,8 @@ impl<'a> Writer<'a> {
         self.code.value(format!("multiply({value}, multiply({coarse}, {fine}))"))
     }
 
-    /// Stores the half spectrum of a real line from the spectrum of its packed line: modes `k` and `n / 2 - k`
-    /// together, which both follow from these two modes of the packed line.
+    /// Stores the half spectrum of a real line from the spectrum of its packed line: modes `k` and
+    /// `n / 2 - k` together, which both follow from these two modes of the packed line.
     fn split(&mut self, points: Vec<Point>) {
         let half = self.kernel.n / 2;
         let (lanes, pairs) = (self.shape.lanes, half / 2 + 1);
@@ -122,8 +123,8 @@ impl<'a> Writer<'a> {
         self.put_mode(k, &value, valid);
     }
 
-    /// Returns the contributions of even and odd points to mode `k`. The mirrored mode is the conjugate of
-    /// their difference.
+    /// Returns the contributions of even and odd points to mode `k`. The mirrored mode is the
+    /// conjugate of their difference.
     fn even_and_odd(&mut self, k: &Index, x: &str, y: &str) -> [String; 2] {
         let one_half = self.code.literal(0.5);
         let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));

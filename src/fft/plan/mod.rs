@@ -8,21 +8,20 @@
 //! spectrum           y over p0, z over p1          x pass
 //! ```
 //!
-//! - A transform has one *stage* for each axis; its axis is whole on every rank. Between two stages a
-//!   *transpose* among the ranks of one axis of the process grid cuts one axis and makes the other whole. An
-//!   exchange among one rank is left out: slabs (`p1 == 1`) exchange once, a single rank never. Axes that
-//!   are not transformed have no stage.
-//! - The inverse has the stages in reverse order. A natural distribution appends stages that only move data.
-//! - Arrays stay in C order (x, y, z). No pass is needed for packing: the pass before an exchange writes the
-//!   blocks of each peer, the pass after it reads the blocks as they arrive.
-//! - An exchange may be cut into *pieces* along the axis that it does not change: one piece is sent while the
-//!   next is transformed.
+//! - A transform has one *stage* for each axis; its axis is whole on every rank. Between two stages
+//!   a *transpose* among the ranks of one axis of the process grid cuts one axis and makes the
+//!   other whole. An exchange among one rank is left out: slabs (`p1 == 1`) exchange once, a single
+//!   rank never. Axes that are not transformed have no stage.
+//! - The inverse has the stages in reverse order. A natural distribution appends stages that only
+//!   move data.
+//! - Arrays stay in C order (x, y, z). No pass is needed for packing: the pass before an exchange
+//!   writes the blocks of each peer, the pass after it reads the blocks as they arrive.
+//! - An exchange may be cut into *pieces* along the axis that it does not change: one piece is sent
+//!   while the next is transformed.
 
-mod buffers;
 mod planner;
 mod route;
 mod stage;
-mod transpose;
 
 use super::core::Limits;
 use super::error::FftError;
@@ -32,11 +31,9 @@ use crate::exchange::GridComms;
 use crate::gpu::DeviceError;
 use crate::grid::{Box3, Grid, LayoutError, volume};
 use crate::hash::{START, fnv1a};
-pub use buffers::{Buffer, buffers};
 use planner::{Planner, StageKind};
-pub use route::Route;
+pub use route::{Buffer, Route, Transpose, buffers};
 pub use stage::{Placement, Stage, StagePart};
-pub use transpose::Transpose;
 
 /// The transform of fields for one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +56,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans the transform of `spec` for `rank` of `grid` on devices with `limits`, with at most `pieces` pieces
-    /// per exchange.
+    /// Plans the transform of `spec` for `rank` of `grid` on devices with `limits`, with at most
+    /// `pieces` pieces per exchange.
     ///
     /// # Errors
     /// [`FftError`] if the fields cannot be transformed.
@@ -68,7 +65,8 @@ impl Plan {
         Self::forward_and_inverse(Planner { spec, grid, rank, limits, pieces: pieces.max(1) }, StageKind::reversed)
     }
 
-    /// Same as [`new`](Self::new), with the transpose of the forward transform instead of the inverse.
+    /// Same as [`new`](Self::new), with the transpose of the forward transform instead of the
+    /// inverse.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -121,10 +119,12 @@ impl Plan {
         SpectrumLayout { values: self.spec.values, shape: self.spec.modes, part: self.spectrum.clone() }
     }
 
-    /// Returns the route from field to field that multiplies the spectrum and gives `results` fields for each.
+    /// Returns the route from field to field that multiplies the spectrum and gives `results`
+    /// fields for each.
     ///
-    /// Returns `None` if the last axis needs more than one pass, if one pass moves more sectors of memory than
-    /// two transforms, or if the axis is a real line. The number of results has no influence on that.
+    /// Returns `None` if the last axis needs more than one pass, if one pass moves more sectors of
+    /// memory than two transforms, or if the axis is a real line. The number of results has no
+    /// influence on that.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -135,7 +135,8 @@ impl Plan {
             .into_iter()
             .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The copies that restore a natural distribution are not needed, and axes of one point need no stage.
+        // The copies that restore a natural distribution are not needed, and axes of one point need
+        // no stage.
         while path.len() > 1 && path.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
             path.pop();
         }
@@ -158,8 +159,8 @@ impl Plan {
         Ok(if is_expensive { None } else { Some(route(results)?) })
     }
 
-    /// Returns [`Route::working`] of a filter with `results` results: of its own route, or of the transforms that
-    /// replace it and the modes between them.
+    /// Returns [`Route::working`] of a filter with `results` results: of its own route, or of the
+    /// transforms that replace it and the modes between them.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -204,7 +205,8 @@ mod tests {
         let n = 128u64;
         let real = plan(&Spec::new(Values::Real, [n; 3]), [1, 1], 0);
         let half = (n / 2 + 1) as f64 / (n as f64 / 2.0);
-        // z: 4 read, 4 h written; y and x: 4 h read and written each, a real point; h = (n/2 + 1) / (n/2).
+        // z: 4 read, 4 h written; y and x: 4 h read and written each, a real point; h = (n/2 + 1) /
+        // (n/2).
         let expected = 4.0 + 5.0 * 4.0 * half;
         for route in [&real.forward, &real.inverse] {
             assert_eq!((route.passes().count(), route.exchanges().count()), (3, 0));

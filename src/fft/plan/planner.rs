@@ -1,8 +1,7 @@
 //! Derives stages and exchanges from the description of a transform and the process grid.
 
-use super::route::Route;
+use super::route::{Route, Transpose};
 use super::stage::Stage;
-use super::transpose::Transpose;
 use crate::fft::axis::{self, AxisPass};
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;
@@ -39,8 +38,8 @@ impl StageKind {
     }
 }
 
-/// The array between two stages: elements of the whole array along each axis, the axis of the grid that cuts
-/// it, and the number of fields.
+/// The array between two stages: elements of the whole array along each axis, the axis of the grid
+/// that cuts it, and the number of fields.
 pub(super) struct State {
     lengths: [u64; 3],
     cuts: [Option<usize>; 3],
@@ -98,8 +97,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the stages of a path and the exchanges between them. `state` becomes the state after the last
-    /// stage.
+    /// Returns the stages of a path and the exchanges between them. `state` becomes the state after
+    /// the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
         let mut route = Route { stages: Vec::new(), between: Vec::new() };
         let mut ranks = [1, 1];
@@ -138,8 +137,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the points of a stage's transform, and the form of its lines as they are read and written.
-    /// Arrays that are exchanged among several ranks are in blocks.
+    /// Returns the points of a stage's transform, and the form of its lines as they are read and
+    /// written. Arrays that are exchanged among several ranks are in blocks.
     fn sides(&self, state: &State, axis: usize, kind: StageKind, ranks: [u64; 2]) -> (u64, [Side; 2]) {
         let spec = self.spec;
         let n = spec.points[axis];
@@ -176,8 +175,8 @@ impl Planner<'_> {
             .ok_or(FftError::TooLong { n, limit: self.limits.workgroup_bytes / precision.bytes() })
     }
 
-    /// Returns a stage that leaves `stored` elements along its axis and `results` fields for each one, within
-    /// the range of kernels. `state` becomes the state after it.
+    /// Returns a stage that leaves `stored` elements along its axis and `results` fields for each
+    /// one, within the range of kernels. `state` becomes the state after it.
     fn stage(
         &self,
         state: &mut State,

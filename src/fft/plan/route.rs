@@ -1,9 +1,10 @@
 //! Routes: one direction of a transform, its exchanges and its arrays.
 
 use super::stage::Stage;
-use super::transpose::Transpose;
 use crate::fft::axis::AxisPass;
 use crate::fft::line::Work;
+use crate::grid::{Cost, Transfer, Transfers, split};
+use std::ops::Range;
 
 /// One direction of a transform: stages and the exchanges between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +17,15 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the bytes that device memory moves for the passes, reading and writing. Counts whole sectors of
-    /// [`SECTOR`](crate::gpu::SECTOR) bytes, of which a narrow tile of lines uses only a part.
+    /// Returns the bytes that device memory moves for the passes, reading and writing. Counts whole
+    /// sectors of [`SECTOR`](crate::gpu::SECTOR) bytes, of which a narrow tile of lines uses only a
+    /// part.
     pub fn traffic(&self) -> u64 {
         self.stages.iter().map(Stage::traffic).sum()
     }
 
-    /// Returns the bytes of the sectors that the transforms along an axis move for each of its lines; the same
-    /// on all ranks.
+    /// Returns the bytes of the sectors that the transforms along an axis move for each of its
+    /// lines; the same on all ranks.
     pub(super) fn moved_along(&self, axis: usize) -> u64 {
         let passes = self.passes().filter(|(stage, pass)| stage.axis == axis && pass.kernel.work != Work::Copy);
         passes.map(|(_, pass)| pass.moved(u64::MAX)).sum()
@@ -37,5 +39,222 @@ impl Route {
     /// Returns the passes, in order.
     pub(crate) fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
         self.stages.iter().flat_map(|stage| stage.passes.iter().map(move |pass| (stage, pass)))
+    }
+}
+
+/// An exchange among the ranks of one axis of the process grid, which cuts `from_axis` and makes
+/// `to_axis` whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transpose {
+    /// The axis of the process grid along which ranks exchange.
+    pub grid_axis: usize,
+    /// The axis of the mesh that is whole before and cut after.
+    pub from_axis: usize,
+    /// The axis of the mesh that is cut before and whole after.
+    pub to_axis: usize,
+    /// The axis that the exchange does not change and that is cut into pieces.
+    pub third: usize,
+    /// The pieces, as ranges of this rank's extent of the third axis.
+    pub pieces: Vec<Range<u64>>,
+    /// Ranks along the axis of the grid, and this rank's position among them.
+    pub(super) ranks: [u64; 2],
+    /// Elements of the whole array along `from_axis` and `to_axis`.
+    pub(super) lengths: [u64; 2],
+    /// Number of fields.
+    pub(super) fields: u64,
+}
+
+impl Transpose {
+    /// Returns this rank's elements along `from_axis` when it is cut.
+    pub fn share(&self) -> u64 {
+        let part = split(self.lengths[0], self.ranks[0], self.ranks[1]);
+        part.end - part.start
+    }
+
+    /// Returns the elements along `to_axis` when it is whole.
+    pub fn whole(&self) -> u64 {
+        self.lengths[1]
+    }
+
+    /// Returns the elements of the arrays of one piece, before and after.
+    pub fn elements(&self, piece: usize) -> [u64; 2] {
+        let transfers = self.transfers(piece);
+        let end = |parts: &[Transfer]| parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
+        [end(&transfers.send), end(&transfers.receive)]
+    }
+
+    /// Returns the elements that this rank sends and receives in one piece.
+    pub fn transfers(&self, piece: usize) -> Transfers {
+        let [ranks, me] = self.ranks;
+        let [from_axis, to_axis] = self.lengths;
+        let planes = self.fields * (self.pieces[piece].end - self.pieces[piece].start);
+        let len = |n: u64, i: u64| {
+            let part = split(n, ranks, i);
+            part.end - part.start
+        };
+        let parts = |size: &dyn Fn(u64) -> u64| {
+            let mut start = 0;
+            (0..ranks)
+                .map(|peer| {
+                    let part = Transfer { peer: peer as usize, start, len: size(peer) };
+                    start += part.len;
+                    part
+                })
+                .collect()
+        };
+        Transfers {
+            send: parts(&|peer| planes * len(to_axis, me) * len(from_axis, peer)),
+            receive: parts(&|peer| planes * len(to_axis, peer) * len(from_axis, me)),
+        }
+    }
+
+    /// Returns the elements of one piece that this rank keeps.
+    pub fn kept(&self, piece: usize) -> u64 {
+        self.transfers(piece).send.iter().filter(|part| part.peer as u64 == self.ranks[1]).map(|part| part.len).sum()
+    }
+
+    /// Returns the cost of all pieces for this rank, with elements of `element` bytes in messages
+    /// of at most `chunk` bytes.
+    pub fn cost(&self, element: u64, chunk: u64) -> Cost {
+        let mut cost = Cost::default();
+        let chunk = (chunk / element).max(1) * element;
+        (0..self.pieces.len())
+            .for_each(|piece| cost += self.transfers(piece).cost(self.ranks[1] as usize, element, chunk));
+        cost
+    }
+}
+
+/// The array that a stage writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// The caller's output.
+    Output,
+    /// The caller's output as scratch: an exchange sends its contents before the output itself is
+    /// written.
+    OutputAsScratch,
+    /// The working array that the stage reads.
+    InPlace,
+    /// A new working array.
+    Work,
+    /// The pieces of an exchange.
+    Pieces,
+}
+
+/// Returns the buffer of each stage of a route, with as few arrays as possible. The output has
+/// `output` complex elements that may serve as scratch.
+pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
+    let mut buffers: Vec<Buffer> = Vec::new();
+    // Starts at the last stage: if it can work inside the output, the stage before it writes there.
+    for i in (0..route.stages.len()).rev() {
+        let next = buffers.last().copied();
+        buffers.push(match (route.between.get(i), next) {
+            (None, _) | (_, None) => Buffer::Output,
+            (Some(Some(_)), _) => Buffer::Pieces,
+            (Some(None), Some(Buffer::Output)) if can_work_in_place(&route.stages[i + 1]) => Buffer::Output,
+            _ => Buffer::Work,
+        });
+    }
+    buffers.reverse();
+    for i in (0..buffers.len()).filter(|&i| buffers[i] == Buffer::Work).collect::<Vec<_>>() {
+        let stage = &route.stages[i];
+        let reads_work = i > 0
+            && !matches!(buffers[i - 1], Buffer::Output | Buffer::Pieces)
+            && !route.stages[i - 1].passes.is_empty();
+        if reads_work && stage.fields[0] == stage.fields[1] && can_work_in_place(stage) {
+            buffers[i] = Buffer::InPlace;
+        } else if buffers.get(i + 1) == Some(&Buffer::Pieces) && stage.written() <= output {
+            buffers[i] = Buffer::OutputAsScratch;
+        }
+    }
+    buffers
+}
+
+/// Returns whether a stage may read and write the same array: each of its lines stays in place. The
+/// first of several passes reads everything into scratch before the last one writes.
+fn can_work_in_place(stage: &Stage) -> bool {
+    // Several results of one field would overwrite the next field.
+    let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
+    let read = stage.passes.first().map(|pass| pass.kernel.input);
+    let written = stage.passes.last().map(|pass| pass.kernel.output);
+    stage.ranks == [1, 1] && stage.before == stage.after && read == written && apart
+}
+
+impl Route {
+    /// Returns the bytes of all arrays that the route needs at one time besides the caller's, and
+    /// of those that it still holds at its end. `bytes` returns the bytes of an array of a number
+    /// of complex elements. Arrays of work recorded before an exchange are held until the exchange
+    /// has run. The output has `output` complex elements that may serve as scratch.
+    pub(crate) fn working(&self, output: u64, bytes: &dyn Fn(u64) -> u64) -> [u64; 2] {
+        let (mut held, mut most) = (0, 0);
+        // Lengths of the scratch arrays since the last exchange; stages share them.
+        let mut scratch: Vec<u64> = Vec::new();
+        for (i, buffer) in buffers(self, output).into_iter().enumerate() {
+            let stage = &self.stages[i];
+            let (len, needed) = (stage.scratch_len(), stage.scratch_arrays());
+            let there = scratch.iter().filter(|other| **other == len).count();
+            for _ in there..needed {
+                held += bytes(len);
+                scratch.push(len);
+            }
+            match (buffer, self.between.get(i).and_then(Option::as_ref)) {
+                (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(stage.written()),
+                (Buffer::Pieces, Some(transpose)) => {
+                    let pieces = 0..transpose.pieces.len();
+                    let [sent, received] = [0, 1]
+                        .map(|side: usize| pieces.clone().map(|p| bytes(transpose.elements(p)[side])).sum::<u64>());
+                    most = most.max(held + sent + received);
+                    held = received;
+                    scratch.clear();
+                }
+                _ => {}
+            }
+            most = most.max(held);
+        }
+        [most, held]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fft::core::Limits;
+    use crate::fft::plan::Plan;
+    use crate::fft::spec::{Spec, Values};
+    use crate::grid::Grid;
+
+    const LIMITS: Limits =
+        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+
+    fn plan(values: Values, parts: [usize; 2]) -> Plan {
+        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+        // Two passes along x and y, one along z.
+        let plan = Plan::new(&Spec::new(values, [4096, 2048, 8]), grid, 0, LIMITS, 1).unwrap();
+        let passes: Vec<_> = plan.forward.stages.iter().map(|stage| stage.passes.len()).collect();
+        assert_eq!(passes, [1, 2, 2]);
+        plan
+    }
+
+    #[test]
+    fn stages_of_several_passes_work_in_place_and_share_scratch() {
+        let elements = |route: &Route, output: u64| route.working(output, &|len| len);
+        let whole = 4096 * 2048 * 8;
+        let complex = plan(Values::Complex, [1, 1]);
+        for route in [&complex.forward, &complex.inverse] {
+            assert_eq!(buffers(route, 0), [Buffer::Output; 3]);
+            assert_eq!(elements(route, 0), [whole; 2]);
+        }
+        // A field of real numbers is too small for its modes.
+        let half = 4096 * 2048 * 5;
+        let real = plan(Values::Real, [1, 1]);
+        assert_eq!((buffers(&real.forward, half), elements(&real.forward, half)), (vec![Buffer::Output; 3], [half; 2]));
+        assert_eq!(buffers(&real.inverse, 0), [Buffer::Work, Buffer::InPlace, Buffer::Output]);
+        assert_eq!(elements(&real.inverse, 0), [2 * half; 2]);
+        // An exchange releases the arrays of work recorded before it: first scratch of y and its
+        // output, then scratch of x and the received pieces.
+        let slabs = plan(Values::Complex, [2, 1]);
+        let part = whole / 2;
+        assert_eq!(buffers(&slabs.forward, 0), [Buffer::Work, Buffer::Pieces, Buffer::Output]);
+        assert_eq!(elements(&slabs.forward, 0), [4 * part, 2 * part]);
     }
 }

@@ -46,7 +46,8 @@ pub enum Placement<'a> {
     },
 }
 
-/// A part of a stage: cells of this rank's part (the whole axis of the stage) and fields of the batch.
+/// A part of a stage: cells of this rank's part (the whole axis of the stage) and fields of the
+/// batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagePart {
     /// The cells.
@@ -81,7 +82,8 @@ impl Stage {
         self.scratch().iter().product::<u64>() * self.fields[0]
     }
 
-    /// Returns the number of scratch arrays between passes: a middle pass that moves points needs a second one.
+    /// Returns the number of scratch arrays between passes: a middle pass that moves points needs a
+    /// second one.
     pub fn scratch_arrays(&self) -> usize {
         match &self.passes[..] {
             [_, middle @ .., _] => 1 + usize::from(middle.iter().any(|pass| pass.kernel.moves())),
@@ -143,8 +145,8 @@ impl Stage {
         }
     }
 
-    /// Returns the vectors of [`LineParams`] for one side, with (larger, small) and the first outer and inner
-    /// line.
+    /// Returns the vectors of [`LineParams`] for one side, with (larger, small) and the first outer
+    /// and inner line.
     fn address(
         &self,
         order: Order,
@@ -176,7 +178,8 @@ impl Stage {
                     Placement::Array { origin, extent } => (origin, extent),
                     Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
-                // Steps from one line to the next, along the axes before and after the axis of the stage.
+                // Steps from one line to the next, along the axes before and after the axis of the
+                // stage.
                 let outer = |a: usize| if a < axis { (a + 1..axis).map(|b| extent[b]).product() } else { 0 };
                 let inner = |a: usize| if a > axis { (a + 1..3).map(|b| extent[b]).product() } else { 0 };
                 let outer_lines: u64 = extent[..axis].iter().product();
