@@ -10,10 +10,11 @@ use hdf5_metno::{File, Group, H5Type};
 use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
-use meshloom::io::collective::seal_groups;
+use meshloom::io::collective::seal_hdf5;
 use meshloom::io::hdf5::{
-    Centers, ConeInfo, ConeRows, ConeWriter, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Snapshot,
-    SnapshotInfo, SnapshotOptions, SnapshotWriter, SphereColumns, part_path, read_groups, snapshot_paths, write_groups,
+    Centers, ConeInfo, ConeRows, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Hdf5Contents, Hdf5Writer,
+    Snapshot, SnapshotInfo, SnapshotOptions, SnapshotRows, SphereColumns, part_path, read_groups, snapshot_paths,
+    write_groups,
 };
 use meshloom::io::{Dtype, IoError, token};
 use meshloom::pm::seal_snapshot_together;
@@ -81,7 +82,8 @@ fn save(comm: &Communicator, path: &Path, files: Files, count: u64) -> Result<()
         for start in own.clone().step_by(5) {
             let piece = start..own.end.min(start + 5);
             let ids: Vec<u64> = piece.clone().map(id).collect();
-            writer.write(first + start - own.start, &rows(piece.clone(), 1), &rows(piece, 2), &ids)?;
+            let (positions, velocities) = (&rows(piece.clone(), 1)[..], &rows(piece, 2)[..]);
+            SnapshotRows { positions, velocities, ids: &ids }.write(writer, first + start - own.start)?;
         }
         Ok(())
     })?;
@@ -157,7 +159,8 @@ fn a_rank_that_fails_leaves_nothing_of_any() {
             let path = scratch.file("s.hdf5");
             let error = run_threads(3, |comm| {
                 let sealed = seal_snapshot_together(&comm, &path, files, &info(9), 3, |writer, first| {
-                    writer.write(first, &rows(0..3, 1), &rows(0..3, 2), &[1, 2, 3])?;
+                    let (positions, velocities) = (&rows(0..3, 1)[..], &rows(0..3, 2)[..]);
+                    SnapshotRows { positions, velocities, ids: &[1, 2, 3] }.write(writer, first)?;
                     if comm.rank() == failing {
                         return Err(IoError::Memory { path: "of the test".into(), bytes: 1 }.into());
                     }
@@ -184,28 +187,32 @@ fn a_rank_that_fails_leaves_nothing_of_any() {
 fn writers_refuse_what_does_not_fit() {
     let scratch = Scratch::new();
     let (path, info) = (scratch.file("s.hdf5"), info(4));
-    let part = FilePart::whole(&info);
-    let writer = SnapshotWriter::create(&path, &info, part, "t").unwrap();
+    let contents = Hdf5Contents::Snapshot { info: &info, part: FilePart::whole(&info) };
+    let writer = Hdf5Writer::create(&path, &contents, "t").unwrap();
     let two = [[0.0; 3]; 2];
-    assert!(matches!(writer.write(3, &two, &two, &[0, 1]), Err(IoError::Range { start: 9, end: 15, len: 12, .. })));
-    assert!(matches!(writer.write(0, &two, &two, &[0]), Err(IoError::Column { .. })));
-    assert!(matches!(writer.write(0, &two, &two[..1], &[0, 1]), Err(IoError::Column { .. })));
-    assert!(matches!(SnapshotWriter::create(&path, &info, part, "t"), Err(IoError::Exists { .. })));
-    let other = SnapshotWriter::open(&path, part, "t", writer.offsets()).unwrap();
-    other.write(2, &two, &two, &[8, 9]).unwrap();
-    other.finish().unwrap();
+    let rows = SnapshotRows { positions: &two, velocities: &two, ids: &[0, 1] };
+    assert!(matches!(rows.write(&writer, 3), Err(IoError::Range { start: 9, end: 15, len: 12, .. })));
+    for wrong in [SnapshotRows { ids: &[0], ..rows }, SnapshotRows { velocities: &two[..1], ..rows }] {
+        assert!(matches!(wrong.write(&writer, 0), Err(IoError::Column { .. })));
+    }
+    assert!(matches!(writer.write(2, 0, &[0f64]), Err(IoError::MemberType { .. })));
+    assert!(matches!(Hdf5Writer::create(&path, &contents, "t"), Err(IoError::Exists { .. })));
+    let other = Hdf5Writer::open(&path, &contents, "t", writer.offsets()).unwrap();
+    SnapshotRows { ids: &[8, 9], ..rows }.write(&other, 2).unwrap();
+    other.seal().unwrap().publish().unwrap();
     assert_eq!(scratch.names().len(), 1, "the temporary alone");
     assert!(!path.exists());
     drop(writer);
     assert_eq!(scratch.names(), [""; 0]);
 
-    let create =
-        |path: &Path, info: &SnapshotInfo| SnapshotWriter::create(path, info, FilePart::whole(info), "t").err();
+    let create = |path: &Path, info: &SnapshotInfo| {
+        Hdf5Writer::create(path, &Hdf5Contents::Snapshot { info, part: FilePart::whole(info) }, "t").err()
+    };
     assert!(matches!(create(Path::new("-"), &info), Some(IoError::OutputIsDash)));
     assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
     assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));
     assert!(matches!(create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }), Some(IoError::Shape { .. })));
-    assert!(matches!(SnapshotWriter::open(&path, part, "other", &[0; 3]), Err(IoError::Create { .. })));
+    assert!(matches!(Hdf5Writer::open(&path, &contents, "other", &[0; 3]), Err(IoError::Create { .. })));
     assert_eq!(scratch.names(), [""; 0]);
 }
 
@@ -611,8 +618,8 @@ fn centres_of_groups_are_read_from_several_files() {
 
 /// A snapshot without particles.
 fn save_empty(path: &Path) {
-    let writer = SnapshotWriter::create(path, &info(0), FilePart::whole(&info(0)), &token()).unwrap();
-    writer.finish().unwrap();
+    let contents = Hdf5Contents::Snapshot { info: &info(0), part: FilePart::whole(&info(0)) };
+    Hdf5Writer::create(path, &contents, &token()).unwrap().seal().unwrap().publish().unwrap();
 }
 
 #[test]
@@ -1167,13 +1174,15 @@ fn light_cones_have_a_scale_factor_and_a_replica_for_each_particle() {
         ids: &rows.ids[at.clone()],
         images: &rows.images[at],
     });
-    let first = ConeWriter::create(&path, &info, &token).unwrap();
-    let second = ConeWriter::open(&path, &info, &token, first.offsets()).unwrap();
-    second.write(1, part(1..3)).unwrap();
-    assert!(second.write(2, part(0..2)).is_err(), "beyond the end");
-    assert!(second.write(0, ConeRows { ids: &[], ..part(0..1) }).unwrap_err().to_string().contains("ParticleIDs"));
+    let contents = Hdf5Contents::LightCone(&info);
+    let first = Hdf5Writer::create(&path, &contents, &token).unwrap();
+    let second = Hdf5Writer::open(&path, &contents, &token, first.offsets()).unwrap();
+    part(1..3).write(&second, 1).unwrap();
+    assert!(part(0..2).write(&second, 2).is_err(), "beyond the end");
+    let short = ConeRows { ids: &[], ..part(0..1) };
+    assert!(short.write(&second, 0).unwrap_err().to_string().contains("ParticleIDs"));
     second.seal().unwrap().publish().unwrap();
-    first.write(0, part(0..1)).unwrap();
+    part(0..1).write(&first, 0).unwrap();
     first.seal().unwrap().publish().unwrap();
 
     let cone = Snapshot::open(&path).unwrap();
@@ -1216,7 +1225,8 @@ fn ranks_write_one_catalogue_of_groups() {
             members: given.members.map(|ids| &ids[first..end]),
         };
         let place = GroupsPlace { groups: 2, first_group: from as u64, members: 5, first_member: first as u64 };
-        seal_groups::<Error>(&comm, &path, &info(64), &part, place)?.publish()?;
+        let contents = Hdf5Contents::Groups { info: &info(64), groups: &part, place };
+        seal_hdf5::<Error>(&comm, &path, &contents, |to| Ok(part.write(to, &info(64), &place)?))?.publish()?;
         comm.barrier()?;
         Ok::<_, Error>(())
     })

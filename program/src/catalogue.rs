@@ -7,7 +7,7 @@ use meshloom::comm::Communicator;
 use meshloom::host_memory::{self, HostMemoryError};
 use meshloom::io::collective::{Archive, seal_npz};
 #[cfg(feature = "hdf5")]
-use meshloom::io::hdf5::Attribute;
+use meshloom::io::hdf5::{Attribute, Hdf5Contents};
 use meshloom::io::{IoError, Member, NpyElement, Sealed};
 use meshloom::points::Domain;
 use meshloom::points::fof::{Catalogue, FofError};
@@ -88,7 +88,7 @@ impl Arrays for &mut Archive {
 }
 
 #[cfg(feature = "hdf5")]
-impl Arrays for &meshloom::io::hdf5::ArraysWriter {
+impl Arrays for &meshloom::io::hdf5::Hdf5Writer {
     fn put<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         self.write(member, first, elements)
     }
@@ -227,8 +227,8 @@ pub fn seal_hdf5(
     fits(comm, groups)?;
     let table = Table::new(groups, more, ids)?;
     let attributes = about.attributes(table.reals.iter().map(|column| column.name.clone()));
-    let contents = (&table.members()[..], &attributes[..]);
-    meshloom::io::collective::seal_arrays(comm, path, contents, |to| Ok(table.write(comm, to)?))
+    let contents = Hdf5Contents::Arrays { members: &table.members(), attributes: &attributes };
+    meshloom::io::collective::seal_hdf5(comm, path, &contents, |to| Ok(table.write(comm, to)?))
 }
 
 /// Without the feature `--output` is no such file.

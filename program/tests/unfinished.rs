@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[cfg(feature = "hdf5")]
-use meshloom::io::hdf5::{FilePart, SnapshotInfo, SnapshotWriter, part_path};
+use meshloom::io::hdf5::{FilePart, Hdf5Contents, Hdf5Writer, SnapshotInfo, SnapshotRows, part_path};
 use meshloom::io::{OutputDir, SharedFile, token, write_whole};
 use meshloom_program::interrupt::install_interrupt_handler;
 
@@ -98,10 +98,12 @@ fn an_interrupt_removes_what_is_unfinished_in_hdf5() {
     if let Some(scratch) = std::env::var_os("MESHLOOM_TEST_SCRATCH") {
         install_interrupt_handler().unwrap();
         let (path, info) = (Path::new(&scratch).join("s.hdf5"), info(9));
-        let first = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
-        let _second = SnapshotWriter::open(&path, FilePart::whole(&info), "t", first.offsets()).unwrap();
-        let part = FilePart { index: 1, of: 2, count: 4 };
-        let other = SnapshotWriter::create(part_path(&path, 1), &info, part, "t").unwrap();
+        let contents = |part| Hdf5Contents::Snapshot { info: &info, part };
+        let whole = contents(FilePart::whole(&info));
+        let first = Hdf5Writer::create(&path, &whole, "t").unwrap();
+        let _second = Hdf5Writer::open(&path, &whole, "t", first.offsets()).unwrap();
+        let part = contents(FilePart { index: 1, of: 2, count: 4 });
+        let other = Hdf5Writer::create(part_path(&path, 1), &part, "t").unwrap();
         let _sealed = other.seal().unwrap();
         fs::write(Path::new(&scratch).join("ready"), b"").unwrap();
         std::thread::sleep(Duration::from_secs(60));
@@ -143,9 +145,11 @@ fn a_full_disk_is_an_error_that_says_so_and_leaves_nothing() {
     let mounted = Mounted(disk.clone());
 
     let (path, info) = (disk.join("s.hdf5"), info(10_000));
-    let writer = SnapshotWriter::create(&path, &info, FilePart::whole(&info), "t").unwrap();
+    let contents = Hdf5Contents::Snapshot { info: &info, part: FilePart::whole(&info) };
+    let writer = Hdf5Writer::create(&path, &contents, "t").unwrap();
     let rows = vec![[1.0; 3]; 10_000];
-    let error = writer.write(0, &rows, &rows, &vec![1; 10_000]).unwrap_err().to_string();
+    let rows = SnapshotRows { positions: &rows, velocities: &rows, ids: &vec![1; 10_000] };
+    let error = rows.write(&writer, 0).unwrap_err().to_string();
     assert!(error.contains("disk is full") && error.contains("s.hdf5") && !error.contains(".part"), "{error}");
     drop(writer);
     assert_eq!(names(&disk), [""; 0]);

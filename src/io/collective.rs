@@ -18,22 +18,18 @@
 //! ```
 
 mod fingerprint;
-mod opened;
 mod same_contents;
 mod same_directory;
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::path::Path;
 
 use crate::comm::{CommError, Communicator, Op};
-use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, token};
 #[cfg(feature = "hdf5")]
-use crate::io::{hdf5, printable_path};
+use crate::io::hdf5;
+use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, printable_path, token};
 
 pub use fingerprint::fingerprint;
-use opened::opened;
-#[cfg(feature = "hdf5")]
-pub(crate) use opened::opened_with_offsets;
 pub use same_contents::same_contents;
 pub use same_directory::same_directory;
 
@@ -156,54 +152,65 @@ pub fn seal_npz<E: Display + From<IoError> + From<CommError>>(
     comm.together(|| Ok(writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?))
 }
 
-/// Writes one catalogue of groups in HDF5 from all ranks, each its part of rows and members, which stands at `place`; the file has no name
-/// yet, which rank 0 gives it by [`Sealed::publish`]. All ranks have the same optional columns. Collective.
+/// Writes one HDF5 file of `contents` from all ranks; `write` is passed this rank's writer. The file has
+/// no name yet, which rank 0 gives it by [`Sealed::publish`]. Collective.
 ///
 /// # Errors
-/// [`IoError`], and those of the ranks.
+/// As [`write_npy`], and those of [`Hdf5Writer::create`](hdf5::Hdf5Writer::create).
 #[cfg(feature = "hdf5")]
-pub fn seal_groups<E: Display + From<IoError> + From<CommError>>(
+pub fn seal_hdf5<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
-    info: &hdf5::SnapshotInfo,
-    groups: &hdf5::Groups,
-    place: hdf5::GroupsPlace,
+    contents: &hdf5::Hdf5Contents,
+    write: impl FnOnce(&hdf5::Hdf5Writer) -> Result<(), E>,
 ) -> Result<Sealed, E> {
-    use hdf5::GroupsWriter;
+    use hdf5::Hdf5Writer;
 
-    let writer = opened_with_offsets::<_, E>(
-        comm,
-        |token| GroupsWriter::create(path, info, groups, place, token),
-        GroupsWriter::offsets,
-        |token, offsets| GroupsWriter::open(path, info, groups, place, (token, offsets)),
-    )?;
-    comm.together::<_, E>(|| Ok(writer.write(groups)?))?;
+    let token = shared_token(comm)?;
+    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &contents.members())])?;
+    let first = created::<_, E>(comm, || Hdf5Writer::create(path, contents, &token))?;
+    let offsets = comm.all_gather_v(first.as_ref().map_or(&[][..], Hdf5Writer::offsets))?;
+    let writer = all_open::<_, E>(comm, first, || Hdf5Writer::open(path, contents, &token, offsets.data()))?;
+    comm.together(|| write(&writer))?;
     comm.together(|| Ok(writer.seal()?))
 }
 
-/// Writes one HDF5 file of arrays from all ranks, as [`seal_npz`] does an archive, with attributes, which are rank 0's; it has no name yet, which rank 0 gives it by
-/// [`Sealed::publish`]. Collective.
-///
-/// # Errors
-/// As [`write_npy`]; [`IoError::MemberType`] for members of complex numbers.
-#[cfg(feature = "hdf5")]
-pub fn seal_arrays<E: Display + From<IoError> + From<CommError>>(
+/// Creates a file on rank 0, then opens it on the other ranks, with one token. The value `alike` must be
+/// equal on all ranks.
+fn opened<W, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
-    path: &Path,
-    (members, attributes): (&[Member], &[hdf5::Attribute]),
-    write: impl FnOnce(&hdf5::ArraysWriter) -> Result<(), E>,
-) -> Result<Sealed, E> {
-    use hdf5::ArraysWriter;
+    (path, alike): (&Path, impl Debug),
+    create: impl FnOnce(&str) -> Result<W, IoError>,
+    open: impl FnOnce(&str) -> Result<W, IoError>,
+) -> Result<W, E> {
+    let token = shared_token(comm)?;
+    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &alike)])?;
+    let first = created::<W, E>(comm, || create(&token))?;
+    all_open::<W, E>(comm, first, || open(&token))
+}
 
-    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &members)])?;
-    let writer = opened_with_offsets::<_, E>(
-        comm,
-        |token| ArraysWriter::create(path, members, attributes, token),
-        ArraysWriter::offsets,
-        |token, offsets| ArraysWriter::open(path, members, (token, offsets)),
-    )?;
-    comm.together(|| write(&writer))?;
-    comm.together(|| Ok(writer.seal()?))
+/// Creates a file on rank 0; `None` on the others. The file exists when this returns on any rank.
+fn created<W, E: Display + From<IoError> + From<CommError>>(
+    comm: &Communicator,
+    create: impl FnOnce() -> Result<W, IoError>,
+) -> Result<Option<W>, E> {
+    comm.together(|| match comm.rank() {
+        0 => Ok(Some(create()?)),
+        _ => Ok(None),
+    })
+}
+
+/// Opens the file on the ranks that do not have it yet. Returns when all have opened it: a rank that failed
+/// before would remove the file, and others would report it as missing.
+fn all_open<W, E: Display + From<IoError> + From<CommError>>(
+    comm: &Communicator,
+    first: Option<W>,
+    open: impl FnOnce() -> Result<W, IoError>,
+) -> Result<W, E> {
+    comm.together(|| match first {
+        Some(writer) => Ok(writer),
+        None => Ok(open()?),
+    })
 }
 
 #[cfg(test)]
@@ -324,9 +331,9 @@ mod tests {
     fn hdf5_files_fail_on_all_ranks_too() {
         let write = |comm: &Communicator, path: &Path, member: Member| {
             let members = [member];
-            let sealed = seal_arrays(comm, path, (&members, &[]), |to| {
-                Ok::<_, Error>(to.write(0, comm.rank() as u64, &[1f32])?)
-            })?;
+            let contents = hdf5::Hdf5Contents::Arrays { members: &members, attributes: &[] };
+            let sealed =
+                seal_hdf5(comm, path, &contents, |to| Ok::<_, Error>(to.write(0, comm.rank() as u64, &[1f32])?))?;
             publish(comm, sealed)
         };
         let good = |comm: &Communicator, path: &Path| write(comm, path, Member::new::<f32>("a", &[3]));

@@ -14,7 +14,7 @@ pub struct Member {
     pub(super) name: String,
     pub(super) shape: Vec<u64>,
     pub(super) descr: &'static str,
-    element_bytes: u64,
+    pub(super) element_bytes: u64,
 }
 
 impl Member {

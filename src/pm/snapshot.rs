@@ -1,10 +1,10 @@
-//! Snapshots in HDF5, which all ranks write together.
+//! Writing of snapshots in HDF5 by all ranks.
 
 use std::path::{Path, PathBuf};
 
 use crate::comm::{Communicator, Op};
-use crate::io::collective::opened_with_offsets;
-use crate::io::hdf5::{FilePart, Files, SnapshotInfo, SnapshotWriter, part_path};
+use crate::io::collective::seal_hdf5;
+use crate::io::hdf5::{FilePart, Files, Hdf5Contents, Hdf5Writer, SnapshotInfo, SnapshotRows, part_path};
 use crate::io::{IoError, Sealed, token};
 use crate::rank::Rank;
 
@@ -12,24 +12,21 @@ use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 use crate::host_memory;
 
-/// Writes a snapshot from all ranks, which all call it. `write` gets this rank's file and the first
-/// row of its own `count` particles in it, where those of rank 1 follow those of rank 0 and so on.
-/// The data are on disk when it returns; a file appears under its name when the rank that made it
-/// publishes it: rank 0 the one of [`Files::One`], each rank its own of [`Files::PerRank`], which
-/// is `name.R.hdf5` for `name.hdf5`.
-///
-/// It ends with a barrier, so that no rank publishes before all have written.
+/// Writes a snapshot from all ranks. `write` gets this rank's file and the first row of its own `count`
+/// particles in it; the particles of rank 1 follow those of rank 0 and so on. The values are on the disk
+/// when it returns. A file appears under its name when the rank that created it publishes it: rank 0 for
+/// [`Files::One`], each rank its own for [`Files::PerRank`], which is `name.R.hdf5` for `name.hdf5`.
+/// Collective; no rank returns before all have written.
 ///
 /// # Errors
-/// [`IoError`](crate::io::IoError) of whichever rank failed; the other ranks learn of it by their
-/// next message.
+/// [`IoError`](crate::io::IoError) of the first rank that fails, on all ranks.
 pub fn seal_snapshot_together(
     comm: &Communicator,
     path: &Path,
     files: Files,
     info: &SnapshotInfo,
     count: u64,
-    write: impl FnOnce(&SnapshotWriter, u64) -> Result<(), SimulationError>,
+    write: impl FnOnce(&Hdf5Writer, u64) -> Result<(), SimulationError>,
 ) -> Result<Sealed, SimulationError> {
     let mut all = [count];
     comm.all_reduce(&mut all, Op::Sum)?;
@@ -37,28 +34,23 @@ pub fn seal_snapshot_together(
         let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
         return Err(IoError::Column { path: path.to_path_buf(), name: "ParticleIDs".to_string(), reason }.into());
     }
-    let (writer, first) = match files {
+    match files {
         Files::PerRank => {
             let part = FilePart { index: comm.rank() as u64, of: comm.size() as u64, count };
             // A token of each rank: it names the host that makes the file.
-            let create = || Ok(SnapshotWriter::create(part_path(path, part.index), info, part, &token())?);
-            (comm.together::<_, SimulationError>(create)?, 0)
+            let (path, contents) = (part_path(path, part.index), Hdf5Contents::Snapshot { info, part });
+            let create = || Ok(Hdf5Writer::create(path, &contents, &token())?);
+            let writer = comm.together::<_, SimulationError>(create)?;
+            comm.together(|| write(&writer, 0))?;
+            comm.together(|| Ok(writer.seal()?))
         }
         Files::One => {
             let mut first = [count];
             comm.scan_exclusive(&mut first, Op::Sum)?;
-            let whole = FilePart::whole(info);
-            let writer = opened_with_offsets::<_, SimulationError>(
-                comm,
-                |token| SnapshotWriter::create(path, info, whole, token),
-                SnapshotWriter::offsets,
-                |token, offsets| SnapshotWriter::open(path, whole, token, offsets),
-            )?;
-            (writer, first[0])
+            let contents = Hdf5Contents::Snapshot { info, part: FilePart::whole(info) };
+            seal_hdf5(comm, path, &contents, |writer| write(writer, first[0]))
         }
-    };
-    comm.together(|| write(&writer, first))?;
-    comm.together(|| Ok(writer.seal()?))
+    }
 }
 
 impl Simulation {
@@ -105,7 +97,7 @@ impl Simulation {
                     (of_lines, positions) = positions.split_at(ids.len());
                     (moving, velocities) = velocities.split_at(ids.len());
                     check_finite(start, moving)?;
-                    writer.write(start, of_lines, moving, &ids)?;
+                    SnapshotRows { positions: of_lines, velocities: moving, ids: &ids }.write(writer, start)?;
                 }
                 Ok(())
             })

@@ -140,7 +140,8 @@ impl Particles {
         };
         let members: Vec<Member> = names.iter().zip(&columns).map(member).collect();
         let (comm, recorder) = (rank.comm.clone(), &mut rank.recorder);
-        let sealed = collective::seal_arrays(&comm, path.as_ref(), (&members, &[]), |to| {
+        let contents = hdf5::Hdf5Contents::Arrays { members: &members, attributes: &[] };
+        let sealed = collective::seal_hdf5(&comm, path.as_ref(), &contents, |to| {
             for (number, (values, width)) in columns.iter().enumerate() {
                 let first = rows.first * width;
                 match values {
@@ -158,7 +159,7 @@ impl Particles {
 #[cfg(feature = "hdf5")]
 fn write_member<T: DeviceValue + NpyElement>(
     recorder: &mut Recorder,
-    to: &hdf5::ArraysWriter,
+    to: &hdf5::Hdf5Writer,
     (number, first): (usize, u64),
     values: &Array<T>,
 ) -> Result<(), ParticleFileError> {

@@ -127,7 +127,8 @@ mod hdf5 {
     use hdf5_metno::file::{File, LibraryVersion};
     use hdf5_metno::{Group, H5Type};
     use meshloom::io::hdf5::{
-        Centers, FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+        Centers, FilePart, Groups, Hdf5Contents, Hdf5Writer, Snapshot, SnapshotInfo, SnapshotRows, part_path,
+        read_groups, write_groups,
     };
 
     /// HDF5 1.10.8 divides by the sides of chunks before it or we can look at them (docs/files.md).
@@ -151,10 +152,10 @@ mod hdf5 {
     /// A file of our own; `part` of `of`.
     fn ours(path: &Path, index: u64, of: u64) {
         let part = FilePart { index, of, count: 20 / of };
-        let writer = SnapshotWriter::create(path, &INFO, part, "t").unwrap();
+        let writer = Hdf5Writer::create(path, &Hdf5Contents::Snapshot { info: &INFO, part }, "t").unwrap();
         let rows = vec![[1.0, 2.0, 3.0]; part.count as usize];
-        writer.write(0, &rows, &rows, &vec![7; rows.len()]).unwrap();
-        writer.finish().unwrap();
+        SnapshotRows { positions: &rows, velocities: &rows, ids: &vec![7; rows.len()] }.write(&writer, 0).unwrap();
+        writer.seal().unwrap().publish().unwrap();
     }
 
     /// A file as other codes write them: in chunks with filters, or not; in the library's first or

@@ -125,8 +125,8 @@ pub fn seal_hdf5(
     info: &meshloom::io::hdf5::SnapshotInfo,
     (halos, spheres): (&Catalogue, &[Spheres]),
 ) -> Result<Sealed, Error> {
-    use meshloom::io::collective::seal_groups;
-    use meshloom::io::hdf5::{Groups, GroupsPlace, SphereColumns};
+    use meshloom::io::collective::seal_hdf5;
+    use meshloom::io::hdf5::{Groups, GroupsPlace, Hdf5Contents, SphereColumns};
 
     let narrow = |values: &[f64], unit: f64| values.iter().map(|&x| (x * unit) as f32).collect::<Vec<f32>>();
     let optional = |values: &Option<Vec<f64>>| values.as_deref().map_or_else(Vec::new, |values| narrow(values, 1.0));
@@ -157,7 +157,8 @@ pub fn seal_hdf5(
         members: halos.members_total,
         first_member: halos.members_start,
     };
-    seal_groups(comm, path, info, &groups, place)
+    let contents = Hdf5Contents::Groups { info, groups: &groups, place };
+    seal_hdf5(comm, path, &contents, |to| Ok(groups.write(to, info, &place)?))
 }
 
 /// Returns the catalog of a snapshot, with `--hdf5`.

@@ -11,7 +11,8 @@ mod with_hdf5 {
     use super::{Call, Scratch};
     use crate::cli::{Ranks, files, has_mpi};
     use meshloom::io::hdf5::{
-        FilePart, Groups, Snapshot, SnapshotInfo, SnapshotWriter, part_path, read_groups, write_groups,
+        FilePart, Groups, Hdf5Contents, Hdf5Writer, Snapshot, SnapshotInfo, SnapshotRows, part_path, read_groups,
+        write_groups,
     };
     use meshloom::io::{Dtype, NpyFile, NpyWriter, NpzFile, token};
     use serde_json::Value;
@@ -44,10 +45,11 @@ mod with_hdf5 {
 
     /// Points from row `first` on, with the ids 1000 + 7 row.
     fn save_part(path: &Path, all: usize, part: FilePart, first: usize, points: &[[f32; 3]]) {
-        let writer = SnapshotWriter::create(path, &info(all), part, &token()).unwrap();
+        let contents = Hdf5Contents::Snapshot { info: &info(all), part };
+        let writer = Hdf5Writer::create(path, &contents, &token()).unwrap();
         let ids: Vec<u64> = (first..first + points.len()).map(|row| 1000 + 7 * row as u64).collect();
-        writer.write(0, points, points, &ids).unwrap();
-        writer.finish().unwrap();
+        SnapshotRows { positions: points, velocities: points, ids: &ids }.write(&writer, 0).unwrap();
+        writer.seal().unwrap().publish().unwrap();
     }
 
     /// The points as `.npy`, as a snapshot in one file, and in three; gives the names of all.
@@ -446,9 +448,10 @@ mod with_hdf5 {
         let points = points(40);
         let [npy, one, _] = save(&scratch, &points);
         let other = |name: &str, info: SnapshotInfo| {
-            let writer = SnapshotWriter::create(scratch.join(name), &info, FilePart::whole(&info), &token()).unwrap();
-            writer.write(0, &points, &points, &[0; 40]).unwrap();
-            writer.finish().unwrap();
+            let contents = Hdf5Contents::Snapshot { info: &info, part: FilePart::whole(&info) };
+            let writer = Hdf5Writer::create(scratch.join(name), &contents, &token()).unwrap();
+            SnapshotRows { positions: &points, velocities: &points, ids: &[0; 40] }.write(&writer, 0).unwrap();
+            writer.seal().unwrap().publish().unwrap();
             scratch.word(name)
         };
         let larger = other("larger.hdf5", SnapshotInfo { box_size: 9.0, ..info(40) });

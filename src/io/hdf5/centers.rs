@@ -13,7 +13,7 @@ use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
 /// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
-/// arrays that has such an array of points ([`ArraysWriter`](super::ArraysWriter)).
+/// arrays that has such an array of points ([`Hdf5Contents::Arrays`](super::Hdf5Contents::Arrays)).
 ///
 /// - Any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all files of a catalogue, or `name.hdf5` where only these exist; files without groups need not
 ///   have the dataset. Groups are counted over all.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
 
 use super::attributes::{counts, magnitudes, numbers, single};
-use super::shared_datasets::lock_remedy;
+use super::writer::lock_remedy;
 use super::{element_type, queries, storage};
 use crate::host_memory;
 use crate::io::input::Input;

@@ -21,7 +21,7 @@ use crate::io::{Dtype, IoError};
 ///   Every rank opens the snapshot by itself; nothing is to be synchronised.
 /// - Numbers are in the file's own units.
 ///
-/// For an example see [`SnapshotWriter`](super::SnapshotWriter).
+/// [`Hdf5Writer`](super::Hdf5Writer) has an example.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     path: PathBuf,
@@ -232,7 +232,7 @@ impl Snapshot {
         self.floats_f32("Velocities", self.dims, rows)
     }
 
-    /// Scale factors of the particles of a light cone ([`ConeWriter`](super::ConeWriter)).
+    /// Scale factors of the particles of a light cone ([`ConeInfo`](super::ConeInfo)).
     ///
     /// # Errors
     /// As [`velocities_f32`](Self::velocities_f32).
