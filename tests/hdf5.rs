@@ -16,7 +16,7 @@ use meshloom::io::hdf5::{
     Snapshot, SnapshotInfo, SnapshotOptions, SnapshotRows, SphereColumns, part_path, read_groups, snapshot_paths,
     write_groups,
 };
-use meshloom::io::{Dtype, IoError, token};
+use meshloom::io::{Dtype, IoError, IoErrorKind, token};
 use meshloom::pm::seal_snapshot_together;
 
 /// A directory for one test, removed at its end.
@@ -107,9 +107,13 @@ fn is_whole(snapshot: &Snapshot, count: u64) {
         assert_eq!(snapshot.positions_f64(start..end).unwrap(), part);
         assert_eq!(snapshot.ids(start..end).unwrap(), (start..end).map(id).collect::<Vec<_>>());
     }
-    assert!(matches!(snapshot.positions_f32(0..count + 1), Err(IoError::Range { .. })));
+    assert!(
+        matches!(snapshot.positions_f32(0..count + 1), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
+    );
     let backwards = std::ops::Range { start: 1, end: 0 };
-    assert!(matches!(snapshot.masses_f32(backwards), Err(IoError::Range { .. })));
+    assert!(
+        matches!(snapshot.masses_f32(backwards), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
+    );
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn a_rank_that_fails_leaves_nothing_of_any() {
                     let (positions, velocities) = (&rows(0..3, 1)[..], &rows(0..3, 2)[..]);
                     SnapshotRows { positions, velocities, ids: &[1, 2, 3] }.write(writer, first)?;
                     if comm.rank() == failing {
-                        return Err(IoError::Memory { path: "of the test".into(), bytes: 1 }.into());
+                        return Err(IoError::memory("of the test", 1).into());
                     }
                     Ok(())
                 })?;
@@ -191,12 +195,18 @@ fn writers_refuse_what_does_not_fit() {
     let writer = Hdf5Writer::create(&path, &contents, "t").unwrap();
     let two = [[0.0; 3]; 2];
     let rows = SnapshotRows { positions: &two, velocities: &two, ids: &[0, 1] };
-    assert!(matches!(rows.write(&writer, 3), Err(IoError::Range { start: 9, end: 15, len: 12, .. })));
+    assert!(rows.write(&writer, 3).unwrap_err().message.contains("range 9..15 was asked for, of only 12"));
     for wrong in [SnapshotRows { ids: &[0], ..rows }, SnapshotRows { velocities: &two[..1], ..rows }] {
-        assert!(matches!(wrong.write(&writer, 0), Err(IoError::Column { .. })));
+        assert!(
+            matches!(wrong.write(&writer, 0), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("give arrays that belong together"))
+        );
     }
-    assert!(matches!(writer.write(2, 0, &[0f64]), Err(IoError::MemberType { .. })));
-    assert!(matches!(Hdf5Writer::create(&path, &contents, "t"), Err(IoError::Exists { .. })));
+    assert!(
+        matches!(writer.write(2, 0, &[0f64]), Err(IoError { kind: IoErrorKind::ElementType, ref message, .. }) if message.contains("array `"))
+    );
+    assert!(
+        matches!(Hdf5Writer::create(&path, &contents, "t"), Err(IoError { kind: IoErrorKind::InUse, ref message, .. }) if message.contains("exists already"))
+    );
     let other = Hdf5Writer::open(&path, &contents, "t", writer.offsets()).unwrap();
     SnapshotRows { ids: &[8, 9], ..rows }.write(&other, 2).unwrap();
     other.seal().unwrap().publish().unwrap();
@@ -208,11 +218,22 @@ fn writers_refuse_what_does_not_fit() {
     let create = |path: &Path, info: &SnapshotInfo| {
         Hdf5Writer::create(path, &Hdf5Contents::Snapshot { info, part: FilePart::whole(info) }, "t").err()
     };
-    assert!(matches!(create(Path::new("-"), &info), Some(IoError::OutputIsDash)));
-    assert!(matches!(create(&scratch.0, &info), Some(IoError::NotAFile { .. })));
-    assert!(matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError::Create { .. })));
-    assert!(matches!(create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }), Some(IoError::Shape { .. })));
-    assert!(matches!(Hdf5Writer::open(&path, &contents, "other", &[0; 3]), Err(IoError::Create { .. })));
+    assert!(
+        matches!(create(Path::new("-"), &info), Some(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("standard output"))
+    );
+    assert!(
+        matches!(create(&scratch.0, &info), Some(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+    );
+    assert!(
+        matches!(create(&scratch.file("no/s.hdf5"), &info), Some(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
+    );
+    assert!(matches!(
+        create(&path, &SnapshotInfo { count: u64::MAX / 3, ..info }),
+        Some(IoError { kind: IoErrorKind::Shape, .. })
+    ));
+    assert!(
+        matches!(Hdf5Writer::open(&path, &contents, "other", &[0; 3]), Err(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
+    );
     assert_eq!(scratch.names(), [""; 0]);
 }
 
@@ -387,13 +408,15 @@ fn files_of_other_codes_are_understood() {
     assert_eq!(snapshot.positions_f64(0..2).unwrap(), [0.1, 0.2, 0.3, 1e300, 0.5, 0.6]);
     assert_eq!(snapshot.positions_f32(0..1).unwrap(), [0.1, 0.2, 0.3]);
     match snapshot.positions_f32(0..2) {
-        Err(IoError::OutOfRange { index, value, .. }) => assert_eq!((index, value), (vec![1, 0], 1e300)),
+        Err(error) => assert!(error.message.starts_with("the element at (1, 0) is 1e300, beyond the range of f32")),
         other => panic!("{other:?}"),
     }
     assert_eq!(snapshot.masses_f32(0..2).unwrap(), [1.5, 2.5]);
     assert_eq!(snapshot.ids(0..2).unwrap(), [7, u64::from(u32::MAX)]);
     let error = snapshot.velocities_f32(0..2).unwrap_err();
-    assert!(matches!(error, IoError::NoMember { .. }));
+    assert!(
+        matches!(error, IoError { kind: IoErrorKind::Missing, ref message, .. } if message.contains("has no array"))
+    );
     assert!(error.to_string().contains("Coordinates, Masses, ParticleIDs"), "{error}");
 
     // SWIFT's: lists of one value, seven types, three sides, signed ids, compressed chunks.
@@ -523,7 +546,7 @@ fn a_rank_decompresses_each_chunk_once_and_says_which_filter_is_missing() {
 
     counted::unregister();
     match Snapshot::open(scratch.file("s.0.hdf5")) {
-        Err(error @ IoError::NoFilter { number: 301, .. }) => {
+        Err(error @ IoError { kind: IoErrorKind::Unsupported, .. }) => {
             let text = error.to_string();
             for word in ["s.0.hdf5/PartType1/Coordinates", "filter 301 (counted)", "HDF5_PLUGIN_PATH"] {
                 assert!(text.contains(word), "{word}: {text}");
@@ -551,7 +574,9 @@ fn centres_of_groups_are_points() {
     // Mpc/h, as it is written for Gadget-4 and for SWIFT.
     let unit = 3.085_677_581_491_367e24 / 0.7;
     assert!((centers.length_unit().unwrap().unwrap() / unit - 1.0).abs() < 1e-12);
-    assert!(matches!(centers.positions_f64(0..count + 1), Err(IoError::Range { .. })));
+    assert!(
+        matches!(centers.positions_f64(0..count + 1), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
+    );
     // A snapshot is none, nor is what is not there or no HDF5.
     save_empty(&scratch.file("snapshot.hdf5"));
     fs::write(scratch.file("text.hdf5"), "no HDF5").unwrap();
@@ -651,7 +676,10 @@ fn particles_of_any_type_can_be_chosen() {
     }
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
     match Snapshot::open_type(&path, 5) {
-        Err(IoError::ParticleType { wanted: Some(5), found, .. }) => assert_eq!(found, [0, 1, 4]),
+        Err(IoError { kind: IoErrorKind::Missing, message, .. }) => {
+            assert!(message.starts_with("no particles of type 5 have coordinates (PartType5/"), "{message}");
+            assert!(message.ends_with("those of types 0, 1 and 4 do; choose one of these types"), "{message}");
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(snapshot_paths(&path).unwrap(), [scratch.file("s.0.hdf5"), scratch.file("s.1.hdf5")]);
@@ -681,12 +709,18 @@ fn what_is_wrong_with_a_file_is_said() {
         }
     };
     let path = scratch.file("s.hdf5");
-    assert!(matches!(wrong("-", &[]), IoError::InputIsDash));
-    assert!(matches!(wrong(&path, &[]), IoError::NotFound { .. }));
-    assert!(matches!(wrong(&scratch.0, &[]), IoError::NotAFile { .. }));
+    assert!(
+        matches!(wrong("-", &[]), IoError { kind: IoErrorKind::FileType, ref message, .. } if message.contains("standard input"))
+    );
+    assert!(matches!(wrong(&path, &[]), IoError { kind: IoErrorKind::NotFound, .. }));
+    assert!(
+        matches!(wrong(&scratch.0, &[]), IoError { kind: IoErrorKind::FileType, ref message, .. } if message.contains("not a regular file"))
+    );
     for bytes in [&b""[..], b"not HDF5", b"\x89HDF\r\n\x1a\n", &[0; 4096]] {
         fs::write(&path, bytes).unwrap();
-        assert!(matches!(wrong(&path, &["s.hdf5", "copy or write it again"]), IoError::NotHdf5 { .. }));
+        assert!(
+            matches!(wrong(&path, &["s.hdf5", "copy or write it again"]), IoError { kind: IoErrorKind::Format, ref message, .. } if message.contains("not an HDF5"))
+        );
     }
     drop(File::create(&path).unwrap());
     wrong(&path, &["no group Header"]);
@@ -694,23 +728,25 @@ fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(Snapshot::open(&path).unwrap().count(), 0);
     Foreign::new(&path, &[0, 1], &[0, 1], 1);
     let none = wrong(&path, &["no particles have coordinates", "is it a snapshot"]);
-    assert!(matches!(none, IoError::ParticleType { wanted: None, .. }), "{none}");
+    assert!(matches!(none, IoError { kind: IoErrorKind::Missing, .. }), "{none}");
     coordinates(&[0, 1, 4], &path);
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
     coordinates(&[4], &path);
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 4);
     coordinates(&[0, 4, 5], &path);
     let several = wrong(&path, &["type 1", "types 0, 4 and 5 do", "choose one of these types"]);
-    assert!(matches!(&several, IoError::ParticleType { wanted: None, found, .. } if found == &[0, 4, 5]), "{several}");
+    assert_eq!(several.kind, IoErrorKind::Missing, "{several}");
     assert!(!several.to_string().contains("not an HDF5 file"), "the file is sound: {several}");
     Foreign::new(&path, &[0, 2], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
     wrong(&path, &["NumPart_ThisFile counts 2 particles", "has 1"]);
     Foreign::new(&path, &[0, 1], &[0, 2], 1).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
     wrong(&path, &["NumPart_Total counts 2 particles", "has 1"]);
     Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 4], &[0.5f32; 4]);
-    assert!(matches!(wrong(&path, &["(1, 4)", "(N, 3) or (N, 2)"]), IoError::Shape { .. }));
+    assert!(matches!(wrong(&path, &["(1, 4)", "(N, 3) or (N, 2)"]), IoError { kind: IoErrorKind::Shape, .. }));
     Foreign::new(&path, &[0, 1], &[0, 1], 1).data("PartType1/Coordinates", &[1, 3], &[5i32; 3]);
-    assert!(matches!(wrong(&path, &["int32", "float32 or float64"]), IoError::Dtype { .. }));
+    assert!(
+        matches!(wrong(&path, &["int32", "float32 or float64"]), IoError { kind: IoErrorKind::ElementType, ref message, .. } if message.contains("has elements of type"))
+    );
 
     // One of several files.
     Foreign::new(&path, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
@@ -722,7 +758,7 @@ fn what_is_wrong_with_a_file_is_said() {
     Foreign::new(&second, &[0, 1], &[0, 2], 3).data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
     wrong(&path, &["s.1.hdf5", "belongs to another snapshot", "older run"]);
     Foreign::new(&second, &[0, 1], &[0, 2], 2).data("PartType1/Coordinates", &[1, 2], &[0.5f32; 2]);
-    assert!(matches!(wrong(&path, &["as the files before it"]), IoError::Shape { .. }));
+    assert!(matches!(wrong(&path, &["as the files before it"]), IoError { kind: IoErrorKind::Shape, .. }));
     let right = || {
         let foreign = Foreign::new(&second, &[0, 1], &[0, 2], 2);
         foreign.data("PartType1/Coordinates", &[1, 3], &[0.5f32; 3]);
@@ -747,10 +783,12 @@ fn coordinates_are_trusted_where_that_is_asked_for() {
         &[1.0f32, 2.0],
     );
     match Snapshot::open(&path).unwrap_err() {
-        error @ IoError::ParticleCount { counted: 1000, found: 2, .. } => {
+        error @ IoError { kind: IoErrorKind::ParticleCount, .. } => {
             let text = error.to_string();
             assert!(
-                text.contains("a part of a larger snapshot") && text.contains("trusting the coordinates"),
+                text.contains("counts 1000 particles of type 1, but PartType1/Coordinates has 2;")
+                    && text.contains("a part of a larger snapshot")
+                    && text.contains("trusting the coordinates"),
                 "{text}"
             );
         }
@@ -766,7 +804,7 @@ fn coordinates_are_trusted_where_that_is_asked_for() {
         &[1.0f32; 3],
     );
     let error = Snapshot::open_with(&path, trusted).unwrap().masses_f32(0..2).unwrap_err();
-    assert!(matches!(error, IoError::Shape { .. }), "{error}");
+    assert!(matches!(error, IoError { kind: IoErrorKind::Shape, .. }), "{error}");
 }
 
 /// Two numbers for one fact must agree.
@@ -941,7 +979,10 @@ fn numbers_of_a_header_that_cannot_be_are_named() {
     fn wrong<T: H5Type>(path: &Path, name: &str, values: &[T], words: &str) {
         with_header(path, name, values);
         let error = Snapshot::open(path).unwrap_err();
-        assert!(matches!(error, IoError::NotHdf5 { .. }), "{error}");
+        assert!(
+            matches!(error, IoError { kind: IoErrorKind::Format, ref message, .. } if message.contains("not an HDF5")),
+            "{error}"
+        );
         for word in ["s.hdf5", &format!("Header/{name} {words}")] {
             assert!(error.to_string().contains(word), "`{word}` is missing: {error}");
         }
@@ -1002,7 +1043,10 @@ fn numbers_that_were_never_written_are_no_zeros() {
     #[track_caller]
     fn unfinished<T>(found: Result<T, IoError>) {
         let error = found.err().unwrap();
-        assert!(matches!(&error, IoError::NotHdf5 { reason, .. } if reason.contains("was ended early")), "{error}");
+        assert!(
+            matches!(&error, IoError { kind: IoErrorKind::Format, message, .. } if message.contains("was ended early")),
+            "{error}"
+        );
     }
     let foreign = || Foreign::new(&path, &[0, 4], &[0, 4], 1);
     foreign().file.new_dataset::<f32>().shape([4, 3]).create("PartType1/Coordinates").unwrap();
@@ -1042,7 +1086,9 @@ fn masses_and_ids_below_0_are_named() {
     let snapshot = Snapshot::open(&path).unwrap();
     let error = snapshot.masses_f32(0..3).unwrap_err().to_string();
     assert!(error.contains("PartType1/Masses: the mass of particle 1 is -2"), "{error}");
-    assert!(matches!(snapshot.masses_f32(2..3), Err(IoError::NonFinite { index, .. }) if index == [2]));
+    assert!(
+        matches!(snapshot.masses_f32(2..3), Err(IoError { message, .. }) if message.starts_with("the element at (2,) is NaN"))
+    );
     let error = snapshot.ids(1..3).unwrap_err().to_string();
     assert!(error.contains("PartType1/ParticleIDs: that of particle 2 is -7"), "{error}");
     assert_eq!(snapshot.ids(0..2).unwrap(), [5, 6]);
@@ -1056,13 +1102,23 @@ fn a_file_that_was_cut_off_is_an_error_wherever_it_ends() {
     let (bytes, cut) = (fs::read(&path).unwrap(), scratch.file("cut.hdf5"));
     for len in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
         fs::write(&cut, &bytes[..len]).unwrap();
-        assert!(matches!(Snapshot::open(&cut), Err(IoError::NotHdf5 { .. })), "{len} of {} bytes", bytes.len());
-        assert!(matches!(read_groups(&cut), Err(IoError::NotHdf5 { .. })), "{len} of {} bytes", bytes.len());
+        assert!(
+            matches!(Snapshot::open(&cut), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5")),
+            "{len} of {} bytes",
+            bytes.len()
+        );
+        assert!(
+            matches!(read_groups(&cut), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5")),
+            "{len} of {} bytes",
+            bytes.len()
+        );
     }
     // Cut off while it is open: the next read finds it.
     let snapshot = Snapshot::open(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    assert!(matches!(snapshot.positions_f32(0..64), Err(IoError::NotHdf5 { .. })));
+    assert!(
+        matches!(snapshot.positions_f32(0..64), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5"))
+    );
 }
 
 fn groups() -> Groups<'static> {
@@ -1248,12 +1304,14 @@ fn groups_that_do_not_fit_together_are_refused() {
         ("members", Groups { members: Some(&[1]), ..groups() }),
     ] {
         match write_groups(&path, &info(64), &wrong) {
-            Err(IoError::Column { name: found, .. }) => assert_eq!(found, name),
+            Err(error) => assert!(error.message.starts_with(&format!("`{name}` ")), "{name}: {error}"),
             other => panic!("{name}: {other:?}"),
         }
     }
     // A snapshot is no catalogue.
     run_threads(1, |comm| save(&comm, &path, Files::One, 3)).unwrap();
-    assert!(matches!(read_groups(&path), Err(IoError::NotHdf5 { .. })));
+    assert!(
+        matches!(read_groups(&path), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5"))
+    );
     assert_eq!(scratch.names(), ["g.hdf5"]);
 }

@@ -240,5 +240,5 @@ pub fn seal_hdf5(
     _: (MoreColumns, Option<&[u64]>),
     _: &About,
 ) -> Result<Sealed, Error> {
-    Err(IoError::NoHdf5 { path: path.into() }.into())
+    Err(IoError::no_hdf5(path).into())
 }

@@ -80,8 +80,8 @@ pub fn check_files<'a>(
         true => Err(Failure::Usage(error.to_string())),
         false => Ok(()),
     };
-    dash(&inputs, IoError::InputIsDash)?;
-    dash(&outputs, IoError::OutputIsDash)?;
+    dash(&inputs, IoError::input_is_dash())?;
+    dash(&outputs, IoError::output_is_dash())?;
     for (number, output) in outputs.iter().enumerate() {
         let path = printable_path(output);
         if inputs.iter().flat_map(|input| files_of(input, output)).any(|input| is_same_file(&input, output)) {
@@ -103,11 +103,11 @@ pub fn writable(comm: &Communicator, output: &Path) -> Result<(), IoError> {
     if comm.rank() > 0 {
         return Ok(());
     }
-    let create = |source| IoError::Create { path: output.into(), source };
+    let create = |source| IoError::create(output, source);
     if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty())
         && !directory.metadata().map_err(create)?.is_dir()
     {
         return Err(create(ErrorKind::NotADirectory.into()));
     }
-    if output.is_dir() { Err(IoError::NotAFile { path: output.into() }) } else { Ok(()) }
+    if output.is_dir() { Err(IoError::not_a_file(output)) } else { Ok(()) }
 }

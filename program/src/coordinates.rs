@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use meshloom::io::{Dtype, IoError, NpyFile, NpzFile, is_hdf5};
+use meshloom::io::{Dtype, IoError, IoErrorKind, NpyFile, NpzFile, is_hdf5};
 use serde_json::{Value, json};
 
 use crate::particle_type::ParticleType;
@@ -153,7 +153,7 @@ pub fn is_archive(path: &Path) -> bool {
 /// catalog of groups the centers.
 ///
 /// # Errors
-/// [`IoError`] for other files; [`IoError::NoHdf5`] for snapshots in a build without HDF5.
+/// [`IoError`] for other files; `IoErrorKind::Unsupported` for snapshots in a build without HDF5.
 pub fn open(path: &Path, particles: ParticleType) -> Result<Box<dyn PointReader>, IoError> {
     if is_hdf5(path) {
         return open_hdf5(path, particles);
@@ -163,14 +163,14 @@ pub fn open(path: &Path, particles: ParticleType) -> Result<Box<dyn PointReader>
     file.points()?;
     if !matches!(file.dtype(), Dtype::F32 | Dtype::F64) {
         let (found, wanted) = (file.dtype().to_string(), "float32 or float64".to_string());
-        return Err(IoError::Dtype { path: path.into(), found, wanted });
+        return Err(IoError::element_type(path, found, wanted));
     }
     Ok(if archive { Box::new(Archive { path: path.into(), centers: file }) } else { Box::new(file) })
 }
 
 #[cfg(not(feature = "hdf5"))]
 fn open_hdf5(path: &Path, _: ParticleType) -> Result<Box<dyn PointReader>, IoError> {
-    Err(IoError::NoHdf5 { path: path.into() })
+    Err(IoError::no_hdf5(path))
 }
 
 /// Returns the path: without HDF5 an input is one file.
@@ -288,7 +288,7 @@ mod hdf5 {
 
         fn ids(&self, rows: Range<u64>) -> Result<Option<Vec<u64>>, IoError> {
             match self.ids(rows) {
-                Err(IoError::NoMember { .. }) => Ok(None),
+                Err(IoError { kind: IoErrorKind::Missing, .. }) => Ok(None),
                 ids => ids.map(Some),
             }
         }

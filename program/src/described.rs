@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use meshloom::Error;
 use meshloom::comm::Communicator;
-use meshloom::io::{IoError, OutputDir, Sealed, printable_path, read_text, seal_whole, write_whole};
+use meshloom::io::{IoError, IoErrorKind, OutputDir, Sealed, printable_path, read_text, seal_whole, write_whole};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -54,10 +54,10 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Returns the JSON object in a file; none where there is no file.
 pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
     let text = match read_text(path, MAX_BYTES) {
-        Err(IoError::NotFound { .. }) => return Ok(None),
+        Err(IoError { kind: IoErrorKind::NotFound, .. }) => return Ok(None),
         text => text?,
     };
-    let read = |source| IoError::Read { path: path.into(), source };
+    let read = |source| IoError::read(path, source);
     match serde_json::from_str::<Value>(&text) {
         Ok(value) if value.is_object() => Ok(Some(value)),
         Ok(_) => Err(read(std::io::Error::other("no JSON object"))),
@@ -114,7 +114,7 @@ pub fn is_unfinished(path: &Path) -> bool {
 
 /// Removes files in a directory by their names.
 pub fn remove_files(directory: &Path, is_outdated: impl Fn(&str) -> bool) -> Result<(), IoError> {
-    let failed = |source| IoError::Read { path: directory.into(), source };
+    let failed = |source| IoError::read(directory, source);
     for entry in fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         // A directory is no file of ours, whatever its name.
@@ -128,9 +128,7 @@ pub fn remove_files(directory: &Path, is_outdated: impl Fn(&str) -> bool) -> Res
 /// Removes a file if it exists.
 pub fn remove(path: &Path) -> Result<(), IoError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(IoError::Write { path: path.into(), bytes: 0, source })
-        }
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(IoError::write(path, 0, source)),
         _ => Ok(()),
     }
 }

@@ -216,10 +216,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.labels.as_deref().map_or(Ok(()), |labels| check_name(labels, &["npy"]))?;
     arguments.particles.check(inputs)?;
     if cfg!(not(feature = "hdf5")) && is_hdf5_name(&arguments.output) {
-        return Err(Failure::Usage(format!(
-            "--output: {}; or name an .npz",
-            IoError::NoHdf5 { path: arguments.output.clone() }
-        )));
+        return Err(Failure::Usage(format!("--output: {}; or name an .npz", IoError::no_hdf5(&arguments.output))));
     }
     arguments.common.refuse_grid()?;
     let report = arguments.common.launch(&files, |context| fof(context, arguments))?;

@@ -70,7 +70,7 @@ impl Edges {
                     // Too few edges: the end of the file.
                     _ => numbers.line_count.max(1),
                 };
-                return Err(IoError::Line { path: path.into(), line, reason }.into());
+                return Err(IoError::line(path, line, reason).into());
             }
             Err(error) => return Err(error.into()),
         };

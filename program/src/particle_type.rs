@@ -6,7 +6,7 @@ use clap::Args;
 #[cfg(feature = "hdf5")]
 use meshloom::io::hdf5::{Snapshot, SnapshotOptions};
 #[cfg(feature = "hdf5")]
-use meshloom::io::{IoError, printable_path};
+use meshloom::io::{IoError, IoErrorKind};
 use meshloom::io::{PARTICLE_TYPES, is_hdf5};
 
 use crate::failure::Failure;
@@ -55,14 +55,11 @@ impl ParticleType {
     pub fn open(self, path: &Path) -> Result<Snapshot, IoError> {
         let options =
             SnapshotOptions { particle_type: self.number.map(usize::from), trust_coordinates: self.trust_coordinates };
-        Snapshot::open_with(path, options).map_err(|error| match error {
-            IoError::ParticleCount { ref path, .. } => {
-                let (path, text) = (path.clone(), error.to_string());
-                let prefix = format!("{}: ", printable_path(&path));
-                let reason = format!("{} (--trust-coordinates)", text.strip_prefix(&prefix).unwrap_or(&text));
-                IoError::Values { path, reason }
+        Snapshot::open_with(path, options).map_err(|mut error| {
+            if error.kind == IoErrorKind::ParticleCount {
+                error.message.push_str(" (--trust-coordinates)");
             }
-            error => error,
+            error
         })
     }
 }

@@ -47,7 +47,7 @@ impl PointValues {
     /// snapshots do not have; `shape` is that of the array.
     ///
     /// # Errors
-    /// [`IoError`] for other files, and [`IoError::Shape`] for another shape.
+    /// [`IoError`] for other files, and `IoErrorKind::Shape` for another shape.
     pub fn open(path: &Path, particles: ParticleType, name: &str, shape: &[u64]) -> Result<Self, IoError> {
         let file = if is_hdf5(path) && ["mass", "velocity", "scale_factor"].contains(&name) {
             Self::open_hdf5(path, particles, name, shape)?
@@ -84,11 +84,7 @@ impl PointValues {
         let found =
             if name == "velocity" { vec![snapshot.count(), snapshot.dims() as u64] } else { vec![snapshot.count()] };
         if found != shape {
-            return Err(IoError::Shape {
-                path: path.into(),
-                found,
-                wanted: format!("{shape:?}, a row for each point,"),
-            });
+            return Err(IoError::shape(path, found, format!("{shape:?}, a row for each point,")));
         }
         // Reading one row finds before the work whether the snapshot has them.
         let first = 0..snapshot.count().min(1);
@@ -101,7 +97,7 @@ impl PointValues {
 
     #[cfg(not(feature = "hdf5"))]
     fn open_hdf5(path: &Path, _: ParticleType, _: &str, _: &[u64]) -> Result<ValueFile, IoError> {
-        Err(IoError::NoHdf5 { path: path.into() })
+        Err(IoError::no_hdf5(path))
     }
 
     /// Values per point.
@@ -113,11 +109,11 @@ impl PointValues {
     /// Collective.
     ///
     /// # Errors
-    /// Those of the file; [`IoError::NonFinite`], [`IoError::OutOfRange`] of f32 and
-    /// [`IoError::Negative`] for the first bad element of the file, the same on all ranks.
+    /// Those of the file; `IoErrorKind::Value` for the first
+    /// bad element of the file, the same on all ranks.
     pub fn read(&self, comm: &Communicator, rows: Range<u64>) -> Result<Vec<f32>, Error> {
         let count = (rows.end - rows.start) * self.width;
-        let memory = |error: HostMemoryError| IoError::Memory { path: self.path().into(), bytes: error.bytes };
+        let memory = |error: HostMemoryError| IoError::memory(self.path(), error.bytes);
         let (mut values, mut bad) = (host_memory::reserve("values", count as usize).map_err(memory)?, None);
         for rows in self.pieces(rows)? {
             let first = rows.start;
@@ -188,9 +184,9 @@ impl PointValues {
         let (path, row, place) = (self.path().to_path_buf(), element / self.width, element % self.width);
         let index = if self.width == 1 { vec![row] } else { vec![row, place] };
         match value {
-            value if !value.is_finite() => IoError::NonFinite { path, index, value },
-            value if value < 0.0 && self.masses => IoError::Negative { path, index, value },
-            value => IoError::OutOfRange { path, index, value },
+            value if !value.is_finite() => IoError::non_finite(path, index, value),
+            value if value < 0.0 && self.masses => IoError::negative(path, index, value),
+            value => IoError::beyond_f32(path, index, value),
         }
     }
 }

@@ -178,8 +178,8 @@ impl PointFile {
     /// to f32 blurs the order of neighbors, and where points and box seem to be in different units.
     ///
     /// # Errors
-    /// [`IoError::NonFinite`] and [`IoError::OutOfRange`] with the first bad element of the file,
-    /// the same on all ranks; those of the file, the ranks and the device.
+    /// `IoErrorKind::Value` with the first bad element of the file, the same on all
+    /// ranks; those of the file, the ranks and the device.
     pub fn read(&self, context: &mut Rank, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
         let comm = &context.comm.clone();
         let rows = self.rows(comm);
@@ -241,10 +241,10 @@ impl PointFile {
             ParticleError::NonFinite { index, axis } => {
                 let element = index * self.dims as u64 + axis as u64;
                 let value = self.file.read_f64(element..element + 1).map_or(f64::NAN, |values| values[0]);
-                IoError::NonFinite { path, index: vec![index, axis as u64], value }.into()
+                IoError::non_finite(path, [index, axis as u64], value).into()
             }
             ParticleError::OutOfRange { index, axis, value } => {
-                IoError::OutOfRange { path, index: vec![index, axis as u64], value }.into()
+                IoError::beyond_f32(path, [index, axis as u64], value).into()
             }
             error => error.into(),
         }

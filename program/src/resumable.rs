@@ -54,17 +54,17 @@ impl States {
     /// theirs or of the checkpoint, and no directory that of a file there or in the run's own.
     ///
     /// # Errors
-    /// [`IoError::NotADirectory`] and [`IoError::NotAFile`].
+    /// `IoErrorKind::FileType`.
     pub fn check_places(&self, snapshots: impl Iterator<Item = impl Display>) -> Result<(), IoError> {
         let states = snapshots.map(|name| self.snapshot(name)).chain([self.checkpoint()]);
         for path in states.chain([self.out.clone()]).filter(|path| path.exists()) {
             if !path.is_dir() {
-                return Err(IoError::NotADirectory { path });
+                return Err(IoError::not_a_directory(path));
             }
             // What cannot be listed is left to whoever writes there.
             for entry in path.read_dir().into_iter().flatten().flatten() {
                 if entry.file_name().to_str().is_some_and(self.is_file) && entry.path().is_dir() {
-                    return Err(IoError::NotAFile { path: entry.path() });
+                    return Err(IoError::not_a_file(entry.path()));
                 }
             }
         }
@@ -91,7 +91,7 @@ impl States {
 
     /// Directories of states, whole ones and others, by name.
     pub fn directories(&self) -> Result<Vec<PathBuf>, IoError> {
-        let failed = |source| IoError::Read { path: self.out.clone(), source };
+        let failed = |source| IoError::read(&self.out, source);
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.out).map_err(failed)? {
             let entry = entry.map_err(failed)?;

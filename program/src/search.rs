@@ -121,7 +121,7 @@ impl SearchCommand<'_> {
         {
             let found = vec![queries.count(), queries.dims() as u64];
             let wanted = format!("(M, {dims}), as many axes as {} has,", printable_path(&self.options.points));
-            return Err(IoError::Shape { path: path.into(), found, wanted }.into());
+            return Err(IoError::shape(path, found, wanted).into());
         }
         let size = self.options.size.as_ref();
         let domain = match &queries {

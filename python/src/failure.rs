@@ -8,7 +8,7 @@ use meshloom::gpu::DeviceError;
 use meshloom::grid::LayoutError;
 use meshloom::host_memory::HostMemoryError;
 use meshloom::inference::InferenceError;
-use meshloom::io::IoError;
+use meshloom::io::{IoError, IoErrorKind};
 use meshloom::map::MapError;
 use meshloom::mesh::MeshError;
 use meshloom::operators::OperatorError;
@@ -134,7 +134,7 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
     match error {
         E::Device(DeviceError::HostMemory(_))
         | E::Comm(CommError::HostMemory(_))
-        | E::Io(IoError::HostMemory(_) | IoError::Memory { .. }) => true,
+        | E::Io(IoError { kind: IoErrorKind::Memory, .. }) => true,
         E::Operators(OperatorError::Failed { error, .. }) => matches!(
             error.downcast_ref::<SimulationError>(),
             Some(SimulationError::Device(DeviceError::HostMemory(_)) | SimulationError::Comm(CommError::HostMemory(_)))

@@ -62,7 +62,7 @@ fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
 ///
 /// # Errors
 /// On all ranks the error of the first rank whose `write` or file fails, [`CommError::Differ`] where some have another
-/// type or shape, and [`IoError::Cover`] where the parts of all are not the array.
+/// type or shape, and `IoErrorKind::Misuse` where the parts of all are not the array.
 pub fn write_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -310,11 +310,7 @@ mod tests {
         fails_together_and_recovers("/proc/array.npy", read_only, write_ranks);
         let full = |comm: &Communicator, path: &Path| {
             write_npy(comm, &path.join("array"), &[3], |to| match comm.rank() {
-                1 => Err(Error::Io(IoError::Write {
-                    bytes: 12,
-                    path: "array".into(),
-                    source: std::io::ErrorKind::StorageFull.into(),
-                })),
+                1 => Err(Error::Io(IoError::write("array", 12, std::io::ErrorKind::StorageFull.into()))),
                 rank => Ok(to.write(rank as u64, &[1f32])?),
             })
         };

@@ -37,7 +37,7 @@ impl Column<'_> {
 /// Writes a table: a line of names, then one line per row. Called by one rank; the file appears when it is complete.
 ///
 /// # Errors
-/// [`IoError::Shape`] if columns differ in length, and those of [`write_whole`].
+/// `IoErrorKind::Shape` if columns differ in length, and those of [`write_whole`].
 ///
 /// ```
 /// use meshloom::io::{Column, write_csv};
@@ -57,13 +57,13 @@ pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Resu
 /// The text that [`write_csv`] writes to `path`.
 ///
 /// # Errors
-/// [`IoError::Shape`] if columns differ in length.
+/// `IoErrorKind::Shape` if columns differ in length.
 pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String, IoError> {
     let rows = columns.first().map_or(0, |(_, column)| column.len());
     if columns.iter().any(|(_, column)| column.len() != rows) {
-        let found = columns.iter().map(|(_, column)| column.len() as u64).collect();
+        let found: Vec<u64> = columns.iter().map(|(_, column)| column.len() as u64).collect();
         let wanted = format!("the same length for every column ({rows})");
-        return Err(IoError::Shape { path: path.to_path_buf(), found, wanted });
+        return Err(IoError::shape(path, found, wanted));
     }
     let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
     let mut text = names.join(",");
@@ -87,6 +87,7 @@ pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String, I
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::IoErrorKind;
     use crate::io::scratch::Scratch;
 
     #[test]
@@ -116,6 +117,6 @@ mod tests {
         write_csv(&path, &[("a", Column::F64(&[])), ("b", Column::U64(&[]))]).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b\n");
         let uneven = write_csv(&path, &[("a", Column::F64(&[1.0])), ("b", Column::U64(&[]))]);
-        assert!(matches!(uneven, Err(IoError::Shape { .. })));
+        assert!(matches!(uneven, Err(IoError { kind: IoErrorKind::Shape, .. })));
     }
 }

@@ -23,7 +23,7 @@ const LONG_SIDE: usize = 480;
 /// frames give the same file.
 ///
 /// # Errors
-/// [`IoError::Shape`] unless there is a frame and each has `width * height` values and at least one; [`IoError::Picture`] if there are too many for
+/// `IoErrorKind::Shape` unless there is a frame and each has `width * height` values and at least one; `IoErrorKind::Unsupported` if there are too many for
 /// a picture.
 pub fn diverging_png_bytes(
     frames: &[impl AsRef<[f32]>],
@@ -38,9 +38,9 @@ pub fn diverging_png_bytes(
         .find(|frame| frame.is_empty() || width.checked_mul(height) != Some(frame.len()));
     if frames.is_empty() || wrong.is_some() {
         let wanted = format!("frames of the {} values (at least 1)", wrong.map_or(0, <[f32]>::len));
-        return Err(IoError::Shape { path: path.into(), found: vec![height as u64, width as u64], wanted });
+        return Err(IoError::shape(path, vec![height as u64, width as u64], wanted));
     }
-    let failed = |reason: String| IoError::Picture { path: path.into(), reason };
+    let failed = |reason: String| IoError::picture(path, reason);
     let enlarge = LONG_SIDE.div_ceil(width.max(height));
     let side = |cells: usize| u32::try_from(cells * enlarge).map_err(|_| failed("too large".into()));
     let size = [side(width)?, side(height)?];
@@ -103,6 +103,7 @@ fn encode(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::IoErrorKind;
 
     fn decoded(bytes: &[u8]) -> (u32, Vec<Vec<u8>>) {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
@@ -141,7 +142,7 @@ mod tests {
         for (frames, size) in
             [(vec![], [1, 1]), (vec![vec![]], [0, 0]), (vec![vec![1.0]], [2, 1]), (vec![vec![1.0], vec![]], [1, 1])]
         {
-            assert!(matches!(refused(&frames, size), Err(IoError::Shape { .. })));
+            assert!(matches!(refused(&frames, size), Err(IoError { kind: IoErrorKind::Shape, .. })));
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
-use super::{IoError, write_whole};
+use super::{IoError, IoErrorKind, write_whole};
 use crate::host_memory::{self, HostMemoryError};
 
 /// Colours from the lowest to the highest density, evenly spaced. Lightness rises throughout, so that the picture also
@@ -34,7 +34,7 @@ const DECADES: f32 = 4.0;
 /// transitions between the cells. The same map gives the same file.
 ///
 /// # Errors
-/// [`IoError::Shape`] unless there are `width * height` values and at least one, [`IoError::Picture`] if there are too
+/// `IoErrorKind::Shape` unless there are `width * height` values and at least one, `IoErrorKind::Unsupported` if there are too
 /// many for a picture, and those of [`write_whole`].
 pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
     let bytes = density_png_bytes(map, width, height, path.as_ref())?;
@@ -47,10 +47,9 @@ pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Pa
 /// As [`density_png`], but for writing.
 pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) -> Result<Vec<u8>, IoError> {
     let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
-    let picture = density_image(map, width, height, enlarge).map_err(|error| match error {
-        IoError::Shape { found, wanted, .. } => IoError::Shape { path: path.to_path_buf(), found, wanted },
-        IoError::Picture { reason, .. } => IoError::Picture { path: path.to_path_buf(), reason },
-        other => other,
+    let picture = density_image(map, width, height, enlarge).map_err(|error| match error.kind {
+        IoErrorKind::Memory => error,
+        _ => IoError { path: path.to_path_buf(), ..error },
     })?;
     picture.png_bytes(path)
 }
@@ -103,7 +102,7 @@ impl RgbImage {
     /// Returns the bytes of a PNG file of the picture. `path`, where it is to be written, is for errors only.
     ///
     /// # Errors
-    /// [`IoError::Picture`] if the encoder refuses, [`IoError::Memory`] if there is no memory for the file.
+    /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if there is no memory for the file.
     pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
         let rgb = self.pixels.as_flattened();
         // Compressed, random pixels take some bytes more than plain ones.
@@ -117,7 +116,7 @@ impl RgbImage {
             writer.write_image_data(rgb)?;
             writer.finish()
         });
-        written.map_err(|error| IoError::Picture { path: path.to_path_buf(), reason: error.to_string() })?;
+        written.map_err(|error| IoError::picture(path, error))?;
         Ok(bytes)
     }
 }
@@ -125,19 +124,19 @@ impl RgbImage {
 /// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high.
 ///
 /// # Errors
-/// [`IoError::Shape`] and [`IoError::Picture`] as there, without a path.
+/// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as there, without a path.
 pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
     if map.is_empty() || width.checked_mul(height) != Some(map.len()) {
-        return Err(IoError::Shape {
-            path: Path::new("picture").to_path_buf(),
-            found: vec![height as u64, width as u64],
-            wanted: format!("one of the {} values (at least 1)", map.len()),
-        });
+        return Err(IoError::shape(
+            Path::new("picture"),
+            vec![height as u64, width as u64],
+            format!("one of the {} values (at least 1)", map.len()),
+        ));
     }
     // PNG sizes are u32, and the pixels must fit the memory's address space.
     let pixels = |cells: usize| cells.checked_mul(enlarge.max(1)).and_then(|n| u32::try_from(n).ok());
     let (Some(wide), Some(high)) = (pixels(width), pixels(height)) else {
-        return Err(IoError::Picture { path: Path::new("picture").to_path_buf(), reason: "too large".to_string() });
+        return Err(IoError::picture(Path::new("picture"), "too large"));
     };
     let bright = brightness(map)?;
     let enlarge = enlarge.max(1);
@@ -242,9 +241,11 @@ mod tests {
     #[test]
     fn maps_of_the_wrong_size_are_refused() {
         for (map, width, height) in [(&[][..], 0, 0), (&[1.0][..], 2, 1), (&[1.0][..], usize::MAX, 2)] {
-            assert!(matches!(density_image(map, width, height, 1), Err(IoError::Shape { .. })));
+            assert!(matches!(density_image(map, width, height, 1), Err(IoError { kind: IoErrorKind::Shape, .. })));
         }
-        assert!(matches!(density_image(&[1.0], 1, 1, usize::MAX), Err(IoError::Picture { .. })));
+        assert!(
+            matches!(density_image(&[1.0], 1, 1, usize::MAX), Err(IoError { kind: IoErrorKind::Unsupported, ref message, .. }) if message.contains("picture"))
+        );
     }
 
     #[test]

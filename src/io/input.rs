@@ -8,7 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::IoError;
+use super::error::read_remedy;
+use super::{IoError, IoErrorKind};
 use crate::host_memory;
 
 /// Bytes that are read at a time: few enough to be in a core's cache when they are converted.
@@ -26,9 +27,9 @@ impl Input {
     /// Opens a regular file; standard input, directories, pipes and devices are refused.
     pub fn open(path: &Path) -> Result<Self, IoError> {
         if path.as_os_str() == "-" {
-            return Err(IoError::InputIsDash);
+            return Err(IoError::input_is_dash());
         }
-        let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
+        let not_a_file = || IoError::not_a_file(path);
         // Checked before opening, which blocks for a pipe, and after, since the path may name another file by then.
         if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
             return Err(not_a_file());
@@ -54,7 +55,7 @@ impl Input {
     pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
         let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len().min(self.len);
         if found < wanted {
-            return Err(IoError::Truncated { path: self.path.clone(), found, wanted });
+            return Err(IoError::truncated(&self.path, found, wanted));
         }
         Ok(())
     }
@@ -64,8 +65,7 @@ impl Input {
         // Before memory is allocated for it.
         self.expect(range.end)?;
         let count = range.end.saturating_sub(range.start) as usize;
-        let mut bytes = host_memory::zeros("bytes", count)
-            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })?;
+        let mut bytes = host_memory::zeros("bytes", count).map_err(|error| IoError::memory(&self.path, error.bytes))?;
         self.read_at(range.start, &mut bytes)?;
         Ok(bytes)
     }
@@ -88,7 +88,10 @@ impl Input {
             // An unexpected end means that the file was cut off.
             match self.expect(self.len) {
                 Err(shorter) if source.kind() == io::ErrorKind::UnexpectedEof => shorter,
-                _ => IoError::ReadAt { path: self.path.clone(), at, source },
+                _ => {
+                    let message = format!("cannot be read at byte {at}: {source}{}", read_remedy(&source));
+                    IoError::new(IoErrorKind::Read, &self.path, message).caused_by(source)
+                }
             }
         })
     }
@@ -97,12 +100,16 @@ impl Input {
 /// Reads all of a short file, such as one that a person has written. A file of more than `most` bytes is not read.
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::ReadAt`],
-/// [`IoError::Truncated`], and [`IoError::TooLong`].
+/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`,
+/// `IoErrorKind::Format`.
 pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError> {
     let input = Input::open(path.as_ref())?;
     if input.len() > most {
-        return Err(IoError::TooLong { path: input.path, bytes: input.len, most });
+        return Err(IoError::new(
+            IoErrorKind::Format,
+            input.path,
+            format!("{} bytes, of {} at most in a file of this kind; is it the right one?", input.len, most),
+        ));
     }
     input.bytes(0..input.len())
 }
@@ -110,14 +117,14 @@ pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError>
 /// As [`read_short`], for text.
 ///
 /// # Errors
-/// As [`read_short`], and [`IoError::Line`] for the first line that is not UTF-8.
+/// As [`read_short`], and `IoErrorKind::Format` for the first line that is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<String, IoError> {
     let path = path.as_ref();
     String::from_utf8(read_short(path, most)?).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let reason = "is not text in UTF-8; save it as such".to_string();
-        IoError::Line { path: path.to_path_buf(), line, reason }
+        IoError::line(path, line, reason)
     })
 }
 
@@ -162,7 +169,11 @@ mod tests {
             assert!(found == wanted && input.bytes(range.clone()).unwrap() == wanted, "{range:?}");
         }
         let beyond = input.bytes(0..u64::MAX).unwrap_err();
-        assert!(matches!(beyond, IoError::Truncated { wanted: u64::MAX, .. }), "{beyond}");
+        assert!(beyond.to_string().contains(&format!(
+            "truncated: {} bytes, but its header promises {}",
+            input.len(),
+            u64::MAX
+        )));
     }
 
     #[test]
@@ -177,8 +188,8 @@ mod tests {
             assert!(piece.iter().all(|&byte| byte == 7));
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(PIECE + 5).unwrap();
         });
-        let Err(IoError::Truncated { found, wanted, .. }) = error else { panic!("{error:?}") };
-        assert_eq!((found, wanted), (PIECE + 5, 3 * PIECE));
+        let wanted = format!("truncated: {} bytes, but its header promises {};", PIECE + 5, 3 * PIECE);
+        assert!(error.unwrap_err().to_string().contains(&wanted));
         assert_eq!(pieces, 1);
     }
 
@@ -190,7 +201,7 @@ mod tests {
         let file = File::open(scratch.path()).unwrap();
         let input = Input { path: scratch.path().to_path_buf(), file, len: 1 << 20 };
         let error = input.read_at(3, &mut [0; 2]).unwrap_err();
-        assert!(matches!(error, IoError::ReadAt { at: 3, .. }), "{error}");
+        assert_eq!(error.kind, IoErrorKind::Read);
         assert!(error.to_string().contains("cannot be read at byte 3: "), "{error}");
     }
 
@@ -200,19 +211,28 @@ mod tests {
         let path = scratch.path().join("text");
         std::fs::write(&path, "a\u{e9}\nb").unwrap();
         assert_eq!(read_text(&path, 5).unwrap(), "a\u{e9}\nb");
-        assert!(matches!(read_short(&path, 4), Err(IoError::TooLong { bytes: 5, most: 4, .. })));
+        assert!(read_short(&path, 4).unwrap_err().to_string().contains("5 bytes, of 4 at most"));
         std::fs::write(&path, b"a\nb\n\xff\n").unwrap();
-        assert!(matches!(read_text(&path, 100), Err(IoError::Line { line: 3, .. })));
-        assert!(matches!(read_text(scratch.path(), 100), Err(IoError::NotAFile { .. })));
-        assert!(matches!(read_text("-", 100), Err(IoError::InputIsDash)));
-        assert!(matches!(read_text(scratch.path().join("none"), 100), Err(IoError::NotFound { .. })));
+        assert!(read_text(&path, 100).unwrap_err().to_string().contains(": line 3: "));
+        assert!(
+            matches!(read_text(scratch.path(), 100), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
+        assert!(
+            matches!(read_text("-", 100), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("standard input"))
+        );
+        assert!(matches!(
+            read_text(scratch.path().join("none"), 100),
+            Err(IoError { kind: IoErrorKind::NotFound, .. })
+        ));
         // Neither waits for a writer nor reads without end.
         #[cfg(unix)]
         {
             let pipe = scratch.path().join("pipe");
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/dev/null")] {
-                assert!(matches!(read_short(path, u64::MAX), Err(IoError::NotAFile { .. })));
+                assert!(
+                    matches!(read_short(path, u64::MAX), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+                );
             }
         }
     }

@@ -84,7 +84,7 @@ pub use csv::{Column, csv_text, write_csv};
 #[cfg(feature = "image")]
 pub use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
-pub use error::IoError;
+pub use error::{IoError, IoErrorKind};
 pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};
 #[cfg(feature = "image")]
 pub use image::{RgbImage, density_image, density_png, density_png_bytes};

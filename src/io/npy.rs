@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::IoError;
 use super::dtype::Dtype;
 use super::input::Input;
 use super::npy_columns::{Columns, LONGEST_ROW};
 use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
+use super::{IoError, IoErrorKind};
 use crate::host_memory::{self, HostMemoryError};
 
 /// A `.npy` array of numbers on disk.
@@ -37,9 +37,8 @@ impl NpyFile {
     /// Opens a file and checks its header, its order and its size.
     ///
     /// # Errors
-    /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::NotNpy`],
-    /// [`IoError::Truncated`], [`IoError::FortranOrder`] (where more than two axes are longer than 1, or the second of them has more
-    /// than 64 elements), and [`IoError::Dtype`] for elements that are no numbers.
+    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` (where more than two axes are longer than 1, or the second of them has more
+    /// than 64 elements), and `IoErrorKind::ElementType` for elements that are no numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
         let len = input.len();
@@ -53,11 +52,13 @@ impl NpyFile {
         let bytes = input.bytes(range.start..range.start + found.min(MAX_BYTES))?;
         let owned = || path.clone();
         let header = npy_header::parse(&bytes).map_err(|e| match e {
-            HeaderError::Foreign(reason) => IoError::NotNpy { path: owned(), reason },
-            HeaderError::Truncated(wanted) => IoError::Truncated { path: owned(), found, wanted },
+            HeaderError::Foreign(reason) => {
+                IoError::new(IoErrorKind::Format, owned(), format!("not a NumPy .npy file: {reason}"))
+            }
+            HeaderError::Truncated(wanted) => IoError::truncated(owned(), found, wanted),
             HeaderError::Dtype(found) => {
                 let wanted = "float32 or float64".to_string();
-                IoError::Dtype { path: owned(), found, wanted }
+                IoError::element_type(owned(), found, wanted)
             }
         })?;
         // With at most one axis longer than 1, or no elements, both orders are the same.
@@ -66,10 +67,14 @@ impl NpyFile {
             _ if !header.fortran || header.len == 0 => 1,
             [] | [_] => 1,
             [_, columns] if columns <= LONGEST_ROW => columns,
-            _ => return Err(IoError::FortranOrder { path }),
+            _ => {
+                let message = "stored in Fortran order, C order is needed; convert with numpy.save(name, \
+                               numpy.ascontiguousarray(array))";
+                return Err(IoError::new(IoErrorKind::Format, path, message));
+            }
         };
         if found < header.file_bytes {
-            return Err(IoError::Truncated { path, found, wanted: header.file_bytes });
+            return Err(IoError::truncated(path, found, header.file_bytes));
         }
         Ok(Self { path, input, base: range.start, header, columns, accepts_integers: false })
     }
@@ -110,7 +115,7 @@ impl NpyFile {
     /// Checks the shape.
     ///
     /// # Errors
-    /// [`IoError::Shape`] where it differs from `wanted`.
+    /// `IoErrorKind::Shape` where it differs from `wanted`.
     pub fn expect_shape(&self, wanted: &[u64]) -> Result<(), IoError> {
         if self.shape() == wanted { Ok(()) } else { Err(self.shape_error(super::error::tuple(wanted))) }
     }
@@ -118,7 +123,7 @@ impl NpyFile {
     /// Checks that this is a list of points, and returns how many and of how many axes (2 or 3).
     ///
     /// # Errors
-    /// [`IoError::Shape`] unless the shape is `(N, 3)` or `(N, 2)`.
+    /// `IoErrorKind::Shape` unless the shape is `(N, 3)` or `(N, 2)`.
     pub fn points(&self) -> Result<(u64, usize), IoError> {
         match *self.shape() {
             [count, 2] => Ok((count, 2)),
@@ -130,8 +135,8 @@ impl NpyFile {
     /// Reads elements as f32. NaN and infinities are passed on; see [`read_finite_f32`](Self::read_finite_f32).
     ///
     /// # Errors
-    /// [`IoError::Dtype`] unless elements are real; [`IoError::OutOfRange`] where a finite f64 is beyond f32;
-    /// [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Value` where a finite f64 is beyond f32;
+    /// `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = elements.start;
         match self.header.dtype {
@@ -150,9 +155,7 @@ impl NpyFile {
                 })?;
                 match beyond {
                     None => Ok(out),
-                    Some((offset, value)) => {
-                        Err(IoError::OutOfRange { path: self.path.clone(), index: self.index(first + offset), value })
-                    }
+                    Some((offset, value)) => Err(IoError::beyond_f32(&self.path, self.index(first + offset), value)),
                 }
             }
             Dtype::I64 if self.accepts_integers => self.decode(elements, |b| i64::from_le_bytes(b) as f32),
@@ -165,7 +168,7 @@ impl NpyFile {
     /// Reads elements as f64. NaN and infinities are passed on; see [`read_finite_f64`](Self::read_finite_f64).
     ///
     /// # Errors
-    /// [`IoError::Dtype`] unless elements are real; [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         match self.header.dtype {
             Dtype::F32 => self.decode(elements, |b| f64::from(f32::from_le_bytes(b))),
@@ -181,7 +184,7 @@ impl NpyFile {
     /// Like [`read_f32`](Self::read_f32), for data such as coordinates that must be finite.
     ///
     /// # Errors
-    /// In addition [`IoError::NonFinite`] with the index of the first NaN or infinity **in this range**.
+    /// In addition `IoErrorKind::Value` with the index of the first NaN or infinity **in this range**.
     pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = elements.start;
         let out = self.read_f32(elements)?;
@@ -194,7 +197,7 @@ impl NpyFile {
     /// Like [`read_f64`](Self::read_f64), for data that must be finite.
     ///
     /// # Errors
-    /// In addition [`IoError::NonFinite`], as in [`read_finite_f32`](Self::read_finite_f32).
+    /// In addition `IoErrorKind::Value`, as in [`read_finite_f32`](Self::read_finite_f32).
     pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         let first = elements.start;
         let out = self.read_f64(elements)?;
@@ -224,7 +227,7 @@ impl NpyFile {
                 if let Some(offset) = wide.iter().position(|z| z.iter().any(beyond)) {
                     let value = *wide[offset].iter().find(|x| beyond(x)).unwrap_or(&f64::NAN);
                     let index = self.index(first + offset as u64);
-                    return Err(IoError::OutOfRange { path: self.path.clone(), index, value });
+                    return Err(IoError::beyond_f32(&self.path, index, value));
                 }
                 self.converted(wide, |z| z.map(|x| x as f32))
             }
@@ -256,8 +259,8 @@ impl NpyFile {
     /// Reads integer elements as i64.
     ///
     /// # Errors
-    /// [`IoError::Dtype`] unless elements are integers; [`IoError::OutOfRange`] does not occur for signed types, and a
-    /// u64 beyond i64 is [`IoError::Dtype`]. [`IoError::Range`], [`IoError::Memory`], [`IoError::Truncated`].
+    /// `IoErrorKind::ElementType` unless elements are integers; `IoErrorKind::Value` does not occur for signed types, and a
+    /// u64 beyond i64 is `IoErrorKind::ElementType`. `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_i64(&self, elements: Range<u64>) -> Result<Vec<i64>, IoError> {
         match self.header.dtype {
             Dtype::I8 => self.decode(elements, |b| i64::from(i8::from_le_bytes(b))),
@@ -287,7 +290,7 @@ impl NpyFile {
         debug_assert_eq!(N as u64, self.header.dtype.bytes());
         let Range { start, end } = elements;
         if start > end || end > self.len() {
-            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.len() });
+            return Err(IoError::range(&self.path, start..end, self.len()));
         }
         // No overflow: the header and all elements are in the file.
         self.input.expect(self.base + self.header.file_bytes)?;
@@ -319,7 +322,7 @@ impl NpyFile {
     }
 
     fn memory_error(&self, error: HostMemoryError) -> IoError {
-        IoError::Memory { path: self.path.clone(), bytes: error.bytes }
+        IoError::memory(&self.path, error.bytes)
     }
 
     /// Position in the array of an element counted in C order.
@@ -340,15 +343,15 @@ impl NpyFile {
     }
 
     fn non_finite(&self, element: u64, value: f64) -> IoError {
-        IoError::NonFinite { path: self.path.clone(), index: self.index(element), value }
+        IoError::non_finite(&self.path, self.index(element), value)
     }
 
     fn dtype_error(&self, wanted: &str) -> IoError {
-        IoError::Dtype { path: self.path.clone(), found: self.dtype().to_string(), wanted: wanted.to_string() }
+        IoError::element_type(&self.path, self.dtype(), wanted)
     }
 
     fn shape_error(&self, wanted: String) -> IoError {
-        IoError::Shape { path: self.path.clone(), found: self.shape().to_vec(), wanted }
+        IoError::shape(&self.path, self.shape(), wanted)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::coverage::{Coverage, is_whole};
 use super::error::tuple;
 use super::npy_header::{self, MAX_AXES};
-use super::{IoError, Sealed, SharedFile};
+use super::{IoError, IoErrorKind, Sealed, SharedFile};
 
 mod sealed {
     pub trait Sealed {}
@@ -59,7 +59,7 @@ impl<T: NpyElement> NpyWriter<T> {
     /// Creates the file with its header. Called by rank 0.
     ///
     /// # Errors
-    /// [`IoError::Shape`] if no file could hold the array, and those of [`SharedFile::create`].
+    /// `IoErrorKind::Shape` if no file could hold the array, and those of [`SharedFile::create`].
     pub fn create(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
@@ -70,14 +70,14 @@ impl<T: NpyElement> NpyWriter<T> {
     /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::Shape`] if rank 0 created an array of another size, and those of [`SharedFile::open`].
+    /// `IoErrorKind::Shape` if rank 0 created an array of another size, and those of [`SharedFile::open`].
     pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::open(path, token)?;
         if file.total_bytes() != total_bytes {
             let wanted = format!("a shape of {} bytes in all, as rank 0 has it,", file.total_bytes());
-            return Err(IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted });
+            return Err(IoError::shape(path, shape, wanted));
         }
         Ok(Self { file, data_offset: header.len() as u64, len, written: Coverage::default(), element: PhantomData })
     }
@@ -95,11 +95,11 @@ impl<T: NpyElement> NpyWriter<T> {
     /// Writes elements from number `first` on, counted in C order over the whole array.
     ///
     /// # Errors
-    /// [`IoError::Range`] beyond the end of the array, [`IoError::Write`].
+    /// `IoErrorKind::Misuse` beyond the end of the array, `IoErrorKind::Write`.
     pub fn write(&self, first: u64, elements: &[T]) -> Result<(), IoError> {
         let end = first.saturating_add(elements.len() as u64);
         if end > self.len {
-            return Err(IoError::Range { path: self.file.path().to_path_buf(), start: first, end, len: self.len });
+            return Err(IoError::range(self.file.path(), first..end, self.len));
         }
         let offset = self.data_offset + first * size_of::<T>() as u64;
         self.file.write_at(offset, &little_endian(elements))?;
@@ -115,12 +115,16 @@ impl<T: NpyElement> NpyWriter<T> {
     /// Checks that what all ranks have written, whose sums these are, is the array once and whole.
     ///
     /// # Errors
-    /// [`IoError::Cover`].
+    /// `IoErrorKind::Misuse`.
     pub(super) fn check_written(&self, sums: [u64; 2]) -> Result<(), IoError> {
         if is_whole(sums, self.len) {
             return Ok(());
         }
-        Err(IoError::Cover { path: self.file.path().to_path_buf(), written: sums[0], wanted: self.len })
+        let message = format!(
+            "parts of {} elements in all do not make the array of {}; each element must be written once, by one rank",
+            sums[0], self.len
+        );
+        Err(IoError::new(IoErrorKind::Misuse, self.file.path(), message))
     }
 
     /// Flushes this rank's part to the disk; on rank 0, whose call comes last, the file then gets its name.
@@ -168,7 +172,7 @@ pub(super) struct Plan {
 
 /// The plan of a file of an array of this shape, with elements of NumPy's type string `descr`; `path` is for errors.
 pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan, IoError> {
-    let wanted = |wanted: String| IoError::Shape { path: path.to_path_buf(), found: shape.to_vec(), wanted };
+    let wanted = |wanted: String| IoError::shape(path, shape, wanted);
     if shape.len() > MAX_AXES {
         return Err(wanted(format!("one of at most {MAX_AXES} axes")));
     }

@@ -6,7 +6,7 @@ use crc32fast::Hasher;
 
 use super::npy_writer::{NpyElement, Plan, little_endian, plan};
 use super::zip::{Entry, directory};
-use super::{IoError, Sealed, SharedFile};
+use super::{IoError, IoErrorKind, Sealed, SharedFile};
 
 /// An array to be written as a member of an archive: its name, type and shape.
 #[derive(Clone, Debug)]
@@ -68,8 +68,10 @@ impl PlacedMember {
 
 impl Layout {
     fn new(path: &Path, members: &[Member]) -> Result<Self, IoError> {
-        let refused =
-            |name: &str, reason| IoError::MemberName { path: path.to_path_buf(), name: name.to_string(), reason };
+        let refused = |name: &str, reason| {
+            let message = format!("the name `{name}` of an array {reason}; give another");
+            IoError::new(IoErrorKind::Misuse, path, message)
+        };
         let mut placed: Vec<PlacedMember> = Vec::with_capacity(members.len());
         let mut end = 0u64;
         for member in members {
@@ -85,11 +87,10 @@ impl Layout {
             let entry = Entry { name, bytes: plan.total_bytes, crc: 0, offset: end };
             let npy = end + entry.local_bytes();
             // File offsets are signed in every operating system; some room is for the directory.
-            end = npy.checked_add(plan.total_bytes).filter(|&end| end < 1 << 62).ok_or_else(|| IoError::Shape {
-                path: path.to_path_buf(),
-                found: member.shape.clone(),
-                wanted: format!("a smaller `{}`", member.name),
-            })?;
+            end = npy
+                .checked_add(plan.total_bytes)
+                .filter(|&end| end < 1 << 62)
+                .ok_or_else(|| IoError::shape(path, member.shape.clone(), format!("a smaller `{}`", member.name)))?;
             placed.push(PlacedMember { member: member.clone(), plan, entry, npy });
         }
         let entries: Vec<_> = placed.iter().map(|placed| placed.entry.clone()).collect();
@@ -136,7 +137,7 @@ impl NpzWriter {
     /// Creates the file. Called by rank 0.
     ///
     /// # Errors
-    /// [`IoError::MemberName`], [`IoError::Shape`] if no file could hold an array, and those of [`SharedFile::create`].
+    /// `IoErrorKind::Misuse`, `IoErrorKind::Shape` if no file could hold an array, and those of [`SharedFile::create`].
     pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let layout = Layout::new(path, members)?;
@@ -147,7 +148,7 @@ impl NpzWriter {
     /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// As [`create`](Self::create); [`IoError::Shape`] if rank 0 created arrays of another size, and those of
+    /// As [`create`](Self::create); `IoErrorKind::Shape` if rank 0 created arrays of another size, and those of
     /// [`SharedFile::open`].
     pub fn open(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
@@ -155,8 +156,8 @@ impl NpzWriter {
         let file = SharedFile::open(path, token)?;
         if file.total_bytes() != layout.total_bytes {
             let wanted = format!("members of {} bytes in all, as rank 0 has them,", file.total_bytes());
-            let found = members.iter().flat_map(|member| member.shape.clone()).collect();
-            return Err(IoError::Shape { path: path.to_path_buf(), found, wanted });
+            let found: Vec<u64> = members.iter().flat_map(|member| member.shape.clone()).collect();
+            return Err(IoError::shape(path, found, wanted));
         }
         Ok(Self { file, layout, creator: false })
     }
@@ -165,18 +166,18 @@ impl NpzWriter {
     /// called any number of times; no element may be written twice.
     ///
     /// # Errors
-    /// [`IoError::Dtype`] for elements of another type or no such member, [`IoError::Range`] beyond the end of the
-    /// array, [`IoError::Write`].
+    /// `IoErrorKind::ElementType` for elements of another type or no such member, `IoErrorKind::Misuse` beyond the end of the
+    /// array, `IoErrorKind::Write`.
     pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
         let Some(placed) = placed else {
             let found = self.layout.members.get(member).map_or("none", |placed| placed.member.descr).to_string();
-            return Err(IoError::Dtype { path: path(), found, wanted: T::DESCR.to_string() });
+            return Err(IoError::element_type(path(), found, T::DESCR));
         };
         let (len, end) = (placed.plan.len, first.saturating_add(elements.len() as u64));
         if end > len {
-            return Err(IoError::Range { path: path(), start: first, end, len });
+            return Err(IoError::range(path(), first..end, len));
         }
         let bytes = little_endian(elements);
         self.file.write_at(placed.data() + first * placed.member.element_bytes, &bytes)?;
@@ -195,7 +196,7 @@ impl NpzWriter {
     /// As [`finish`](Self::finish), but the file gets its name by [`Sealed::publish`] only.
     ///
     /// # Errors
-    /// On rank 0 [`IoError::Parts`] unless the parts cover each member once, and those of [`SharedFile::seal`].
+    /// On rank 0 `IoErrorKind::Misuse` unless the parts cover each member once, and those of [`SharedFile::seal`].
     pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed, IoError> {
         if self.creator {
             let mut parts: Vec<_> = parts.iter().filter(|part| part.len > 0).copied().collect();
@@ -220,11 +221,12 @@ impl NpzWriter {
     fn crc(&self, placed: &PlacedMember, parts: &[PartCrc]) -> Result<u32, IoError> {
         let mut hasher = Hasher::new();
         hasher.update(&placed.plan.header);
-        let wrong = |found: u64| IoError::Parts {
-            path: self.file.path().to_path_buf(),
-            name: placed.member.name.clone(),
-            found,
-            wanted: placed.plan.len,
+        let wrong = |found: u64| {
+            let (name, wanted) = (&placed.member.name, placed.plan.len);
+            let message = format!(
+                "{found} of {wanted} elements of `{name}` were written, or some twice; please report this as a bug"
+            );
+            IoError::new(IoErrorKind::Misuse, self.file.path(), message)
         };
         let mut end = 0;
         for part in parts {
@@ -277,15 +279,18 @@ mod tests {
     #[test]
     fn names_that_would_be_lost_and_arrays_beyond_any_file_are_refused() {
         for name in ["", "a/b", "ä", "a b", &"n".repeat(101)] {
-            assert!(matches!(layout(&[Member::new::<f32>(name, &[1])]), Err(IoError::MemberName { .. })), "{name}");
+            assert!(
+                matches!(layout(&[Member::new::<f32>(name, &[1])]), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("the name `")),
+                "{name}"
+            );
         }
         let twice = [Member::new::<f32>("a", &[1]), Member::new::<i64>("a", &[2])];
         assert!(layout(&twice).unwrap_err().to_string().contains("twice"));
         let large = Member::new::<f64>("a", &[1 << 60]);
-        assert!(matches!(layout(&[large]), Err(IoError::Shape { .. })));
+        assert!(matches!(layout(&[large]), Err(IoError { kind: IoErrorKind::Shape, .. })));
         let large = Member::new::<f64>("a", &[1 << 58]);
         let two = [large.clone(), Member { name: "b".into(), ..large }];
         assert!(layout(&two[..1]).is_ok());
-        assert!(matches!(layout(&two), Err(IoError::Shape { .. })));
+        assert!(matches!(layout(&two), Err(IoError { kind: IoErrorKind::Shape, .. })));
     }
 }

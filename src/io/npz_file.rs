@@ -21,8 +21,8 @@ impl NpzFile {
     /// Opens the file and reads its directory.
     ///
     /// # Errors
-    /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], and
-    /// [`IoError::NotNpz`] with what is wrong with the archive.
+    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, and
+    /// `IoErrorKind::Format` with what is wrong with the archive.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
         let entries = entries(&input)?;
@@ -42,12 +42,12 @@ impl NpzFile {
     /// The array of this name.
     ///
     /// # Errors
-    /// [`IoError::NoMember`], [`IoError::NotNpz`] for a broken archive, [`IoError::Truncated`], and what
+    /// `IoErrorKind::Missing`, `IoErrorKind::Format` for a broken archive, `IoErrorKind::Format`, and what
     /// [`NpyFile::open`] says about a header.
     pub fn member(&self, name: &str) -> Result<NpyFile, IoError> {
         let Some(number) = self.names().position(|found| found == name) else {
             let found = self.names().collect::<Vec<_>>().join(", ");
-            return Err(IoError::NoMember { path: self.path().to_path_buf(), name: name.to_string(), found });
+            return Err(IoError::no_member(self.path(), name, found));
         };
         let entry = &self.entries[number];
         let range = self.contents(entry)?;
@@ -57,7 +57,7 @@ impl NpzFile {
     /// Reads all members and compares them with the CRCs in the archive, which other reads do not.
     ///
     /// # Errors
-    /// [`IoError::NotNpz`] with the first member that has changed since it was written; [`IoError::Truncated`].
+    /// `IoErrorKind::Format` with the first member that has changed since it was written; `IoErrorKind::Format`.
     pub fn check(&self) -> Result<(), IoError> {
         for entry in &self.entries {
             let mut hasher = crc32fast::Hasher::new();

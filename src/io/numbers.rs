@@ -23,8 +23,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Reads a text file of one number per line, such as `numpy.savetxt` writes. Blank lines, and text after a `#`, are ignored.
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::TooLong`] above
-/// 16 MiB, and [`IoError::Line`] for the first line that is not one number.
+/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` above
+/// 16 MiB, and `IoErrorKind::Format` for the first line that is not one number.
 pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
     let path = path.as_ref();
     let bytes = read_short(path, MAX_BYTES)?;
@@ -38,7 +38,7 @@ pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
         let Ok(value) = word.parse() else {
             let shown: String = word.chars().take(40).collect();
             let reason = format!("`{shown}` is not a number; write one number a line");
-            return Err(IoError::Line { path: path.to_path_buf(), line: numbers.line_count, reason });
+            return Err(IoError::line(path, numbers.line_count, reason));
         };
         numbers.values.push(value);
         numbers.lines.push(numbers.line_count);
@@ -49,6 +49,7 @@ pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::IoErrorKind;
     use crate::io::scratch::Scratch;
 
     #[test]
@@ -60,11 +61,16 @@ mod tests {
         assert_eq!((numbers.values, numbers.lines, numbers.line_count), (vec![0.0, 1.5, -2.0], vec![2, 4, 5], 5));
         for (text, line) in [("1\n2 3\n", 2), ("1\n\nx", 3), ("1,2", 1), ("\u{fffd}\n", 1), ("0x10", 1)] {
             std::fs::write(&path, text).unwrap();
-            assert!(matches!(read_numbers(&path), Err(IoError::Line { line: found, .. }) if found == line), "{text}");
+            let error = read_numbers(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!(": line {line}: ")), "{text}: {error}");
         }
         std::fs::write(&path, "").unwrap();
         assert_eq!(read_numbers(&path).unwrap().line_count, 0);
-        assert!(matches!(read_numbers(scratch.path()), Err(IoError::NotAFile { .. })));
-        assert!(matches!(read_numbers("-"), Err(IoError::InputIsDash)));
+        assert!(
+            matches!(read_numbers(scratch.path()), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
+        assert!(
+            matches!(read_numbers("-"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("standard input"))
+        );
     }
 }

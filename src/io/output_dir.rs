@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::run_lock::RunLock;
 use super::temporary::temporary_name;
-use super::{IoError, cleanup, leftover, token};
+use super::{IoError, IoErrorKind, cleanup, leftover, token};
 
 /// A directory to write to, created if it does not exist.
 ///
@@ -29,12 +29,12 @@ impl OutputDir {
     /// temporary files of killed runs.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`], [`IoError::NotADirectory`] if a file has the name of it or of a parent,
-    /// [`IoError::DeadLink`] if a link to nothing has, and [`IoError::Create`] if it cannot be made or written to. After an error nothing is left behind.
+    /// `IoErrorKind::FileType` if a file has the name of it or of a parent,
+    /// `IoErrorKind::FileType` if a link to nothing has, and `IoErrorKind::Write` if it cannot be made or written to. After an error nothing is left behind.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
         if path.as_os_str() == "-" {
-            return Err(IoError::OutputIsDash);
+            return Err(IoError::output_is_dash());
         }
         // Built one directory at a time, so that dropping it on an error removes what was created so far.
         let mut directory = Self { path: path.to_path_buf(), created: Vec::new(), lock: None };
@@ -49,14 +49,16 @@ impl OutputDir {
                 Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => {
                     let path = level.to_path_buf();
                     if level.is_symlink() && !level.exists() {
-                        return Err(IoError::DeadLink { path });
+                        let message = "is a link that leads nowhere, but a directory is needed; make what it points to, or \
+                                       give another name";
+                        return Err(IoError::new(IoErrorKind::FileType, path, message));
                     }
                     // Unless another program has just created it.
                     if !level.is_dir() {
-                        return Err(IoError::NotADirectory { path });
+                        return Err(IoError::not_a_directory(path));
                     }
                 }
-                Err(source) => return Err(IoError::Create { path: path.to_path_buf(), source }),
+                Err(source) => return Err(IoError::create(path, source)),
             }
         }
         let probe = temporary_name(&directory.join("meshloom"), &token());
@@ -68,7 +70,7 @@ impl OutputDir {
                 Ok(directory)
             }
             // A path in the directory, since the error's remedy names the parent.
-            Err(source) => Err(IoError::Create { path: path.join("*"), source }),
+            Err(source) => Err(IoError::create(path.join("*"), source)),
         }
     }
 
@@ -78,7 +80,7 @@ impl OutputDir {
     /// run takes it over only on the host where the owner was killed.
     ///
     /// # Errors
-    /// [`IoError::InUse`] or [`IoError::Claimed`] if another run has it and does not end within some seconds; those of [`create`](Self::create).
+    /// `IoErrorKind::InUse` or `IoErrorKind::InUse` if another run has it and does not end within some seconds; those of [`create`](Self::create).
     pub fn lock(self) -> Result<Self, IoError> {
         self.lock_within(PATIENCE)
     }
@@ -152,7 +154,7 @@ mod tests {
         fs::write(path.join(".meshloom.lock"), b"").unwrap();
         let first = directory().lock().unwrap();
         match directory().lock_within(Duration::ZERO) {
-            Err(error @ IoError::InUse { .. }) => {
+            Err(error @ IoError { kind: IoErrorKind::InUse, .. }) => {
                 let text = error.to_string();
                 assert!(text.contains("run: another run") && text.contains("give another directory"), "{text}");
             }
@@ -166,7 +168,9 @@ mod tests {
             drop(first);
             waits.join().unwrap().unwrap()
         });
-        assert!(matches!(directory().lock_within(Duration::ZERO), Err(IoError::InUse { .. })));
+        assert!(
+            matches!(directory().lock_within(Duration::ZERO), Err(IoError { kind: IoErrorKind::InUse, ref message, .. }) if message.contains("another run is writing"))
+        );
         drop(second);
         drop(left);
         assert!(scratch.names().is_empty(), "{:?}", scratch.names());
@@ -181,7 +185,9 @@ mod tests {
         std::os::unix::fs::symlink("circle", &circle).unwrap();
         for (path, link) in [(dead.clone(), &dead), (circle.join("below"), &circle)] {
             match OutputDir::create(&path) {
-                Err(IoError::DeadLink { path }) => assert_eq!(path, *link),
+                Err(IoError { path, message, .. }) => {
+                    assert!(path == *link && message.contains("a link that leads nowhere"))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -194,14 +200,20 @@ mod tests {
         fs::write(&file, b"x").unwrap();
         for path in [file.clone(), file.join("below"), file.join("far/below")] {
             match OutputDir::create(&path) {
-                Err(IoError::NotADirectory { path }) => assert!(path.starts_with(&file)),
+                Err(IoError { path, message, .. }) => {
+                    assert!(path.starts_with(&file) && message.contains("is a file, but"), "{message}");
+                }
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!(scratch.names(), ["file"]);
-        assert!(matches!(OutputDir::create("-"), Err(IoError::OutputIsDash)));
+        assert!(
+            matches!(OutputDir::create("-"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("standard output"))
+        );
         let long = scratch.path().join("new").join("x".repeat(5000));
-        assert!(matches!(OutputDir::create(long), Err(IoError::Create { .. })));
+        assert!(
+            matches!(OutputDir::create(long), Err(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
+        );
         assert_eq!(scratch.names(), ["file"]);
     }
 }

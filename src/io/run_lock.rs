@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{IoError, cleanup, read_text, token};
+use super::{IoError, IoErrorKind, cleanup, read_text, token};
 use crate::host;
 
 /// The hidden file in the directory.
@@ -37,9 +37,9 @@ impl RunLock {
     /// for a directory that may not be written, of which the first output says more.
     ///
     /// # Errors
-    /// - [`IoError::InUse`] if another run holds the lock.
-    /// - [`IoError::Claimed`] if another run claims the directory, or was killed on another host.
-    /// - [`IoError::Create`] for a lock of another user that can neither be read nor locked, or a claim that
+    /// - `IoErrorKind::InUse` if another run holds the lock.
+    /// - `IoErrorKind::InUse` if another run claims the directory, or was killed on another host.
+    /// - `IoErrorKind::Write` for a lock of another user that can neither be read nor locked, or a claim that
     ///   cannot be written.
     pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
         Self::take_by(cleanup::lock_file, directory, patience)
@@ -55,15 +55,19 @@ impl RunLock {
             match lock(&path) {
                 Ok(file) => return Ok(Some(RunLock { path, _file: Some(file) })),
                 Err(TryLockError::WouldBlock) if since.elapsed() < patience => sleep(BETWEEN),
-                Err(TryLockError::WouldBlock) => return Err(IoError::InUse { path: directory.into() }),
+                Err(TryLockError::WouldBlock) => {
+                    let message = "another run is writing there, and two would mix their files; wait until it has \
+                                   ended, or give another directory";
+                    return Err(IoError::new(IoErrorKind::InUse, directory, message));
+                }
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied => {
-                    return Err(IoError::Create { path, source: error });
+                    return Err(IoError::create(path, error));
                 }
                 // The system refuses the lock itself, not the file.
                 Err(TryLockError::Error(error)) if error.raw_os_error().is_some() => {
                     tracing::debug!(path = %path.display(), %error, "no locks: a claim instead");
                     match Self::claim(directory) {
-                        Err(IoError::Claimed { .. }) if since.elapsed() < patience => sleep(BETWEEN),
+                        Err(IoError { kind: IoErrorKind::InUse, .. }) if since.elapsed() < patience => sleep(BETWEEN),
                         claimed => return claimed.map(Some),
                     }
                 }
@@ -85,13 +89,13 @@ impl RunLock {
                 let owner = Owner::from_text(&text);
                 if !owner.as_ref().is_some_and(Owner::is_gone) {
                     let owner = owner.map_or_else(|| "an unknown process".into(), |owner| owner.describe());
-                    return Err(IoError::Claimed { path, owner });
+                    return Err(claimed(path, &owner));
                 }
                 // Of several runs that find the claim one renames it.
                 let left = directory.join(format!("{CLAIM}.{}", token()));
                 match fs::rename(&path, &left) {
                     Ok(()) => drop(fs::remove_file(&left)),
-                    Err(_) => return Err(IoError::Claimed { path, owner: "another run".into() }),
+                    Err(_) => return Err(claimed(path, "another run")),
                 }
                 create()
             }
@@ -99,9 +103,18 @@ impl RunLock {
         };
         match created {
             Ok(()) => Ok(RunLock { path, _file: None }),
-            Err(source) => Err(IoError::Create { path, source }),
+            Err(source) => Err(IoError::create(path, source)),
         }
     }
+}
+
+/// Creates the error of a directory that `owner` claims by the file `path`.
+fn claimed(path: PathBuf, owner: &str) -> IoError {
+    let message = format!(
+        "{owner} is writing in this directory, or was killed; wait until it has ended, give another directory, or \
+         remove this file if no run is left (the file system has no locks that would show it)"
+    );
+    IoError::new(IoErrorKind::InUse, path, message)
 }
 
 /// The process that claims a directory.
@@ -201,7 +214,9 @@ mod tests {
         assert!(take().unwrap_err().to_string().contains("on host node7"));
         // A claim whose owner has not written it yet.
         fs::write(scratch.path().join(CLAIM), "").unwrap();
-        assert!(matches!(take(), Err(IoError::Claimed { .. })));
+        assert!(
+            matches!(take(), Err(IoError { kind: IoErrorKind::InUse, ref message, .. }) if message.contains("is writing in this directory"))
+        );
         assert_eq!(Owner::from_text(&Owner::own().text()), Some(Owner::own()));
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::temporary::{temporary_name, token};
-use super::{IoError, cleanup, leftover};
+use super::{IoError, IoErrorKind, cleanup, leftover};
 
 /// One output file that ranks write together, at byte offsets.
 ///
@@ -35,15 +35,15 @@ impl SharedFile {
     /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is followed.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`]; [`IoError::NotAFile`] if a directory, pipe, device or open file (`/dev/stdout`) has the name; [`IoError::Protected`] if a
-    /// file has it that may not be written; [`IoError::Create`] (missing or unwritable directory); [`IoError::Exists`] if the
-    /// token was used before; [`IoError::Write`]. Nothing is left behind after an error.
+    /// `IoErrorKind::FileType` if a directory, pipe, device or open file (`/dev/stdout`) has the name; `IoErrorKind::Write` if a
+    /// file has it that may not be written; `IoErrorKind::Write` (missing or unwritable directory); `IoErrorKind::InUse` if the
+    /// token was used before; `IoErrorKind::Write`. Nothing is left behind after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
         let older = older_permissions(&path)?;
         leftover::remove_of(&path);
         let temporary = temporary_name(&path, token);
-        let file = cleanup::create_file(&temporary).map_err(|e| IoError::create(&path, &temporary, e))?;
+        let file = cleanup::create_file(&temporary).map_err(|e| IoError::create_temporary(&path, &temporary, e))?;
         // From here on, dropping `shared` removes the file.
         let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes, creator: true };
         shared.keep_lock()?;
@@ -65,7 +65,7 @@ impl SharedFile {
         let older = older_permissions(&path)?;
         let temporary = temporary_name(&path, token);
         if temporary.exists() {
-            return Err(IoError::Exists { path: temporary });
+            return Err(IoError::exists(&temporary));
         }
         leftover::remove_of(&path);
         let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
@@ -80,7 +80,7 @@ impl SharedFile {
     /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], and [`IoError::Create`] if the file is missing or not
+    /// `IoErrorKind::FileType`, and `IoErrorKind::Write` if the file is missing or not
     /// writable here: the ranks do not share a file system, or rank 0 has failed.
     pub fn open(path: impl AsRef<Path>, token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
@@ -92,7 +92,7 @@ impl SharedFile {
             }
             Err(source) => {
                 let reason = format!("the file begun by rank 0 cannot be opened by another rank ({source})");
-                Err(IoError::Create { path, source: io::Error::other(reason) })
+                Err(IoError::create(path, io::Error::other(reason)))
             }
         }
     }
@@ -111,12 +111,12 @@ impl SharedFile {
     /// the same time for disjoint ranges.
     ///
     /// # Errors
-    /// [`IoError::Range`] beyond the end of the file, [`IoError::Write`] if not all could be written.
+    /// `IoErrorKind::Misuse` beyond the end of the file, `IoErrorKind::Write` if not all could be written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.total_bytes) {
             let end = end.unwrap_or(u64::MAX);
-            return Err(IoError::Range { path: self.path.clone(), start: offset, end, len: self.total_bytes });
+            return Err(IoError::range(&self.path, offset..end, self.total_bytes));
         }
         write_all_at(self.file()?, bytes, offset).map_err(|e| self.write_error(e))
     }
@@ -126,7 +126,7 @@ impl SharedFile {
     /// Every rank calls it, rank 0 after a barrier that follows the others' calls.
     ///
     /// # Errors
-    /// [`IoError::Write`] if the bytes do not reach the disk (some file systems report a full disk only now) or the file
+    /// `IoErrorKind::Write` if the bytes do not reach the disk (some file systems report a full disk only now) or the file
     /// cannot be renamed. On rank 0 the temporary file is then removed.
     pub fn finish(self) -> Result<(), IoError> {
         self.seal()?.publish()
@@ -170,7 +170,7 @@ impl SharedFile {
     }
 
     fn write_error(&self, source: io::Error) -> IoError {
-        IoError::Write { path: self.path.clone(), bytes: self.total_bytes, source }
+        IoError::write(&self.path, self.total_bytes, source)
     }
 }
 
@@ -193,7 +193,7 @@ impl Sealed {
     /// Gives the file its final name. On rank 0 this comes after a barrier that follows the others' sealing.
     ///
     /// # Errors
-    /// [`IoError::Write`] if the file cannot be renamed; the temporary file is then removed.
+    /// `IoErrorKind::Write` if the file cannot be renamed; the temporary file is then removed.
     pub fn publish(mut self) -> Result<(), IoError> {
         let file = &mut self.file;
         if file.creator {
@@ -221,7 +221,7 @@ impl Drop for SharedFile {
 /// Writes a small file, which appears under its final name complete or not at all. Called by one rank.
 ///
 /// # Errors
-/// As [`SharedFile::create`], and [`IoError::Write`].
+/// As [`SharedFile::create`], and `IoErrorKind::Write`.
 pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
     seal_whole(path, bytes)?.publish()
 }
@@ -237,22 +237,22 @@ pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoErro
 /// The path to write to: links are followed; a path that cannot be a file is an error.
 fn destination(path: &Path) -> Result<PathBuf, IoError> {
     if path.as_os_str() == "-" {
-        return Err(IoError::OutputIsDash);
+        return Err(IoError::output_is_dash());
     }
     if path.file_name().is_none() {
-        return Err(IoError::NotAFile { path: path.to_path_buf() });
+        return Err(IoError::not_a_file(path));
     }
     // Renaming over a link would replace the link, and over a device (/dev/null) would replace the device.
     match fs::metadata(path) {
-        Ok(found) if !found.is_file() || is_open_file(path) => Err(IoError::NotAFile { path: path.to_path_buf() }),
-        Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create(path, path, e)),
+        Ok(found) if !found.is_file() || is_open_file(path) => Err(IoError::not_a_file(path)),
+        Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create_temporary(path, path, e)),
         // A link to a file that is not there yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
-            let target = fs::read_link(path).map_err(|e| IoError::create(path, path, e))?;
+            let target = fs::read_link(path).map_err(|e| IoError::create_temporary(path, path, e))?;
             destination(&path.parent().unwrap_or(Path::new("")).join(target))
         }
         // One that leads back to itself.
-        Err(error) if path.is_symlink() => Err(IoError::create(path, path, error)),
+        Err(error) if path.is_symlink() => Err(IoError::create_temporary(path, path, error)),
         _ => Ok(path.to_path_buf()),
     }
 }
@@ -268,7 +268,7 @@ fn is_open_file(path: &Path) -> bool {
 /// Checks that a file may be written at `path`, as far as one that is there forbids it: for whoever wants to know before the work.
 ///
 /// # Errors
-/// [`IoError::Protected`], and those of [`SharedFile::create`] about the path.
+/// `IoErrorKind::Write`, and those of [`SharedFile::create`] about the path.
 pub fn check_replaceable(path: impl AsRef<Path>) -> Result<(), IoError> {
     older_permissions(&destination(path.as_ref())?).map(drop)
 }
@@ -281,9 +281,11 @@ fn older_permissions(path: &Path) -> Result<Option<Permissions>, IoError> {
         Ok(found) => Ok(Some(found.permissions())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.is_file() => {
-            Err(IoError::Protected { path: path.to_path_buf() })
+            let message =
+                "is there already and may not be written; make it writable (chmod u+w) or choose another name";
+            Err(IoError::new(IoErrorKind::Write, path, message))
         }
-        Err(error) => Err(IoError::create(path, path, error)),
+        Err(error) => Err(IoError::create_temporary(path, path, error)),
     }
 }
 
@@ -358,7 +360,9 @@ mod tests {
         }
         check_replaceable(&path).unwrap();
         check_replaceable(scratch.path().join("none")).unwrap();
-        assert!(matches!(check_replaceable(scratch.path()), Err(IoError::NotAFile { .. })));
+        assert!(
+            matches!(check_replaceable(scratch.path()), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
     }
 
     #[test]
@@ -366,7 +370,9 @@ mod tests {
         let scratch = Scratch::new();
         let path = scratch.path().join("out");
         let first = SharedFile::create(&path, 3, b"one", "t").unwrap();
-        assert!(matches!(SharedFile::create(&path, 3, b"two", "t"), Err(IoError::Exists { .. })));
+        assert!(
+            matches!(SharedFile::create(&path, 3, b"two", "t"), Err(IoError { kind: IoErrorKind::InUse, ref message, .. }) if message.contains("exists already"))
+        );
         first.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
     }
@@ -387,8 +393,12 @@ mod tests {
     fn writing_past_the_end_is_refused() {
         let scratch = Scratch::new();
         let file = SharedFile::create(scratch.path().join("out"), 8, b"", "t").unwrap();
-        assert!(matches!(file.write_at(7, b"ab"), Err(IoError::Range { .. })));
-        assert!(matches!(file.write_at(u64::MAX, b"ab"), Err(IoError::Range { .. })));
+        assert!(
+            matches!(file.write_at(7, b"ab"), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
+        );
+        assert!(
+            matches!(file.write_at(u64::MAX, b"ab"), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
+        );
         file.write_at(8, b"").unwrap();
     }
 
@@ -411,10 +421,18 @@ mod tests {
         assert!(first.is_symlink() && second.is_symlink());
         assert_eq!(fs::read(scratch.path().join("later")).unwrap(), b"later");
         assert!(write_whole(&circle, b"x").is_err() && circle.is_symlink());
-        assert!(matches!(write_whole("/dev/null", b"x"), Err(IoError::NotAFile { .. })));
-        assert!(matches!(write_whole(scratch.path(), b"x"), Err(IoError::NotAFile { .. })));
-        assert!(matches!(write_whole("-", b"x"), Err(IoError::OutputIsDash)));
-        assert!(matches!(write_whole(scratch.path().join("no/such"), b"x"), Err(IoError::Create { .. })));
+        assert!(
+            matches!(write_whole("/dev/null", b"x"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
+        assert!(
+            matches!(write_whole(scratch.path(), b"x"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
+        assert!(
+            matches!(write_whole("-", b"x"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("standard output"))
+        );
+        assert!(
+            matches!(write_whole(scratch.path().join("no/such"), b"x"), Err(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
+        );
     }
 
     #[cfg(target_os = "linux")]
@@ -429,9 +447,13 @@ mod tests {
         std::os::unix::fs::symlink(format!("/dev/fd/{}", open.as_raw_fd()), &link).unwrap();
         let pid = std::process::id();
         for place in [format!("/dev/fd/{}", open.as_raw_fd()), format!("/proc/{pid}/fd/{}", open.as_raw_fd())] {
-            assert!(matches!(write_whole(place, b"new"), Err(IoError::NotAFile { .. })));
+            assert!(
+                matches!(write_whole(place, b"new"), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+            );
         }
-        assert!(matches!(check_replaceable(&link), Err(IoError::NotAFile { .. })));
+        assert!(
+            matches!(check_replaceable(&link), Err(IoError { kind: IoErrorKind::FileType, ref message, .. }) if message.contains("not a regular file"))
+        );
         assert_eq!(fs::read(&path).unwrap(), b"said");
     }
 
@@ -444,7 +466,9 @@ mod tests {
         assert_eq!(scratch.names().len(), 1);
         SharedFile::open(&path, "t").unwrap().abandon();
         assert!(scratch.names().is_empty());
-        assert!(matches!(SharedFile::open(&path, "t"), Err(IoError::Create { .. })));
+        assert!(
+            matches!(SharedFile::open(&path, "t"), Err(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
+        );
         drop(first);
     }
 }

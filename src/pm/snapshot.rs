@@ -32,7 +32,7 @@ pub fn seal_snapshot_together(
     comm.all_reduce(&mut all, Op::Sum)?;
     if all[0] != info.count {
         let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
-        return Err(IoError::Column { path: path.to_path_buf(), name: "ParticleIDs".to_string(), reason }.into());
+        return Err(IoError::column(path, "ParticleIDs", reason).into());
     }
     match files {
         Files::PerRank => {
@@ -110,5 +110,5 @@ fn check_finite(first: u64, velocities: &[[f32; 3]]) -> Result<(), IoError> {
     let Some(at) = velocities.as_flattened().iter().position(|v| !v.is_finite()) else { return Ok(()) };
     let index = vec![first + at as u64 / 3, at as u64 % 3];
     let (path, value) = (PathBuf::from("PartType1/Velocities"), f64::from(velocities[at / 3][at % 3]));
-    Err(IoError::OutOfRange { path, index, value })
+    Err(IoError::beyond_f32(path, index, value))
 }

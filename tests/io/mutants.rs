@@ -7,14 +7,14 @@ use std::fs;
 use std::path::Path;
 
 use super::mutation::{Random, mutate, survive};
-use meshloom::io::{IoError, Member, NpyFile, NpyWriter, NpzFile, NpzWriter, read_numbers};
+use meshloom::io::{IoError, IoErrorKind, Member, NpyFile, NpyWriter, NpzFile, NpzWriter, read_numbers};
 use meshloom::points::neighbors::Bins;
 
 /// What reading has given must be good, or an error that is no wish for memory.
 fn sound<T>(path: &Path, result: Result<T, IoError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
-        Err(IoError::Memory { bytes, .. }) => panic!("{bytes} bytes for a small file"),
+        Err(error @ IoError { kind: IoErrorKind::Memory, .. }) => panic!("for a small file: {error}"),
         Err(error) => {
             assert!(error.to_string().contains(path.to_str().unwrap()), "names no file: {error}");
             None

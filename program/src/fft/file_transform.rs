@@ -26,11 +26,7 @@ impl FileTransform {
     /// [`IoError`] for files of another shape or type.
     pub fn new(arguments: &Arguments) -> Result<(FileTransform, NpyFile), IoError> {
         let file = NpyFile::open(arguments.input())?.accept_integers();
-        let shape = |wanted: &str| IoError::Shape {
-            path: file.path().into(),
-            found: file.shape().to_vec(),
-            wanted: wanted.into(),
-        };
+        let shape = |wanted: &str| IoError::shape(file.path(), file.shape(), wanted);
         // Arrays of fewer axes are meshes with axes of one cell, which cost nothing.
         let input = match *file.shape() {
             [n] => [1, 1, n],
@@ -43,11 +39,11 @@ impl FileTransform {
         }
         let dtype = file.dtype();
         if arguments.real && !arguments.inverse && dtype.is_complex() {
-            return Err(IoError::Dtype {
-                path: file.path().into(),
-                found: dtype.to_string(),
-                wanted: "a real one such as float32 (or a call without --real)".into(),
-            });
+            return Err(IoError::element_type(
+                file.path(),
+                dtype,
+                "a real one such as float32 (or a call without --real)",
+            ));
         }
         let precision = arguments.precision.map_or(
             match dtype {

@@ -94,12 +94,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
             // The lengths are the file's and not the call's.
-            error => IoError::Shape {
-                path: file.path().into(),
-                found: file.shape().to_vec(),
-                wanted: format!("one that can be transformed ({error})"),
-            }
-            .into(),
+            error => IoError::shape(file.path(), file.shape(), format!("one that can be transformed ({error})")).into(),
         })?;
         Ok(RankTransform {
             field: transform.field(gpu, &transform.field_layout())?,

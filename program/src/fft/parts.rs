@@ -7,7 +7,7 @@ use meshloom::Error;
 use meshloom::gpu::{Array, DeviceElement, Recorder};
 use meshloom::grid::{Box3, extent, volume};
 use meshloom::host_memory;
-use meshloom::io::{IoError, NpyElement, NpyFile, NpyWriter};
+use meshloom::io::{IoError, IoErrorKind, NpyElement, NpyFile, NpyWriter};
 
 /// Elements of a piece.
 const PIECE: u64 = 1 << 20;
@@ -123,7 +123,7 @@ pub struct OutputPart<'a> {
 /// Writes this rank's part of the output from `array`.
 ///
 /// # Errors
-/// Errors of the file and of the device, and [`IoError::Values`] for the first element that overflowed its type.
+/// Errors of the file and of the device, and `IoErrorKind::Value` for the first element that overflowed its type.
 pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,
@@ -152,7 +152,7 @@ pub fn save<T: Stored>(
                     "the element at ({}) overflows f32; scale the data to other units, or give --precision f64",
                     place.join(", ")
                 );
-                return Err(IoError::Values { path: path.into(), reason }.into());
+                return Err(IoError::new(IoErrorKind::Value, path, reason).into());
             }
             file.write(start, &rest[..count as usize])?;
             (start, at) = (start + count, at + count);

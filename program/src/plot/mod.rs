@@ -69,7 +69,7 @@ pub struct ErrorPoints<'a> {
 /// equal pictures.
 ///
 /// # Errors
-/// [`IoError::Picture`] unless both ranges are positive, finite and ascending.
+/// `IoErrorKind::Unsupported` unless both ranges are positive, finite and ascending.
 ///
 /// ```
 /// use meshloom_program::plot::{LogAxis, LogPlot, PlotCurve, log_plot};
@@ -89,7 +89,7 @@ pub struct ErrorPoints<'a> {
 /// # }
 /// ```
 pub fn log_plot(plot: &LogPlot<'_>, path: &Path) -> Result<RgbImage, IoError> {
-    let failed = |reason: String| IoError::Picture { path: path.to_path_buf(), reason };
+    let failed = |reason: String| IoError::picture(path, reason);
     for axis in [&plot.x, &plot.y] {
         if !axis.is_possible() {
             let [low, high] = axis.range;
@@ -286,6 +286,6 @@ mod tests {
         let good = plot(&[], &[]);
         let bad = LogPlot { y: LogAxis { label: "y", range: [0.0, 1.0] }, ..good };
         let error = log_plot(&bad, Path::new("p.png")).unwrap_err();
-        assert!(matches!(&error, IoError::Picture { reason, .. } if reason.contains('y')), "{error}");
+        assert!(error.message.contains("the axis `y`"), "{error}");
     }
 }

@@ -44,7 +44,7 @@ fn open(path: &Path, particles: ParticleType) -> Result<(Box<dyn PointReader>, C
         false => Box::new(NpyFile::open(path)?),
     };
     let shape = source.shape();
-    let wrong = |wanted: &str| IoError::Shape { path: path.into(), found: shape.clone(), wanted: wanted.into() };
+    let wrong = |wanted: &str| IoError::shape(path, &shape, wanted);
     let input = match shape[..] {
         [count, 3] => Content::Points(count),
         [n0, n1, n2] => Content::Field([n0, n1, n2]),

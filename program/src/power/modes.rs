@@ -6,7 +6,7 @@ use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Recorder};
 use meshloom::grid::{Box3, split, volume};
 use meshloom::host_memory;
-use meshloom::io::IoError;
+use meshloom::io::{IoError, IoErrorKind};
 use meshloom::mesh::{MeshError, MeshPart, Painter, PointsInCells, density_contrast, field_contrast};
 use meshloom::points::{BoxCheck, BoxUse};
 
@@ -47,12 +47,9 @@ impl<'a> MeshTransform<'a> {
         let plan = Transform::new(recorder.gpu(), measurement.shape, comms.grid(), comms.rank());
         let plan = plan.map_err(|error| match (Error::from(error), input) {
             // The lengths are the file's and not the call's.
-            (Error::Fft(error), Content::Field(shape)) => IoError::Shape {
-                path: measurement.path.into(),
-                found: shape.into(),
-                wanted: format!("one that can be transformed ({error})"),
+            (Error::Fft(error), Content::Field(shape)) => {
+                IoError::shape(measurement.path, shape, format!("one that can be transformed ({error})")).into()
             }
-            .into(),
             (error, _) => error,
         })?;
         Ok(MeshTransform { recorder, comms, plan })
@@ -144,8 +141,8 @@ fn point_modes(
     let values = file.read_f64(3 * rows.start..3 * rows.end)?;
     if let Some((at, &value)) = (0..).zip(&values).find(|(_, value)| value.is_finite() && !(**value as f32).is_finite())
     {
-        let (path, index) = (measurement.path.into(), vec![rows.start + at / 3, at % 3]);
-        return Err(IoError::OutOfRange { path, index, value }.into());
+        let index = [rows.start + at / 3, at % 3];
+        return Err(IoError::beyond_f32(measurement.path, index, value).into());
     }
     let weights = masses.as_ref().map(|masses| masses.read(&comm, rows.clone())).transpose()?;
     if masses.is_none() {
@@ -163,7 +160,7 @@ fn point_modes(
     };
     let mut points = points.map_err(|error| match (error, masses) {
         (error @ MeshError::Weights { .. }, Some(masses)) => {
-            IoError::Values { path: masses.path().into(), reason: error.to_string() }.into()
+            IoError::new(IoErrorKind::Value, masses.path(), error.to_string()).into()
         }
         (error, _) => in_file(error, measurement),
     })?;
@@ -185,16 +182,14 @@ fn point_modes(
 /// Adds the path of the file to the error of a bad value.
 fn in_file(error: MeshError, measurement: &Measurement) -> Error {
     match error {
-        MeshError::NotFinite { index, value } => {
-            IoError::NonFinite { path: measurement.path.into(), index, value }.into()
-        }
+        MeshError::NotFinite { index, value } => IoError::non_finite(measurement.path, index, value).into(),
         MeshError::NotDensity { .. } => {
             let option = if measurement.arguments.cross.is_some() {
                 "--contrast, --contrast=first or --contrast=other"
             } else {
                 "--contrast"
             };
-            IoError::Values { path: measurement.path.into(), reason: format!("{error} ({option})") }.into()
+            IoError::new(IoErrorKind::Value, measurement.path, format!("{error} ({option})")).into()
         }
         error => error.into(),
     }

@@ -37,8 +37,8 @@ pub fn density(parameters: &Parameters) -> Result<(NpyFile, Config), Error> {
     let mesh = match *file.shape() {
         [mesh, a, b] if a == mesh && b == mesh => mesh,
         _ => {
-            let wanted = "(m, m, m): the density on the cells of a cubic mesh".into();
-            return Err(IoError::Shape { path: file.path().into(), found: file.shape().to_vec(), wanted }.into());
+            let wanted = "(m, m, m): the density on the cells of a cubic mesh";
+            return Err(IoError::shape(file.path(), file.shape(), wanted).into());
         }
     };
     let config = parameters.config(mesh);

@@ -115,7 +115,7 @@ pub(crate) fn make_file(
         let file = OpenOptions::new().read(true).write(true).open(temporary).and_then(|file| {
             if leftover::lock(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
         });
-        file.map_err(|source| IoError::Create { path: output.to_path_buf(), source })
+        file.map_err(|source| IoError::create(output, source))
     };
     let remove = || drop(fs::remove_file(temporary));
     let made = once().or_else(|_| {

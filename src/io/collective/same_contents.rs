@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::host_of;
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
-use crate::io::IoError;
 use crate::io::input::Input;
+use crate::io::{IoError, IoErrorKind, printable};
 
 /// Blocks of a file that are compared, evenly from its first to its last byte, and bytes of each.
 const BLOCKS: u64 = 16;
@@ -20,7 +20,7 @@ const UNREADABLE: u64 = 0;
 /// rank cannot read is left to whoever opens it. Collective; the inner error is the same on all ranks.
 ///
 /// # Errors
-/// [`IoError::OtherContents`] (inner) of the first rank that differs from those before it; those of the ranks (outer).
+/// `IoErrorKind::NotShared` (inner) of the first rank that differs from those before it; those of the ranks (outer).
 pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<(), IoError>, CommError> {
     let own: Vec<u64> = paths.iter().map(|path| fingerprint(path).unwrap_or(UNREADABLE)).collect();
     let all = comm.all_gather_v(&own)?;
@@ -29,7 +29,12 @@ pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<()
     let host = host_of(comm, rank)?;
     // Where ranks have unlike lists, these come of a file in them, which is named on rank 0's list.
     let path = paths.get(file).or(paths.last()).cloned().unwrap_or_default();
-    Ok(Err(IoError::OtherContents { path, rank, host }))
+    let message = format!(
+        "rank {rank} (on {}) reads other contents than the ranks before it; give all ranks the same file, as one \
+         on a file system that they share",
+        printable(&host)
+    );
+    Ok(Err(IoError::new(IoErrorKind::NotShared, path, message)))
 }
 
 /// A number of a file's length and of its contents at some places.
@@ -102,7 +107,9 @@ mod tests {
                 let found = same_contents(&comm, &[paths[0].clone(), own.clone()])?;
                 match found {
                     Ok(()) => assert!(same),
-                    Err(IoError::OtherContents { rank: 2, path, .. }) => assert!(!same && path == *own),
+                    Err(IoError { kind: IoErrorKind::NotShared, path, message, .. }) => {
+                        assert!(!same && path == *own && message.starts_with("rank 2 "), "{message}");
+                    }
                     Err(error) => panic!("{error}"),
                 }
                 assert!(same_contents(&comm, &[scratch.path().join("none")])?.is_ok());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{host_of, shared_token};
 use crate::comm::{CommError, Communicator};
 use crate::io::temporary::temporary_name;
-use crate::io::{IoError, cleanup};
+use crate::io::{IoError, IoErrorKind, cleanup, printable};
 
 /// How often a rank looks for the file of rank 0, and how long it waits between: a file system of a network may show a new file late.
 const LOOKS: u32 = 10;
@@ -22,7 +22,7 @@ const NONE: u64 = u64::MAX;
 /// whoever makes files there. Collective; the inner error is the same on all ranks.
 ///
 /// # Errors
-/// [`IoError::NotShared`] (inner) of the first rank that does not see it; those of the ranks (outer).
+/// `IoErrorKind::NotShared` (inner) of the first rank that does not see it; those of the ranks (outer).
 pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<(), IoError>, CommError> {
     let token = shared_token(comm)?;
     let name = |level: u64| {
@@ -45,7 +45,12 @@ pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<()
     let Some(rank) = seen.iter().position(|seen| *seen == 0) else { return Ok(Ok(())) };
     // The working directory has an empty path.
     let path = if directory.as_os_str().is_empty() { Path::new(".") } else { directory }.to_path_buf();
-    Ok(Err(IoError::NotShared { path, rank, host: host_of(comm, rank)? }))
+    let message = format!(
+        "rank {rank} (on {}) does not see what rank 0 writes: ranks do not share this directory, or were started \
+         in different ones; choose one that all share, by its whole path",
+        printable(&host_of(comm, rank)?)
+    );
+    Ok(Err(IoError::new(IoErrorKind::NotShared, path, message)))
 }
 
 /// How many levels above `directory` the nearest one is that exists.
@@ -100,7 +105,9 @@ mod tests {
             run_threads(3, |comm| {
                 let own = places[usize::from(comm.rank() == 2)].join(below);
                 match same_directory(&comm, &own)? {
-                    Err(IoError::NotShared { rank: 2, path, .. }) => assert_eq!(path, own),
+                    Err(IoError { kind: IoErrorKind::NotShared, path, message, .. }) => {
+                        assert!(path == own && message.starts_with("rank 2 "), "{message}");
+                    }
                     other => panic!("{other:?}"),
                 }
                 assert!(same_directory(&comm, &places[0].join(below))?.is_ok());

@@ -109,8 +109,8 @@ impl Centers {
     /// Opens a catalogue; none where the file is none, or cannot be opened: a snapshot says better what is wrong with it.
     ///
     /// # Errors
-    /// [`IoError::Shape`] and [`IoError::Dtype`] for centres that are not `(G, 3)` or `(G, 2)`, f32 or f64, [`IoError::NoFilter`], and
-    /// [`IoError::NotHdf5`] for broken files, and where one of several is missing or of another catalogue.
+    /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for centres that are not `(G, 3)` or `(G, 2)`, f32 or f64, `IoErrorKind::Unsupported`, and
+    /// `IoErrorKind::Format` for broken files, and where one of several is missing or of another catalogue.
     pub fn open(path: impl AsRef<Path>) -> Result<Option<Self>, IoError> {
         let path = path.as_ref();
         let given = parts::existing(path);
@@ -132,7 +132,7 @@ impl Centers {
                 if wanted != (name, dims) {
                     let (path, found) = (part.path.join(name), vec![count, dims as u64]);
                     let wanted = format!("(G, {}) of {}, as in the files before it,", wanted.1, wanted.0);
-                    return Err(IoError::Shape { path, found, wanted });
+                    return Err(IoError::shape(path, found, wanted));
                 }
                 if found == Dtype::F64 {
                     dtype = Dtype::F64;
@@ -194,7 +194,7 @@ impl Centers {
     /// The background cosmology; none where the file does not say it.
     ///
     /// # Errors
-    /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
+    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
     pub fn background(&self) -> Result<Option<Background>, IoError> {
         Background::read(self.first())
     }
@@ -221,7 +221,7 @@ impl Centers {
     /// Centres, row after row, which f64 in the file are rounded to. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// [`IoError::Range`]; [`IoError::NotHdf5`] if the file was changed since it was opened or cannot be read.
+    /// `IoErrorKind::Misuse`; `IoErrorKind::Format` if the file was changed since it was opened or cannot be read.
     pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.read(rows)
     }
@@ -237,11 +237,11 @@ impl Centers {
     fn read<T: H5Type>(&self, rows: Range<u64>) -> Result<Vec<T>, IoError> {
         let Range { start, end } = rows;
         if start > end || end > self.count() {
-            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
+            return Err(IoError::range(&self.path, start..end, self.count()));
         }
         let count = (end - start) as usize * self.dims;
-        let mut values = host_memory::reserve("rows", count)
-            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })?;
+        let mut values =
+            host_memory::reserve("rows", count).map_err(|error| IoError::memory(&self.path, error.bytes))?;
         for (path, part) in &self.parts {
             let (start, end) = (start.max(part.start), end.min(part.end));
             if start >= end {

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::file::File as Hdf5File;
 
+use super::dataset::DatasetSpec;
+use super::groups::{Groups, GroupsPlace};
 use super::units::Quantity;
-use super::writer::DatasetSpec;
-use super::{Groups, GroupsPlace, Hdf5Writer, SnapshotInfo, attributes, groups_writer};
-use crate::io::{IoError, Member};
+use super::{SnapshotInfo, attributes, group_datasets};
+use crate::io::Member;
 
 /// The contents of an HDF5 file: groups with attributes, and datasets, whose values ranks write
-/// through an [`Hdf5Writer`].
+/// through an [`Hdf5Writer`](super::Hdf5Writer).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Hdf5Contents<'a> {
     /// Particles of one mass (`PartType1`) in the layout of Gadget-4, which readers of SWIFT's files
-    /// also read. [`SnapshotRows`] writes the particles; attributes of the datasets give the units.
+    /// also read. [`SnapshotRows`](super::SnapshotRows) writes the particles; attributes of the datasets give the units.
     Snapshot {
         /// The header; counts the particles of all files.
         info: &'a SnapshotInfo,
@@ -24,7 +25,7 @@ pub enum Hdf5Contents<'a> {
     },
     /// Particles of a light cone, in the layout of a snapshot in open space, with peculiar velocities,
     /// a scale factor and a replica for each particle, and a group `LightCone` that describes the cone.
-    /// [`ConeRows`] writes the particles.
+    /// [`ConeRows`](super::ConeRows) writes the particles.
     LightCone(&'a ConeInfo),
     /// A catalog of groups in the layout of Gadget-4. [`Groups::write`] writes a rank's part.
     Groups {
@@ -54,7 +55,7 @@ impl Hdf5Contents<'_> {
         match *self {
             Hdf5Contents::Snapshot { info, part } => snapshot_datasets(info, part.count),
             Hdf5Contents::LightCone(cone) => cone_datasets(cone),
-            Hdf5Contents::Groups { info, groups, place } => groups_writer::specs(info, groups, place),
+            Hdf5Contents::Groups { info, groups, place } => group_datasets::specs(info, groups, place),
             Hdf5Contents::Arrays { members, attributes } => {
                 let spec = |member: &Member| {
                     let own = attributes.iter().filter(|attribute| attribute.at == member.name);
@@ -77,7 +78,7 @@ impl Hdf5Contents<'_> {
             Hdf5Contents::LightCone(cone) => describe_cone(file, cone),
             Hdf5Contents::Groups { info, groups, place } => {
                 let ids = groups.members.map_or(0, |_| place.members);
-                groups_writer::describe(file, info, [place.groups, ids])
+                group_datasets::describe(file, info, [place.groups, ids])
             }
             Hdf5Contents::Arrays { members, attributes } => {
                 let of_group = |attribute: &&Attribute| members.iter().all(|member| member.name != attribute.at);
@@ -143,31 +144,6 @@ pub fn part_path(path: impl AsRef<Path>, index: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Particles of a snapshot, equally many of each.
-#[derive(Clone, Copy, Debug)]
-pub struct SnapshotRows<'a> {
-    /// Positions in comoving Mpc/h.
-    pub positions: &'a [[f32; 3]],
-    /// Gadget's velocities, peculiar km/s over the square root of a ([`SnapshotInfo::gadget_velocity`]).
-    pub velocities: &'a [[f32; 3]],
-    /// Identifiers.
-    pub ids: &'a [u64],
-}
-
-impl SnapshotRows<'_> {
-    /// Writes the particles to the rows of the file from `first` on.
-    ///
-    /// # Errors
-    /// [`IoError::Column`] if their numbers differ, [`IoError::Range`] beyond the file's end,
-    /// [`IoError::Write`].
-    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<(), IoError> {
-        to.check_rows(&[self.positions.len(), self.velocities.len(), self.ids.len()])?;
-        to.write_rows(0, first, self.positions.as_flattened())?;
-        to.write_rows(1, first, self.velocities.as_flattened())?;
-        to.write_rows(2, first, self.ids)
-    }
-}
-
 fn snapshot_datasets(info: &SnapshotInfo, count: u64) -> Vec<DatasetSpec> {
     let velocity = Quantity::velocity(0.5, "Peculiar velocities a dx/dt over the square root of the scale factor a");
     let id = Quantity::number("Lagrangian index (i n + j) n + k of site (i, j, k)");
@@ -194,55 +170,6 @@ pub struct ConeInfo {
     pub direction: [f64; 3],
     /// Angle from the center to the rim in degrees; 180 for the whole sky.
     pub opening: f64,
-}
-
-/// Particles of a light cone, equally many of each.
-#[derive(Clone, Copy, Debug)]
-pub struct ConeRows<'a> {
-    /// Comoving positions relative to the observer, not wrapped, in Mpc/h.
-    pub positions: &'a [[f32; 3]],
-    /// Peculiar velocities in km/s.
-    pub velocities: &'a [[f32; 3]],
-    /// Scale factors at which the particles cross the cone.
-    pub scale_factors: &'a [f32],
-    /// Lagrangian indices. A particle may appear in several replicas of the box.
-    pub ids: &'a [u64],
-    /// Replicas that contain the particles' sites, in numbers of sides from the box.
-    pub images: &'a [[i32; 3]],
-}
-
-impl ConeRows<'_> {
-    /// Writes the particles to the rows of the file from `first` on.
-    ///
-    /// # Errors
-    /// Same as [`SnapshotRows::write`].
-    ///
-    /// ```
-    /// use meshloom::io::{hdf5::{ConeInfo, ConeRows, Hdf5Contents, Hdf5Writer, Snapshot, SnapshotInfo}, token};
-    /// # fn main() -> Result<(), meshloom::io::IoError> {
-    /// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", token()));
-    /// let snapshot = SnapshotInfo { count: 8, box_size: 10.0, scale_factor: 1.0, omega_m: 0.3, omega_b: 0.05, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
-    /// let cone = ConeInfo { snapshot, count: 1, observer: [5.0; 3], distance: 20.0, direction: [0.0, 0.0, 1.0], opening: 180.0 };
-    /// let writer = Hdf5Writer::create(&path, &Hdf5Contents::LightCone(&cone), &token())?;
-    /// let rows = ConeRows { positions: &[[-9.0, 0.0, 12.0]], velocities: &[[300.0; 3]], scale_factors: &[0.995], ids: &[7], images: &[[-1, 0, 1]] };
-    /// rows.write(&writer, 0)?;
-    /// writer.seal()?.publish()?;
-    ///
-    /// let cone = Snapshot::open(&path)?;
-    /// assert_eq!((cone.count(), cone.box_size(), cone.velocity_unit()?.map(|unit| unit.factor)), (1, None, Some(1.0)));
-    /// # std::fs::remove_file(&path).unwrap();
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<(), IoError> {
-        let ConeRows { positions, velocities, scale_factors, ids, images } = self;
-        to.check_rows(&[positions.len(), velocities.len(), scale_factors.len(), ids.len(), images.len()])?;
-        to.write_rows(0, first, positions.as_flattened())?;
-        to.write_rows(1, first, velocities.as_flattened())?;
-        to.write_rows(2, first, scale_factors)?;
-        to.write_rows(3, first, ids)?;
-        to.write_rows(4, first, images.as_flattened())
-    }
 }
 
 fn cone_datasets(cone: &ConeInfo) -> Vec<DatasetSpec> {

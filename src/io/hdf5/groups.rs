@@ -72,7 +72,7 @@ impl Groups<'_> {
     pub(super) fn check(&self, path: &Path) -> Result<(), IoError> {
         self.check_rows(path)?;
         let (start, end) = (self.offset[0], self.offset[self.label.len()]);
-        let column = |name: &str, reason| IoError::Column { path: path.to_path_buf(), name: name.into(), reason };
+        let column = |name: &str, reason| IoError::column(path, name, reason);
         match self.members {
             _ if start != 0 => Err(column("offset", format!("begins with {start}, not with 0"))),
             Some(members) if members.len() as u64 != end => {
@@ -85,9 +85,7 @@ impl Groups<'_> {
 
     /// Checks that the lengths of columns agree, and offsets with counts.
     pub(super) fn check_rows(&self, path: &Path) -> Result<(), IoError> {
-        let wrong = |name: &str, reason: String| {
-            Err(IoError::Column { path: path.to_path_buf(), name: name.to_string(), reason })
-        };
+        let wrong = |name: &str, reason: String| Err(IoError::column(path, name, reason));
         let n = self.label.len();
         let lengths = [
             ("count", Some(self.count.len())),

@@ -13,8 +13,7 @@ use crate::io::{Dtype, IoError};
 /// Reads a whole catalogue that [`write_groups`](super::write_groups) has written. Not collective.
 ///
 /// # Errors
-/// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`], [`IoError::Truncated`], and
-/// [`IoError::NotHdf5`] for files that are foreign, cut off, without the datasets of such a catalogue, or with impossible
+/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` for files that are foreign, cut off, without the datasets of such a catalogue, or with impossible
 /// numbers.
 pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let path = path.as_ref();

@@ -1,5 +1,6 @@
 //! One file of a snapshot: its header and its particles.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
@@ -9,7 +10,7 @@ use super::writer::lock_remedy;
 use super::{element_type, queries, storage};
 use crate::host_memory;
 use crate::io::input::Input;
-use crate::io::{Dtype, IoError, PARTICLE_TYPES};
+use crate::io::{Dtype, IoError, IoErrorKind, PARTICLE_TYPES, printable};
 
 /// The header of a file, about itself and the whole snapshot.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +114,15 @@ impl Opened {
     /// The error of numbers of a dataset, with its whole name, that the library could not read.
     pub fn unread(&self, dataset: &Dataset, name: &str, error: &hdf5_metno::Error) -> IoError {
         match storage::missing_filter(dataset) {
-            Ok(Some((number, filter))) => IoError::NoFilter { path: self.path().join(name), number, name: filter },
+            Ok(Some((number, filter))) => {
+                let message = format!(
+                    "compressed by filter {number}{}, which this HDF5 library does not have; put its plugin into a \
+                     directory and name that in HDF5_PLUGIN_PATH (the Python package hdf5plugin has many, and says \
+                     where: hdf5plugin.PLUGIN_PATH), or compress the file with gzip instead (h5repack -f GZIP=4)",
+                    filter_name(number, &filter)
+                );
+                IoError::new(IoErrorKind::Unsupported, self.path().join(name), message)
+            }
             _ => broken(self.path(), error),
         }
     }
@@ -214,15 +223,14 @@ pub(super) fn read_rows<T: H5Type>(
 /// Checks that [`read_rows`] has memory for `count` numbers of the file at `path`.
 ///
 /// # Errors
-/// [`IoError::Memory`].
+/// `IoErrorKind::Memory`.
 pub(super) fn probe<T>(path: &Path, count: usize) -> Result<(), IoError> {
-    host_memory::probe("rows", count.saturating_mul(size_of::<T>()))
-        .map_err(|error| IoError::Memory { path: path.to_path_buf(), bytes: error.bytes })
+    host_memory::probe("rows", count.saturating_mul(size_of::<T>())).map_err(|error| IoError::memory(path, error.bytes))
 }
 
 /// The error of a file that is not what it should be.
-pub(super) fn wrong(path: &Path, reason: impl Into<String>) -> IoError {
-    IoError::NotHdf5 { path: path.to_path_buf(), reason: reason.into() }
+pub(super) fn wrong(path: &Path, reason: impl Display) -> IoError {
+    IoError::new(IoErrorKind::Format, path, format!("not an HDF5 file that can be read: {reason}"))
 }
 
 /// The error of a file that the library cannot read.
@@ -385,28 +393,53 @@ fn read_coordinates(path: &Path, dataset: &Dataset, particle_type: usize) -> Res
 pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64, usize, Dtype), IoError> {
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
-        let found = shape.iter().map(|&n| n as u64).collect();
-        return Err(IoError::Shape { path: path.join(name), found, wanted: "(N, 3) or (N, 2)".to_string() });
+        let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
+        return Err(IoError::shape(path.join(name), found, "(N, 3) or (N, 2)"));
     };
     let found = match element_type::of(dataset).map_err(|e| broken(path, &e))? {
         Ok(dtype @ (Dtype::F32 | Dtype::F64)) => return Ok((count as u64, dims, dtype)),
         Ok(dtype) => dtype.to_string(),
         Err(other) => other,
     };
-    Err(IoError::Dtype { path: path.join(name), found, wanted: "float32 or float64".to_string() })
+    Err(IoError::element_type(path.join(name), found, "float32 or float64"))
+}
+
+/// Creates the error of a header that counts other particles than there are coordinates.
+pub(super) fn wrong_count(path: &Path, attribute: &str, kind: usize, [counted, found]: [u64; 2]) -> IoError {
+    let message = format!(
+        "Header/{attribute} counts {counted} particles of type {kind}, but PartType{kind}/Coordinates has {found}; \
+         this happens if a part of a larger snapshot is saved with the header of the whole: correct the header, or \
+         read the particles that are there by trusting the coordinates"
+    );
+    IoError::new(IoErrorKind::ParticleCount, path, message)
+}
+
+/// Returns the name of a filter of HDF5 in brackets: that of the file, else that of the HDF Group's register.
+fn filter_name(number: i64, name: &str) -> String {
+    let known = match number {
+        1 => "gzip",
+        4 => "szip",
+        307 => "bzip2",
+        32000 => "lzf",
+        32001 => "blosc",
+        32004 => "lz4",
+        32008 => "bitshuffle",
+        32013 => "zfp",
+        32015 => "zstd",
+        32026 => "blosc2",
+        _ => "",
+    };
+    let name = if name.is_empty() { known } else { name };
+    if name.is_empty() { String::new() } else { format!(" ({})", printable(name)) }
 }
 
 /// Checks that the header counts as many particles as there are coordinates.
 fn check(path: &Path, header: &Header, found: &Coordinates) -> Result<(), IoError> {
     let said = header.here.as_ref().and_then(|here| here.get(found.particle_type)).copied();
     match said {
-        Some(counted) if counted != found.count => Err(IoError::ParticleCount {
-            path: path.to_path_buf(),
-            attribute: "NumPart_ThisFile",
-            particle_type: found.particle_type,
-            counted,
-            found: found.count,
-        }),
+        Some(counted) if counted != found.count => {
+            Err(wrong_count(path, "NumPart_ThisFile", found.particle_type, [counted, found.count]))
+        }
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::part_file::{Header, PartFile, wrong};
 use super::part_path;
-use crate::io::{IoError, printable_path};
+use crate::io::{IoError, IoErrorKind, printable_path};
 
 /// The paths of all files of the snapshot that `path` belongs to, in their order, whatever particles they have.
 ///
@@ -52,8 +52,10 @@ pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iter
 
 /// The error of another of the files that `given` is one of, with what to do where it is not there.
 pub(super) fn missing(given: &Path, files: u64, what: &str, error: IoError) -> IoError {
-    let IoError::NotFound { path } = error else { return error };
-    let path = printable_path(&path);
+    if error.kind != IoErrorKind::NotFound {
+        return error;
+    }
+    let path = printable_path(&error.path);
     wrong(given, format!("it is one of {files} files of a {what}, but {path} is not there; put all beside it"))
 }
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use hdf5_metno::{Dataset, H5Type};
 
 use super::background::Background;
-use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong};
+use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong, wrong_count};
 use super::velocity_unit::VelocityUnit;
 use super::{element_type, length_unit, parts, queries, storage};
 use crate::host_memory;
-use crate::io::{Dtype, IoError};
+use crate::io::{Dtype, IoError, IoErrorKind};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
 ///
@@ -50,12 +50,12 @@ impl Snapshot {
     /// Opens all files of the snapshot and checks that they agree.
     ///
     /// # Errors
-    /// [`IoError::InputIsDash`], [`IoError::NotFound`], [`IoError::NotAFile`], [`IoError::Read`];
-    /// [`IoError::NotHdf5`] for files that are foreign, cut off, without a header, whose header has impossible numbers or
-    /// numbers that contradict each other, and for a missing file of several; [`IoError::ParticleCount`] for a header that counts other
-    /// particles than there are; [`IoError::ParticleType`] where no particles or several
+    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`;
+    /// `IoErrorKind::Format` for files that are foreign, cut off, without a header, whose header has impossible numbers or
+    /// numbers that contradict each other, and for a missing file of several; `IoErrorKind::ParticleCount` for a header that counts other
+    /// particles than there are; `IoErrorKind::Missing` where no particles or several
     /// types but not `PartType1` have coordinates;
-    /// [`IoError::Shape`] and [`IoError::Dtype`] for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
+    /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         Self::open_with(path, SnapshotOptions::default())
     }
@@ -64,7 +64,7 @@ impl Snapshot {
     /// matter, 4 stars, 5 black holes.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`IoError::ParticleType`] where none of that type have coordinates, unless the snapshot counts
+    /// As [`open`](Self::open); `IoErrorKind::Missing` where none of that type have coordinates, unless the snapshot counts
     /// no particles at all.
     pub fn open_type(path: impl AsRef<Path>, particle_type: usize) -> Result<Self, IoError> {
         Self::open_with(path, SnapshotOptions { particle_type: Some(particle_type), ..SnapshotOptions::default() })
@@ -89,7 +89,7 @@ impl Snapshot {
                 if dims != found.dims {
                     let found = vec![found.count, found.dims as u64];
                     let wanted = format!("(N, {dims}), as the files before it have,");
-                    return Err(IoError::Shape { path: file.path, found, wanted });
+                    return Err(IoError::shape(file.path, found, wanted));
                 }
                 if found.dtype == Dtype::F64 {
                     dtype = Dtype::F64;
@@ -168,7 +168,7 @@ impl Snapshot {
     /// The background cosmology; none where the file does not say it.
     ///
     /// # Errors
-    /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
+    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
     pub fn background(&self) -> Result<Option<Background>, IoError> {
         Background::read(&self.parts[0].0)
     }
@@ -195,7 +195,7 @@ impl Snapshot {
     /// piece has each chunk decompressed once. A piece is longer than `each` only where a chunk is.
     ///
     /// # Errors
-    /// [`IoError::Range`], [`IoError::NotHdf5`].
+    /// `IoErrorKind::Misuse`, `IoErrorKind::Format`.
     pub fn pieces(&self, name: &'static str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
         self.check_range(&rows)?;
         let mut chunks = Vec::new();
@@ -210,8 +210,8 @@ impl Snapshot {
     /// Coordinates of particles, row after row. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// [`IoError::OutOfRange`] where a finite f64 is beyond f32; [`IoError::Range`], [`IoError::Memory`];
-    /// [`IoError::NotHdf5`] if a file was changed since it was opened or cannot be read.
+    /// `IoErrorKind::Value` where a finite f64 is beyond f32; `IoErrorKind::Misuse`, `IoErrorKind::Memory`;
+    /// `IoErrorKind::Format` if a file was changed since it was opened or cannot be read.
     pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Coordinates", self.dims, rows)
     }
@@ -227,7 +227,7 @@ impl Snapshot {
     /// Velocities in the units of the files, as many numbers per row as coordinates.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32), and [`IoError::NoMember`] where there are none.
+    /// As [`positions_f32`](Self::positions_f32), and `IoErrorKind::Missing` where there are none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Velocities", self.dims, rows)
     }
@@ -246,7 +246,7 @@ impl Snapshot {
     /// power.
     ///
     /// # Errors
-    /// [`IoError::NotHdf5`] for files that cannot be read, and for an attribute that is no number.
+    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
     pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
         let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
         let (Some(a), Some((path, _))) = (self.scale_factor(), first) else { return Ok(None) };
@@ -258,8 +258,8 @@ impl Snapshot {
     /// They are not negative. Where a file has both they must be equal, and then every file with particles must have both.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32); [`IoError::NoMember`] where there are neither, [`IoError::NonFinite`] and
-    /// [`IoError::NotHdf5`] for masses that are none, and [`IoError::NotHdf5`] where both are there and differ.
+    /// As [`positions_f32`](Self::positions_f32); `IoErrorKind::Missing` where there are neither, `IoErrorKind::Value` and
+    /// `IoErrorKind::Format` for masses that are none, and `IoErrorKind::Format` where both are there and differ.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
             return self.masses_of_dataset(rows);
@@ -315,14 +315,14 @@ impl Snapshot {
         if mass.is_finite() {
             return wrong(&self.path, format!("{name}: the mass of particle {row} is {mass}; it must be from 0 on"));
         }
-        IoError::NonFinite { path: self.path.join(name), index: vec![row], value: mass.into() }
+        IoError::non_finite(self.path.join(name), vec![row], mass.into())
     }
 
     /// `ParticleIDs`.
     ///
     /// # Errors
-    /// As [`positions_f64`](Self::positions_f64), [`IoError::NoMember`] where there are none, [`IoError::Dtype`] if
-    /// they are no integers, and [`IoError::NotHdf5`] for one below 0.
+    /// As [`positions_f64`](Self::positions_f64), `IoErrorKind::Missing` where there are none, `IoErrorKind::ElementType` if
+    /// they are no integers, and `IoErrorKind::Format` for one below 0.
     pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
         let mut below = None;
         let ids = self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| {
@@ -377,7 +377,7 @@ impl Snapshot {
             Some((element, value)) => {
                 let row = rows.start + (element / width) as u64;
                 let index = if width == 1 { vec![row] } else { vec![row, (element % width) as u64] };
-                Err(IoError::OutOfRange { path: self.path.join(self.name(name)), index, value })
+                Err(IoError::beyond_f32(self.path.join(self.name(name)), index, value))
             }
         }
     }
@@ -416,9 +416,9 @@ impl Snapshot {
             let (shape, count) = (dataset.space().map_err(|e| broken(path, &e))?.shape(), part.end - part.start);
             let wanted = if width == 1 { vec![count as usize] } else { vec![count as usize, width] };
             if shape != wanted {
-                let found = shape.iter().map(|&n| n as u64).collect();
+                let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
                 let wanted = crate::io::error::tuple(&wanted.iter().map(|&n| n as u64).collect::<Vec<_>>());
-                return Err(IoError::Shape { path: path.join(self.name(name)), found, wanted });
+                return Err(IoError::shape(path.join(self.name(name)), found, wanted));
             }
             // Checked once, by the rank that reads the first row.
             if start == part.start {
@@ -437,7 +437,7 @@ impl Snapshot {
             if !taken {
                 let found = dtype.map_or_else(|words| words, |dtype| dtype.to_string());
                 let wanted = if name == "ParticleIDs" { "a 32- or 64-bit integer" } else { "float32 or float64" };
-                return Err(IoError::Dtype { path: path.join(self.name(name)), found, wanted: wanted.to_string() });
+                return Err(IoError::element_type(path.join(self.name(name)), found, wanted));
             }
         }
         Ok(out)
@@ -450,8 +450,7 @@ impl Snapshot {
     /// An empty vector with memory for `width` numbers per row.
     fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
         let len = (rows.end - rows.start).saturating_mul(width as u64);
-        host_memory::reserve("rows", len as usize)
-            .map_err(|error| IoError::Memory { path: self.path.clone(), bytes: error.bytes })
+        host_memory::reserve("rows", len as usize).map_err(|error| IoError::memory(&self.path, error.bytes))
     }
 
     /// The error of a dataset that is missing, with those that are there.
@@ -462,13 +461,13 @@ impl Snapshot {
             found.truncate(MOST_NAMES as usize);
             found.push("...".into());
         }
-        IoError::NoMember { path: path.to_path_buf(), name: self.name(name), found: found.join(", ") }
+        IoError::no_member(path, self.name(name), found.join(", "))
     }
 
     fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {
         let Range { start, end } = *rows;
         if start > end || end > self.count() {
-            return Err(IoError::Range { path: self.path.clone(), start, end, len: self.count() });
+            return Err(IoError::range(&self.path, start..end, self.count()));
         }
         Ok(())
     }
@@ -485,16 +484,31 @@ fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Resu
         _ if found.contains(&usual) => Ok(usual),
         [only] if wanted.is_none() => Ok(only),
         [] if is_empty => Ok(usual),
-        _ => Err(IoError::ParticleType { path: path.into(), wanted, found }),
+        _ => Err(IoError::new(IoErrorKind::Missing, path, missing_type(wanted, &found))),
+    }
+}
+
+/// Returns the message of a snapshot that has particles of the types `found`, but not of the type `wanted`.
+fn missing_type(wanted: Option<usize>, found: &[usize]) -> String {
+    let none = match wanted {
+        Some(wanted) => format!("no particles of type {wanted} have coordinates (PartType{wanted}/Coordinates)"),
+        None if found.is_empty() => "no particles have coordinates (as PartType1/Coordinates)".to_string(),
+        None => "no particles of type 1, which are read if no others are asked for, have coordinates".to_string(),
+    };
+    let names: Vec<String> = found.iter().map(usize::to_string).collect();
+    match &names[..] {
+        [] => format!("{none}; is it a snapshot of particles?"),
+        [only] => format!("{none}; those of type {only} do; choose this type"),
+        [others @ .., last] => {
+            format!("{none}; those of types {} and {last} do; choose one of these types", others.join(", "))
+        }
     }
 }
 
 /// Checks that the header counts as many particles of a type as all files have.
 fn check_total(path: &Path, header: &Header, particle_type: usize, found: u64) -> Result<(), IoError> {
     match header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
-        Some(counted) if counted != found => {
-            Err(IoError::ParticleCount { path: path.into(), attribute: "NumPart_Total", particle_type, counted, found })
-        }
+        Some(counted) if counted != found => Err(wrong_count(path, "NumPart_Total", particle_type, [counted, found])),
         _ => Ok(()),
     }
 }

@@ -6,82 +6,12 @@
 use std::io;
 use std::path::Path;
 
-use hdf5_metno::dataset::{AllocTime, FillTime};
+use hdf5_metno::Error;
 use hdf5_metno::file::File as Hdf5File;
-use hdf5_metno::{Error, H5Type};
 
-use super::units::Quantity;
-use super::{Hdf5Contents, SnapshotInfo, attributes};
-use crate::io::{IoError, Member, NpyElement, Sealed, SharedFile};
-
-/// A dataset of a file. The name of its member begins with the group and a `/`, unless it is in the root.
-#[derive(Clone, Debug)]
-pub(super) struct DatasetSpec {
-    pub member: Member,
-    /// Quantity and unit, written as attributes.
-    pub quantity: Option<(Quantity, SnapshotInfo)>,
-    /// Further attributes.
-    pub attributes: Vec<(String, Vec<f64>)>,
-}
-
-impl DatasetSpec {
-    /// Creates a description of `rows` rows of `width` values; a width of 1 gives a single axis.
-    pub fn table<T: NpyElement>(name: &str, [rows, width]: [u64; 2], quantity: Quantity, info: &SnapshotInfo) -> Self {
-        let shape = if width == 1 { vec![rows] } else { vec![rows, width] };
-        DatasetSpec {
-            member: Member::new::<T>(name, &shape),
-            quantity: Some((quantity, *info)),
-            attributes: Vec::new(),
-        }
-    }
-
-    /// Creates the dataset; returns the byte offset at which it begins.
-    fn create(&self, file: &Hdf5File) -> hdf5_metno::Result<u64> {
-        let name = &self.member.name;
-        if let Some((group, _)) = name.rsplit_once('/').filter(|(group, _)| !file.link_exists(group)) {
-            file.create_group(group)?;
-        }
-        match self.member.descr {
-            "<f4" => self.create_as::<f32>(file),
-            "<f8" => self.create_as::<f64>(file),
-            "<i4" => self.create_as::<i32>(file),
-            "<i8" => self.create_as::<i64>(file),
-            "<u4" => self.create_as::<u32>(file),
-            "<u8" => self.create_as::<u64>(file),
-            other => Err(Error::from(format!("no datasets of elements {other}"))),
-        }
-    }
-
-    fn create_as<T: H5Type>(&self, file: &Hdf5File) -> hdf5_metno::Result<u64> {
-        let builder = file.new_dataset::<T>();
-        let builder = builder.no_chunk().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
-        // Without times of writing, so that equal values give equal files.
-        let builder = builder.obj_track_times(false);
-        let shape: Vec<usize> = self.member.shape.iter().map(|&n| n as usize).collect();
-        let dataset = builder.shape(shape).create(self.member.name.as_str())?;
-        if let Some((quantity, info)) = &self.quantity {
-            attributes::describe(&dataset, quantity, info)?;
-        }
-        for (name, values) in &self.attributes {
-            attributes::list(&dataset, name, values)?;
-        }
-        match dataset.offset() {
-            Some(offset) => Ok(offset),
-            // Empty datasets have no offset.
-            None if self.len() == Some(0) => Ok(0),
-            None => Err(Error::from("a dataset has no offset in the file")),
-        }
-    }
-
-    /// Returns the number of elements; `None` beyond `u64`.
-    fn len(&self) -> Option<u64> {
-        self.member.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
-    }
-
-    fn row_len(&self) -> u64 {
-        self.member.shape.iter().skip(1).product()
-    }
-}
+use super::contents::Hdf5Contents;
+use super::dataset::DatasetSpec;
+use crate::io::{IoError, IoErrorKind, Member, NpyElement, Sealed, SharedFile};
 
 /// One HDF5 file of contiguous datasets that ranks write together, each its own rows.
 ///
@@ -121,9 +51,9 @@ impl Hdf5Writer {
     /// Creates the file with everything but the values of its datasets. Called by one rank.
     ///
     /// # Errors
-    /// [`IoError::OutputIsDash`], [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Exists`] if the
-    /// token was used before, [`IoError::MemberType`] for elements other than real numbers and integers
-    /// of 4 or 8 bytes, [`IoError::Shape`] if no file could hold the datasets. Nothing is left behind
+    /// `IoErrorKind::FileType`, `IoErrorKind::Write`, `IoErrorKind::InUse` if the
+    /// token was used before, `IoErrorKind::ElementType` for elements other than real numbers and integers
+    /// of 4 or 8 bytes, `IoErrorKind::Shape` if no file could hold the datasets. Nothing is left behind
     /// after an error.
     pub fn create(path: impl AsRef<Path>, contents: &Hdf5Contents, token: &str) -> Result<Self, IoError> {
         let (path, datasets) = (path.as_ref(), contents.datasets());
@@ -148,8 +78,8 @@ impl Hdf5Writer {
     /// other ranks, after a barrier.
     ///
     /// # Errors
-    /// [`IoError::Create`] if the file is not visible here: the ranks do not share a file system, or
-    /// rank 0 has failed; [`IoError::Shape`] for another number of offsets than of datasets.
+    /// `IoErrorKind::Write` if the file is not visible here: the ranks do not share a file system, or
+    /// rank 0 has failed; `IoErrorKind::Shape` for another number of offsets than of datasets.
     pub fn open(
         path: impl AsRef<Path>,
         contents: &Hdf5Contents,
@@ -159,7 +89,7 @@ impl Hdf5Writer {
         let (path, datasets) = (path.as_ref(), contents.datasets());
         if offsets.len() != datasets.len() {
             let wanted = format!("one offset for each of {} datasets", datasets.len());
-            return Err(IoError::Shape { path: path.to_path_buf(), found: vec![offsets.len() as u64], wanted });
+            return Err(IoError::shape(path, vec![offsets.len() as u64], wanted));
         }
         // Not opened as HDF5, since the library would lock the file.
         Ok(Self { file: SharedFile::open(path, token)?, datasets, offsets: offsets.to_vec() })
@@ -173,8 +103,8 @@ impl Hdf5Writer {
     /// Writes elements of a dataset, by its number, from element `first` on.
     ///
     /// # Errors
-    /// [`IoError::MemberType`] for elements of another type, [`IoError::Range`] beyond the end of the
-    /// dataset, [`IoError::Write`].
+    /// `IoErrorKind::ElementType` for elements of another type, `IoErrorKind::Misuse` beyond the end of the
+    /// dataset, `IoErrorKind::Write`.
     pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
         if dataset.member.descr != T::DESCR {
@@ -183,7 +113,7 @@ impl Hdf5Writer {
         let len = dataset.len().unwrap_or(0);
         let end = first.saturating_add(elements.len() as u64);
         if end > len {
-            return Err(IoError::Range { path: self.path().to_path_buf(), start: first, end, len });
+            return Err(IoError::range(self.path(), first..end, len));
         }
         if elements.is_empty() {
             return Ok(());
@@ -203,7 +133,7 @@ impl Hdf5Writer {
         let short = |name: &str| name.rsplit('/').next().unwrap_or_default().to_string();
         let reason = format!("has {} rows, but there are {} positions", rows[other], rows[0]);
         let name = short(&self.datasets[other].member.name);
-        Err(IoError::Column { path: self.path().to_path_buf(), name, reason })
+        Err(IoError::column(self.path(), name, reason))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -214,15 +144,16 @@ impl Hdf5Writer {
     /// that created it.
     ///
     /// # Errors
-    /// [`IoError::Write`].
+    /// `IoErrorKind::Write`.
     pub fn seal(self) -> Result<Sealed, IoError> {
         self.file.seal()
     }
 }
 
 fn element_type(path: &Path, member: &Member, found: &str, wanted: &str) -> IoError {
-    let (path, member, found) = (path.to_path_buf(), member.name.clone(), found.to_string());
-    IoError::MemberType { path, member, found, wanted: wanted.to_string() }
+    let name = &member.name;
+    let message = format!("array `{name}`: expected elements of {wanted}, got {found}; convert the values");
+    IoError::new(IoErrorKind::ElementType, path, message)
 }
 
 /// Returns the bytes of all datasets. Checks types, and that the directory exists: the library's own
@@ -238,15 +169,13 @@ fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> 
         .try_fold(0u64, |sum, dataset| sum.checked_add(dataset.len()?.checked_mul(dataset.member.element_bytes)?));
     let Some(bytes) = bytes.filter(|&bytes| i64::try_from(bytes).is_ok()) else {
         let found = datasets.first().map(|dataset| dataset.member.shape.clone()).unwrap_or_default();
-        return Err(IoError::Shape { path: path.to_path_buf(), found, wanted: "one that fits a file".to_string() });
+        return Err(IoError::shape(path, found, "one that fits a file"));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match std::fs::metadata(parent) {
-        Ok(found) if !found.is_dir() => {
-            Err(IoError::Create { path: path.to_path_buf(), source: io::ErrorKind::NotADirectory.into() })
-        }
+        Ok(found) if !found.is_dir() => Err(IoError::create(path, io::ErrorKind::NotADirectory.into())),
         Ok(_) => Ok(bytes),
-        Err(source) => Err(IoError::Create { path: path.to_path_buf(), source }),
+        Err(source) => Err(IoError::create(path, source)),
     }
 }
 
@@ -255,10 +184,10 @@ fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> 
 fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
     let path = path.to_path_buf();
     match system_error(&error.to_string()).filter(|_| lock_remedy(error).is_empty()) {
-        Some(source) => IoError::Write { path, bytes, source },
+        Some(source) => IoError::write(path, bytes, source),
         None => {
             let reason = format!("the HDF5 library says: {error}{}", lock_remedy(error));
-            IoError::Create { path, source: io::Error::other(reason) }
+            IoError::create(path, io::Error::other(reason))
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Reading the directory of an archive and finding its members.
 
+use std::fmt::Display;
 use std::ops::Range;
 
 use super::records::{
     CENTRAL, CENTRAL_BYTES, END, END_BYTES, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64,
     LOCATOR64_BYTES, SEE64,
 };
-use crate::io::IoError;
 use crate::io::input::Input;
+use crate::io::{IoError, IoErrorKind};
 
 /// Bytes of the longest directory that is read: 65,535 members with names of 100 bytes need 10 MB.
 const MAX_DIRECTORY: u64 = 16 << 20;
 
 /// The error of an archive that is not what it should be.
-pub fn not_npz(archive: &Input, reason: impl Into<String>) -> IoError {
-    IoError::NotNpz { path: archive.path().to_path_buf(), reason: reason.into() }
+pub fn not_npz(archive: &Input, reason: impl Display) -> IoError {
+    IoError::new(IoErrorKind::Format, archive.path(), format!("not a NumPy .npz file that can be read: {reason}"))
 }
 
 /// The members of an archive, in the order of its directory.
@@ -274,6 +275,6 @@ mod tests {
         let mut long = bytes.clone();
         long[end - 8..end - 4].copy_from_slice(&u32::MAX.to_le_bytes());
         let error = entries(&archive(&scratch, &long)).unwrap_err();
-        assert!(matches!(&error, IoError::NotNpz { reason, .. } if reason.contains("at most")), "{error:?}");
+        assert!(error.kind == IoErrorKind::Format && error.message.contains("at most"), "{error:?}");
     }
 }

@@ -134,5 +134,5 @@ impl ConeParticles {
 }
 
 fn wrong_shape(path: &Path, shape: &[u64]) -> SimulationError {
-    IoError::Shape { path: path.into(), found: shape.to_vec(), wanted: format!("(N, {ROW})") }.into()
+    IoError::shape(path, shape, format!("(N, {ROW})")).into()
 }

@@ -1,97 +1,16 @@
-//! Writing of catalogs of groups.
+//! The datasets of catalogs of groups.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use hdf5_metno::file::File as Hdf5File;
 
+use super::dataset::DatasetSpec;
+use super::groups::{Groups, GroupsPlace, SphereColumns};
 use super::units::Quantity;
-use super::writer::DatasetSpec;
-use super::{Groups, GroupsPlace, Hdf5Contents, Hdf5Writer, SnapshotInfo, SphereColumns, attributes};
-use crate::host_memory;
-use crate::io::{IoError, NpyElement, token};
-
-/// The particle type of all particles.
-const TYPE: usize = 1;
-
-/// Rows that are converted and written at a time.
-const PIECE: usize = 1 << 16;
-
-/// Writes a catalog in Gadget-4's layout, with additional datasets. Called by one rank; the file appears
-/// when it is complete. `info` is the header of the snapshot in which the groups were found.
-///
-/// # Errors
-/// [`IoError::Column`] for slices whose lengths or offsets disagree, [`IoError::OutputIsDash`],
-/// [`IoError::NotAFile`], [`IoError::Create`], [`IoError::Write`]. Nothing is left behind after an error.
-///
-/// ```
-/// use meshloom::io::hdf5::{Groups, SnapshotInfo, read_groups, write_groups};
-/// # fn main() -> Result<(), meshloom::io::IoError> {
-/// let path = std::env::temp_dir().join(format!("meshloom-doc-{}.hdf5", meshloom::io::token()));
-/// let info = SnapshotInfo { count: 512, box_size: 10.0, scale_factor: 0.5, omega_m: 0.3, omega_b: 0.05, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
-/// let groups = Groups {
-///     label: &[17],
-///     count: &[3],
-///     mass: &[3.0 * info.particle_mass() as f32],
-///     center: &[[1.0, 2.0, 3.0]],
-///     velocity: None,
-///     inertia_radius: &[0.1],
-///     velocity_dispersion: None,
-///     max_radius: &[0.2],
-///     scale_factor: None,
-///     spheres: &[],
-///     offset: &[0, 3],
-///     members: Some(&[17, 18, 40]),
-/// };
-/// write_groups(&path, &info, &groups)?;
-/// assert_eq!(read_groups(&path)?.members, Some(vec![17, 18, 40]));
-/// # std::fs::remove_file(&path).unwrap();
-/// # Ok(())
-/// # }
-/// ```
-pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups) -> Result<(), IoError> {
-    groups.check(path.as_ref())?;
-    let place = GroupsPlace::whole(groups);
-    let writer = Hdf5Writer::create(path, &Hdf5Contents::Groups { info, groups, place }, &token())?;
-    groups.write(&writer, info, &place)?;
-    writer.seal()?.publish()
-}
-
-impl Groups<'_> {
-    /// Writes a rank's part, at `place`. The members need not be those of the rank's groups: `offset`
-    /// counts the members of all ranks.
-    ///
-    /// # Errors
-    /// [`IoError::Column`] for slices whose lengths or offsets disagree, [`IoError::Range`] beyond the
-    /// rows of all ranks, [`IoError::Write`].
-    pub fn write(&self, to: &Hdf5Writer, info: &SnapshotInfo, place: &GroupsPlace) -> Result<(), IoError> {
-        self.check_rows(to.path())?;
-        for (number, Dataset { first, data, .. }) in datasets(info, self, place).into_iter().enumerate() {
-            match data {
-                Data::F32(values) => to.write_rows(number, first, values)?,
-                Data::U64(values) => to.write_rows(number, first, values)?,
-                Data::F32ByType(values) => write_by_type(to, number, first, values)?,
-                Data::U64ByType(values) => write_by_type(to, number, first, values)?,
-                Data::Constant(value) => {
-                    to.write_rows(number, first, &host_memory::fill("groups", value, self.label.len())?)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_by_type<T: NpyElement>(to: &Hdf5Writer, dataset: usize, first: u64, values: &[T]) -> Result<(), IoError> {
-    for (piece, values) in values.chunks(PIECE).enumerate() {
-        let mut rows = vec![[T::zeroed(); 6]; values.len()];
-        rows.iter_mut().zip(values).for_each(|(row, &value)| row[TYPE] = value);
-        to.write_rows(dataset, first + (piece * PIECE) as u64, rows.as_flattened())?;
-    }
-    Ok(())
-}
+use super::{SnapshotInfo, attributes};
 
 /// The values of a dataset.
-enum Data<'a> {
+pub(super) enum Data<'a> {
     F32(&'a [f32]),
     U64(&'a [u64]),
     /// Six values per group, one per particle type: these for type 1, zero for the others.
@@ -102,14 +21,14 @@ enum Data<'a> {
 }
 
 /// A dataset and a rank's values.
-struct Dataset<'a> {
+pub(super) struct Dataset<'a> {
     name: Cow<'static, str>,
     /// First row of this rank.
-    first: u64,
+    pub first: u64,
     /// Rows of all ranks, and values of each.
     shape: [u64; 2],
     quantity: Quantity,
-    data: Data<'a>,
+    pub data: Data<'a>,
 }
 
 pub(super) fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) -> Vec<DatasetSpec> {
@@ -121,7 +40,7 @@ pub(super) fn specs(info: &SnapshotInfo, groups: &Groups, place: GroupsPlace) ->
 }
 
 /// Returns the datasets of a catalog.
-fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &GroupsPlace) -> Vec<Dataset<'a>> {
+pub(super) fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &GroupsPlace) -> Vec<Dataset<'a>> {
     let number = Quantity::number;
     let column = |name: Cow<'static, str>, width, quantity, data| Dataset {
         name,
