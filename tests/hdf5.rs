@@ -127,7 +127,7 @@ fn one_file_is_the_same_bytes_for_every_number_of_ranks() {
             let bytes = fs::read(&path).unwrap();
             assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{count} particles on {ranks} ranks");
             let snapshot = Snapshot::open(&path).unwrap();
-            assert_eq!((snapshot.files(), snapshot.particle_type(), snapshot.path()), (1, 1, path.as_path()));
+            assert_eq!((snapshot.paths().len(), snapshot.particle_type(), snapshot.path()), (1, 1, path.as_path()));
             is_whole(&snapshot, count);
             // Every rank its own rows, all at once.
             let parts = run_threads(ranks, |comm| {
@@ -149,7 +149,7 @@ fn a_file_a_rank_is_one_array_by_whichever_name() {
         assert!(!whole.exists());
         for name in (0..ranks as u64).map(|part| part_path(&whole, part)).chain([whole.clone()]) {
             let snapshot = Snapshot::open(&name).unwrap();
-            assert_eq!(snapshot.files(), ranks, "{}", name.display());
+            assert_eq!(snapshot.paths().len(), ranks, "{}", name.display());
             is_whole(&snapshot, count);
         }
     }
@@ -458,7 +458,7 @@ fn files_of_other_codes_are_understood() {
         }
     }
     let snapshot = Snapshot::open(scratch.file("g.hdf5")).unwrap();
-    assert_eq!((snapshot.count(), snapshot.files()), (4, 3));
+    assert_eq!((snapshot.count(), snapshot.paths().len()), (4, 3));
     assert_eq!(snapshot.positions_f32(2..4).unwrap(), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
 }
 
@@ -669,7 +669,7 @@ fn particles_of_any_type_can_be_chosen() {
     for (kind, masses) in [(0, &[0.0f32, 1.0, 2.0][..]), (1, &[7.0; 3]), (4, &[40.0, 41.0])] {
         let snapshot = Snapshot::open_type(&path, kind).unwrap();
         let all = masses.len() as u64;
-        assert_eq!((snapshot.particle_type(), snapshot.count(), snapshot.files()), (kind, all, 2));
+        assert_eq!((snapshot.particle_type(), snapshot.count(), snapshot.paths().len()), (kind, all, 2));
         let rows: Vec<f32> = (0..masses.len()).flat_map(|row| place(kind, row)).collect();
         assert_eq!(snapshot.positions_f32(0..all).unwrap(), rows);
         assert_eq!(snapshot.masses_f32(0..all).unwrap(), masses);

@@ -18,6 +18,11 @@ pub struct Universe {
     pub omega_k: f64,
 }
 
+/// Returns rows in pieces of `each`.
+fn even_pieces(rows: Range<u64>, each: u64) -> Vec<Range<u64>> {
+    rows.clone().step_by(each as usize).map(|first| first..rows.end.min(first + each)).collect()
+}
+
 /// A file of coordinates, or of a field, whose elements are counted in C order.
 pub trait PointReader {
     /// Returns the path of the call.
@@ -66,7 +71,7 @@ pub trait PointReader {
 
     /// Rows in pieces of about `each`, none of which ends within a compressed chunk of the file.
     fn pieces(&self, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
-        Ok(rows.clone().step_by(each as usize).map(|first| first..rows.end.min(first + each)).collect())
+        Ok(even_pieces(rows, each))
     }
 
     /// Adds what a report says of the format.
@@ -189,15 +194,15 @@ use hdf5::open_hdf5;
 
 #[cfg(feature = "hdf5")]
 mod hdf5 {
-    use meshloom::io::hdf5::{Background, Centers, Snapshot, snapshot_paths};
+    use meshloom::io::hdf5::{Centers, PointFiles, Snapshot, snapshot_paths};
 
     use super::*;
 
     pub fn open_hdf5(path: &Path, particles: ParticleType) -> Result<Box<dyn PointReader>, IoError> {
         match Centers::open(path)? {
             // The snapshot's error if particles are asked for, which a catalog lacks.
-            Some(centers) if !particles.is_given() => Ok(Box::new(centers)),
-            _ => Ok(Box::new(particles.open(path)?)),
+            Some(centers) if !particles.is_given() => Ok(Box::new(Groups(centers))),
+            _ => Ok(Box::new(Particles(particles.open(path)?))),
         }
     }
 
@@ -215,11 +220,6 @@ mod hdf5 {
         }
     }
 
-    /// Densities of matter and of dark energy today.
-    fn densities(background: Background) -> [f64; 2] {
-        [background.omega_m, background.omega_de]
-    }
-
     /// Reads whole rows of `dims` values and cuts the elements out of them.
     fn of_rows<T>(
         dims: usize,
@@ -235,51 +235,83 @@ mod hdf5 {
         Ok(values)
     }
 
-    impl PointReader for Snapshot {
+    /// Points in HDF5.
+    enum Hdf5Points {
+        Particles(Snapshot),
+        Groups(Centers),
+    }
+
+    use Hdf5Points::{Groups, Particles};
+
+    impl Hdf5Points {
+        fn files(&self) -> &PointFiles {
+            match self {
+                Particles(snapshot) => snapshot,
+                Groups(centers) => centers,
+            }
+        }
+    }
+
+    impl PointReader for Hdf5Points {
         fn path(&self) -> &Path {
-            self.path()
+            self.files().path()
         }
 
         fn shape(&self) -> Vec<u64> {
-            vec![self.count(), self.dims() as u64]
+            vec![self.files().count(), self.files().dims() as u64]
         }
 
         fn dtype(&self) -> Dtype {
-            self.dtype()
+            self.files().dtype()
         }
 
         fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
-            of_rows(self.dims(), elements, |rows| self.positions_f32(rows))
+            of_rows(self.files().dims(), elements, |rows| match self {
+                Particles(snapshot) => snapshot.positions_f32(rows),
+                Groups(centers) => centers.positions_f32(rows),
+            })
         }
 
         fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
-            of_rows(self.dims(), elements, |rows| self.positions_f64(rows))
+            of_rows(self.files().dims(), elements, |rows| match self {
+                Particles(snapshot) => snapshot.positions_f64(rows),
+                Groups(centers) => centers.positions_f64(rows),
+            })
         }
 
         fn dataset(&self) -> Option<String> {
-            Some(format!("PartType{}/Coordinates", self.particle_type()))
+            Some(match self {
+                Particles(snapshot) => format!("PartType{}/Coordinates", snapshot.particle_type()),
+                Groups(centers) => centers.dataset().into(),
+            })
         }
 
         fn sides(&self) -> Option<Vec<f64>> {
-            self.sides().map(|sides| sides[..self.dims()].to_vec())
+            self.files().sides().map(|sides| sides[..self.files().dims()].to_vec())
         }
 
         fn is_snapshot(&self) -> bool {
-            true
+            matches!(self, Particles(_))
         }
 
         fn space(&self) -> Result<Space, IoError> {
+            let length_unit = match self {
+                Particles(snapshot) => snapshot.length_unit()?,
+                Groups(centers) => centers.length_unit()?,
+            };
             Ok(Space {
-                sides: PointReader::sides(self),
-                scale_factor: self.scale_factor(),
-                densities: self.background()?.map(densities),
-                h: self.hubble()?,
-                length_unit: self.length_unit()?,
+                sides: self.sides(),
+                scale_factor: self.files().scale_factor(),
+                densities: self.files().background()?.map(|found| [found.omega_m, found.omega_de]),
+                h: self.files().hubble()?,
+                length_unit,
             })
         }
 
         fn universe(&self) -> Result<Option<Universe>, IoError> {
-            let known = self.background()?.zip(self.scale_factor());
+            // Groups are not all of the matter, so that their universe is unknown.
+            let Particles(snapshot) = self else { return Ok(None) };
+            let known = snapshot.background()?.zip(snapshot.scale_factor());
             Ok(known.map(|(background, a)| Universe {
                 matter_fraction: background.matter_fraction(a),
                 omega_k: background.omega_k(),
@@ -287,69 +319,27 @@ mod hdf5 {
         }
 
         fn ids(&self, rows: Range<u64>) -> Result<Option<Vec<u64>>, IoError> {
-            match self.ids(rows) {
+            let Particles(snapshot) = self else { return Ok(None) };
+            match snapshot.ids(rows) {
                 Err(IoError { kind: IoErrorKind::Missing, .. }) => Ok(None),
                 ids => ids.map(Some),
             }
         }
 
         fn pieces(&self, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
-            self.pieces("Coordinates", rows, each)
+            match self {
+                Particles(snapshot) => snapshot.pieces("Coordinates", rows, each),
+                Groups(_) => Ok(even_pieces(rows, each)),
+            }
         }
 
         fn describe(&self, report: &mut Value) {
             report["format"] = "hdf5".into();
-            report["files"] = self.files().into();
-            report["particle_type"] = self.particle_type().into();
-            report["box_size"] = self.box_size().map(|sides| sides[..self.dims()].to_vec()).into();
-        }
-    }
-
-    /// The universe of groups is unknown: they are not all of the matter.
-    impl PointReader for Centers {
-        fn path(&self) -> &Path {
-            self.path()
-        }
-
-        fn shape(&self) -> Vec<u64> {
-            vec![self.count(), self.dims() as u64]
-        }
-
-        fn dtype(&self) -> Dtype {
-            self.dtype()
-        }
-
-        fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
-            of_rows(self.dims(), elements, |rows| self.positions_f32(rows))
-        }
-
-        fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
-            of_rows(self.dims(), elements, |rows| self.positions_f64(rows))
-        }
-
-        fn dataset(&self) -> Option<String> {
-            Some(self.dataset().into())
-        }
-
-        fn sides(&self) -> Option<Vec<f64>> {
-            self.sides().map(|sides| sides[..self.dims()].to_vec())
-        }
-
-        fn space(&self) -> Result<Space, IoError> {
-            Ok(Space {
-                sides: PointReader::sides(self),
-                scale_factor: self.scale_factor(),
-                densities: self.background()?.map(densities),
-                h: self.hubble()?,
-                length_unit: self.length_unit()?,
-            })
-        }
-
-        fn describe(&self, report: &mut Value) {
-            report["format"] = "hdf5".into();
-            report["files"] = self.paths().count().into();
-            let sides = PointReader::sides(self).filter(|sides| sides.iter().any(|&side| side > 0.0));
-            report["box_size"] = sides.into();
+            report["files"] = self.files().paths().len().into();
+            if let Particles(snapshot) = self {
+                report["particle_type"] = snapshot.particle_type().into();
+            }
+            report["box_size"] = self.files().box_size().map(|sides| sides[..self.files().dims()].to_vec()).into();
         }
     }
 }

@@ -1,15 +1,14 @@
 //! The centres of a catalogue of groups, as points.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, H5Type};
 
 use super::attributes::{counts, single};
-use super::background::Background;
 use super::part_file::{Header, Opened, broken, group_name, header, points, probe, read_rows, wrong};
+use super::point_files::PointFiles;
 use super::{length_unit, parts, queries};
-use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
 /// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
@@ -20,13 +19,16 @@ use crate::io::{Dtype, IoError};
 /// - Every rank opens them by itself; numbers are in their own units.
 #[derive(Clone, Debug)]
 pub struct Centers {
-    path: PathBuf,
-    /// The files, each with its groups.
-    parts: Vec<(PathBuf, Range<u64>)>,
+    files: PointFiles,
     dataset: &'static str,
-    dims: usize,
-    dtype: Dtype,
-    header: Option<Header>,
+}
+
+impl Deref for Centers {
+    type Target = PointFiles;
+
+    fn deref(&self) -> &PointFiles {
+        &self.files
+    }
 }
 
 /// The centres of a layout like Gadget-4's.
@@ -145,66 +147,15 @@ impl Centers {
             return Err(wrong(path, format!("{reason}; write them again")));
         }
         let (dataset, dims) = centers.unwrap_or((GROUP_POS, 3));
-        if let Some(header) = &header {
-            header.check_box(path, dims)?;
-        }
-        Ok(Some(Centers { path: path.into(), parts, dataset, dims, dtype, header }))
-    }
-
-    /// The path, as it was given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The files, in the order of their groups.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.parts.iter().map(|(path, _)| path.as_path())
+        let header = header.unwrap_or_default();
+        header.check_box(path, dims)?;
+        let files = PointFiles { path: path.into(), parts, header, dims, dtype };
+        Ok(Some(Centers { files, dataset }))
     }
 
     /// The name of the dataset that is read.
     pub fn dataset(&self) -> &'static str {
         self.dataset
-    }
-
-    /// Number of groups in all files.
-    pub fn count(&self) -> u64 {
-        self.parts.last().map_or(0, |(_, rows)| rows.end)
-    }
-
-    /// Axes: 2 or 3.
-    pub fn dims(&self) -> usize {
-        self.dims
-    }
-
-    /// Type of the centres in the files: F64 if it is in any of them, else F32.
-    pub fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    /// Sides of the space as the header says them: 0 is an open axis. `None` if it says nothing.
-    pub fn sides(&self) -> Option<[f64; 3]> {
-        self.header.as_ref()?.sides()
-    }
-
-    /// The scale factor; none where the header does not say it.
-    pub fn scale_factor(&self) -> Option<f64> {
-        self.header.as_ref()?.scale_factor()
-    }
-
-    /// The background cosmology; none where the file does not say it.
-    ///
-    /// # Errors
-    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
-    pub fn background(&self) -> Result<Option<Background>, IoError> {
-        Background::read(self.first())
-    }
-
-    /// The Hubble constant in 100 km/s/Mpc; none where the file does not say it.
-    ///
-    /// # Errors
-    /// As [`background`](Self::background).
-    pub fn hubble(&self) -> Result<Option<f64>, IoError> {
-        length_unit::hubble(&Opened::new(self.first())?)
     }
 
     /// Centimetres of a comoving length of 1; none where the file does not say it.
@@ -235,15 +186,10 @@ impl Centers {
     }
 
     fn read<T: H5Type>(&self, rows: Range<u64>) -> Result<Vec<T>, IoError> {
-        let Range { start, end } = rows;
-        if start > end || end > self.count() {
-            return Err(IoError::range(&self.path, start..end, self.count()));
-        }
-        let count = (end - start) as usize * self.dims;
-        let mut values =
-            host_memory::reserve("rows", count).map_err(|error| IoError::memory(&self.path, error.bytes))?;
+        self.check_range(&rows)?;
+        let mut values = self.allocate(&rows, self.dims)?;
         for (path, part) in &self.parts {
-            let (start, end) = (start.max(part.start), end.min(part.end));
+            let (start, end) = (rows.start.max(part.start), rows.end.min(part.end));
             if start >= end {
                 continue;
             }
@@ -261,11 +207,6 @@ impl Centers {
             file.still_whole()?;
         }
         Ok(values)
-    }
-
-    /// The first file, whose header all have.
-    fn first(&self) -> &Path {
-        &self.parts[0].0
     }
 }
 

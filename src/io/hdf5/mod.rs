@@ -27,6 +27,7 @@ mod groups_reader;
 mod length_unit;
 mod part_file;
 mod parts;
+mod point_files;
 mod queries;
 mod rows;
 mod snapshot_info;
@@ -42,6 +43,7 @@ pub use contents::{Attribute, ConeInfo, FilePart, Files, Hdf5Contents, part_path
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;
 pub use parts::snapshot_paths;
+pub use point_files::PointFiles;
 pub use rows::{ConeRows, SnapshotRows, write_groups};
 pub use snapshot_info::SnapshotInfo;
 pub use snapshot_reader::{Snapshot, SnapshotOptions};

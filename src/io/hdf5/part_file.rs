@@ -13,7 +13,7 @@ use crate::io::input::Input;
 use crate::io::{Dtype, IoError, IoErrorKind, PARTICLE_TYPES, printable};
 
 /// The header of a file, about itself and the whole snapshot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Header {
     pub files: u64,
     /// Particles of each type in this file, if the header has them.

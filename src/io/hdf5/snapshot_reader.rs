@@ -1,15 +1,14 @@
 //! Reading snapshots, each rank its own particles.
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, Range};
+use std::path::Path;
 
 use hdf5_metno::{Dataset, H5Type};
 
-use super::background::Background;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong, wrong_count};
+use super::point_files::PointFiles;
 use super::velocity_unit::VelocityUnit;
 use super::{element_type, length_unit, parts, queries, storage};
-use crate::host_memory;
 use crate::io::{Dtype, IoError, IoErrorKind};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
@@ -24,13 +23,16 @@ use crate::io::{Dtype, IoError, IoErrorKind};
 /// [`Hdf5Writer`](super::Hdf5Writer) has an example.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    path: PathBuf,
-    /// The files, each with its range of rows.
-    parts: Vec<(PathBuf, Range<u64>)>,
-    header: Header,
+    files: PointFiles,
     particle_type: usize,
-    dims: usize,
-    dtype: Dtype,
+}
+
+impl Deref for Snapshot {
+    type Target = PointFiles;
+
+    fn deref(&self) -> &PointFiles {
+        &self.files
+    }
 }
 
 /// Names of datasets in an error at most.
@@ -102,83 +104,13 @@ impl Snapshot {
         if !is_trusted {
             check_total(path, &header, particle_type, end)?;
         }
-        Ok(Snapshot { path: path.into(), parts, header, particle_type, dims, dtype })
-    }
-
-    /// The path, as it was given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The number of files.
-    pub fn files(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// The files, in the order of their particles.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.parts.iter().map(|(path, _)| path.as_path())
-    }
-
-    /// Number of particles in all files.
-    pub fn count(&self) -> u64 {
-        self.parts.last().map_or(0, |(_, rows)| rows.end)
-    }
-
-    /// Axes: 2 or 3.
-    pub fn dims(&self) -> usize {
-        self.dims
-    }
-
-    /// Type of the coordinates in the files: F64 if it is in any of them, else F32.
-    pub fn dtype(&self) -> Dtype {
-        self.dtype
+        let files = PointFiles { path: path.into(), parts, header, dims, dtype };
+        Ok(Snapshot { files, particle_type })
     }
 
     /// The number N of the `PartTypeN` that is read.
     pub fn particle_type(&self) -> usize {
         self.particle_type
-    }
-
-    /// Sides of the periodic box; `None` if the header has none, or 0, which stands for open space.
-    pub fn box_size(&self) -> Option<[f64; 3]> {
-        self.sides().filter(|sides| sides[..self.dims].iter().any(|&side| side != 0.0))
-    }
-
-    /// Sides of the space as the header says them: 0 is an open axis. `None` if it says nothing.
-    pub fn sides(&self) -> Option<[f64; 3]> {
-        self.header.sides()
-    }
-
-    /// `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of SWIFT.
-    pub fn time(&self) -> Option<f64> {
-        self.header.time
-    }
-
-    /// `Header/Redshift`.
-    pub fn redshift(&self) -> Option<f64> {
-        self.header.redshift
-    }
-
-    /// The scale factor: of `Header/Redshift`, else `Header/Time`; none where neither gives one above 0.
-    pub fn scale_factor(&self) -> Option<f64> {
-        self.header.scale_factor()
-    }
-
-    /// The background cosmology; none where the file does not say it.
-    ///
-    /// # Errors
-    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
-    pub fn background(&self) -> Result<Option<Background>, IoError> {
-        Background::read(&self.parts[0].0)
-    }
-
-    /// The Hubble constant in 100 km/s/Mpc; none where the file does not say it.
-    ///
-    /// # Errors
-    /// As [`background`](Self::background).
-    pub fn hubble(&self) -> Result<Option<f64>, IoError> {
-        length_unit::hubble(&Opened::new(&self.parts[0].0)?)
     }
 
     /// Centimetres of a comoving length of 1 among the coordinates; none where neither the dataset nor the file says it.
@@ -447,12 +379,6 @@ impl Snapshot {
         format!("{}/{dataset}", group_name(self.particle_type))
     }
 
-    /// An empty vector with memory for `width` numbers per row.
-    fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
-        let len = (rows.end - rows.start).saturating_mul(width as u64);
-        host_memory::reserve("rows", len as usize).map_err(|error| IoError::memory(&self.path, error.bytes))
-    }
-
     /// The error of a dataset that is missing, with those that are there.
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
         let group = file.hdf5.group(&group_name(self.particle_type));
@@ -462,14 +388,6 @@ impl Snapshot {
             found.push("...".into());
         }
         IoError::no_member(path, self.name(name), found.join(", "))
-    }
-
-    fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {
-        let Range { start, end } = *rows;
-        if start > end || end > self.count() {
-            return Err(IoError::range(&self.path, start..end, self.count()));
-        }
-        Ok(())
     }
 }
 
