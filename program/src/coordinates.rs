@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use meshloom::io::{Dtype, IoError, IoErrorKind, NpyFile, NpzFile, is_hdf5};
+use meshloom::io::{Dtype, IoError, NpyFile, NpzFile, is_hdf5};
 use serde_json::{Value, json};
 
 use crate::particle_type::ParticleType;
@@ -194,6 +194,7 @@ use hdf5::open_hdf5;
 
 #[cfg(feature = "hdf5")]
 mod hdf5 {
+    use meshloom::io::IoErrorKind;
     use meshloom::io::hdf5::{Centers, PointFiles, Snapshot, snapshot_paths};
 
     use super::*;

@@ -18,8 +18,7 @@
 //! ```
 
 mod fingerprint;
-mod same_contents;
-mod same_directory;
+mod same_files;
 
 use std::fmt::{Debug, Display};
 use std::path::Path;
@@ -30,8 +29,7 @@ use crate::io::hdf5;
 use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, printable_path, token};
 
 pub use fingerprint::fingerprint;
-pub use same_contents::same_contents;
-pub use same_directory::same_directory;
+pub use same_files::{same_contents, same_directory};
 
 /// Elements of an archive that are written at a time: few enough that they are in the cache when their CRC is computed.
 const PIECE: usize = 1 << 17;

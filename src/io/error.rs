@@ -220,6 +220,7 @@ impl IoError {
     }
 
     /// Creates the error of an array that does not belong to the others.
+    #[cfg(feature = "hdf5")]
     pub(crate) fn column(path: impl Into<PathBuf>, name: impl Display, reason: impl Display) -> Self {
         let message = format!("`{name}` {reason}; give arrays that belong together");
         Self::new(IoErrorKind::Misuse, path, message)

@@ -53,8 +53,6 @@
 
 pub mod cleanup;
 pub mod collective;
-mod coverage;
-mod csv;
 #[cfg(feature = "image")]
 mod diverging;
 mod dtype;
@@ -65,22 +63,19 @@ mod hdf5_name;
 #[cfg(feature = "image")]
 mod image;
 mod input;
-mod leftover;
 mod npy;
 mod npy_columns;
 mod npy_header;
 mod npy_writer;
 mod npz;
-mod npz_file;
-mod numbers;
 mod output_dir;
 mod run_lock;
 mod shared_file;
+mod tables;
 mod temporary;
 mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
-pub use csv::{Column, csv_text, write_csv};
 #[cfg(feature = "image")]
 pub use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
@@ -91,11 +86,10 @@ pub use image::{RgbImage, density_image, density_png, density_png_bytes};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
 pub use npy_writer::{NpyElement, NpyWriter};
-pub use npz::{Member, NpzWriter, PartCrc};
-pub use npz_file::NpzFile;
-pub use numbers::{Numbers, read_numbers};
+pub use npz::{Member, NpzFile, NpzWriter, PartCrc};
 pub use output_dir::OutputDir;
 pub use shared_file::{Sealed, SharedFile, check_replaceable, seal_whole, write_whole};
+pub use tables::{Column, Numbers, csv_text, read_numbers, write_csv};
 pub use temporary::token;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::run_lock::RunLock;
 use super::temporary::temporary_name;
-use super::{IoError, IoErrorKind, cleanup, leftover, token};
+use super::{IoError, IoErrorKind, cleanup, temporary, token};
 
 /// A directory to write to, created if it does not exist.
 ///
@@ -66,7 +66,7 @@ impl OutputDir {
             Ok(file) => {
                 drop(file);
                 cleanup::remove_file(&probe);
-                leftover::remove_in(path);
+                temporary::remove_in(path);
                 Ok(directory)
             }
             // A path in the directory, since the error's remedy names the parent.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::temporary::{temporary_name, token};
-use super::{IoError, IoErrorKind, cleanup, leftover};
+use super::{IoError, IoErrorKind, cleanup, temporary};
 
 /// One output file that ranks write together, at byte offsets.
 ///
@@ -41,7 +41,7 @@ impl SharedFile {
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
         let older = older_permissions(&path)?;
-        leftover::remove_of(&path);
+        temporary::remove_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create_temporary(&path, &temporary, e))?;
         // From here on, dropping `shared` removes the file.
@@ -67,7 +67,7 @@ impl SharedFile {
         if temporary.exists() {
             return Err(IoError::exists(&temporary));
         }
-        leftover::remove_of(&path);
+        temporary::remove_of(&path);
         let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
         let mut shared = Self { file: None, lock: None, path, temporary, total_bytes: 0, creator: true };
         shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();

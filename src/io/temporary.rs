@@ -2,8 +2,19 @@
 //!
 //! A name is `.<name of the output>.<token>.part`. The [`token`] begins with the host and the time of its last start, by
 //! which a later run on this host finds the files that killed runs have left.
+//!
+//! The process that has made a temporary file holds a shared lock on it until it has given the file its name. The system
+//! releases the lock when the process ends in any way. So a file of which an exclusive lock can be had is a leftover, and
+//! the next run that writes there removes it.
+//!
+//! Where this cannot be told the files stay: where the file system refuses locks; files of other hosts, since some network
+//! file systems keep locks within a host (a [`token`] names its host); and where locks would keep other
+//! ranks from writing (Windows and SMB shares).
 
 use std::ffi::{OsStr, OsString};
+#[cfg(unix)]
+use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,6 +64,110 @@ pub(super) fn prefix_of<'a>(name: &'a OsStr, host: &str) -> Option<&'a [u8]> {
     (prefix.len() > 1 && prefix[0] == b'.' && numbers.len() == 4 && are_hex && numbers[0] == host).then_some(prefix)
 }
 
+/// Locks a temporary file of this process until `file` and its clones are closed. False where another run has removed it
+/// before it was locked: it is to be made again.
+#[cfg(unix)]
+pub(super) fn lock(file: &File, path: &Path) -> bool {
+    if locks_forbid(file) {
+        return path.symlink_metadata().is_ok();
+    }
+    if let Err(error) = file.lock_shared() {
+        // No other run can lock it either, so it is never taken for a leftover.
+        tracing::debug!(path = %path.display(), %error, "no lock on a temporary file");
+    }
+    path.symlink_metadata().is_ok()
+}
+
+#[cfg(not(unix))]
+pub(super) fn lock(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// Whether a lock would keep others from writing, as on SMB shares (`flock(2)`, CIFS details).
+#[cfg(target_os = "linux")]
+fn locks_forbid(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+
+    /// The numbers of smb, smb2 and smb3 (`statfs(2)`).
+    const SHARES: [i64; 3] = [0x517b, 0xfe53_4d42, 0xff53_4d42];
+    // SAFETY: zeros are a valid value, which the call fills in for an open file.
+    let kind = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file.as_raw_fd(), &mut found) == 0 { found.f_type as i64 & 0xffff_ffff } else { 0 }
+    };
+    SHARES.contains(&kind)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn locks_forbid(_: &File) -> bool {
+    false
+}
+
+/// Removes the leftovers of the output `path`.
+pub(super) fn remove_of(path: &Path) {
+    #[cfg(unix)]
+    if let Some(parent) = path.parent() {
+        let prefix = prefix(path);
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        remove(parent, |found| found == prefix.as_encoded_bytes());
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
+/// Removes the leftovers of all outputs in `directory`.
+pub(super) fn remove_in(directory: &Path) {
+    #[cfg(unix)]
+    remove(directory, |_| true);
+    #[cfg(not(unix))]
+    let _ = directory;
+}
+
+/// Removes the leftovers whose prefix is `wanted`.
+#[cfg(unix)]
+fn remove(directory: &Path, wanted: impl Fn(&[u8]) -> bool) {
+    let (Some(host), Ok(entries)) = (crate::host::kernel(), fs::read_dir(directory)) else { return };
+    let host = format!("{host:x}");
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if prefix_of(&name, &host).is_some_and(&wanted) && remove_if_unlocked(&entry.path()) {
+            tracing::debug!(path = %entry.path().display(), "removed a temporary file of a killed run");
+        }
+    }
+}
+
+/// Removes a file unless a process holds a lock on it. The path is checked again under the lock: the file may have got its
+/// name in between, or another run may have removed it.
+#[cfg(unix)]
+fn remove_if_unlocked(path: &Path) -> bool {
+    if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    // Some file systems grant exclusive locks only on files open for writing.
+    let Ok(file) = fs::OpenOptions::new().read(true).write(true).open(path) else { return false };
+    if locks_forbid(&file) {
+        return false;
+    }
+    file.try_lock().is_ok() && is_called(&file, path).unwrap_or(false) && fs::remove_file(path).is_ok()
+}
+
+/// Whether an open file still has this path.
+#[cfg(unix)]
+pub(super) fn is_called(file: &File, path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+
+    match path.symlink_metadata() {
+        Ok(here) => file.metadata().map(|open| (here.dev(), here.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_called(_: &File, path: &Path) -> std::io::Result<bool> {
+    Ok(path.exists())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +184,64 @@ mod tests {
         let long = temporary_name(Path::new(&"x".repeat(250)), &"t".repeat(500));
         assert!(long.as_os_str().len() < 128);
         assert_ne!(long, temporary_name(Path::new(&"y".repeat(250)), &"t".repeat(500)));
+    }
+
+    #[cfg(unix)]
+    mod leftovers {
+        use super::super::*;
+        use crate::io::scratch::Scratch;
+        use crate::io::{OutputDir, SharedFile, seal_whole, token, write_whole};
+
+        #[test]
+        fn leftovers_of_an_output_are_removed_and_nothing_else() {
+            let scratch = Scratch::new();
+            let path = scratch.path().join("out.npy");
+            let file = |name: String| fs::write(scratch.path().join(name), b"x").unwrap();
+            let kept = [
+                format!(".other.npy.{}.part", token()),
+                ".out.npy.t.part".to_string(),
+                format!(".out.npy.0{}.part", token()),
+                format!("out.npy.{}.part", token()),
+                format!(".out.npy.{}.part.gz", token()),
+            ];
+            kept.iter().cloned().for_each(&file);
+            file(format!(".out.npy.{}.part", token()));
+            let alive = SharedFile::create(&path, 3, b"new", &token()).unwrap();
+            let sealed = seal_whole(&path, b"sealed").unwrap();
+            let alive_count = scratch.names().len();
+            assert_eq!(alive_count, kept.len() + 2, "{:?}", scratch.names());
+
+            file(format!(".out.npy.{}.part", token()));
+            write_whole(&path, b"third").unwrap();
+            assert_eq!(scratch.names().len(), alive_count + 1, "{:?}", scratch.names());
+            // Writers that are alive can still finish.
+            alive.finish().unwrap();
+            sealed.publish().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"sealed");
+            assert_eq!(scratch.names().len(), kept.len() + 1, "{:?}", scratch.names());
+        }
+
+        #[test]
+        fn all_leftovers_of_a_directory_are_removed() {
+            let scratch = Scratch::new();
+            let directory = OutputDir::create(scratch.path().join("run")).unwrap();
+            for name in ["positions.npy", "halos.npz", "snapshot.3.hdf5", "meshloom"] {
+                fs::write(directory.join(format!(".{name}.{}.part", token())), b"x").unwrap();
+            }
+            std::os::unix::fs::symlink("nowhere", directory.join(format!(".link.{}.part", token()))).unwrap();
+            let _alive = SharedFile::create(directory.join("a"), 3, b"new", &token()).unwrap();
+            OutputDir::create(directory.path()).unwrap();
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        }
+
+        #[test]
+        fn a_file_that_was_removed_before_it_was_locked_is_made_again() {
+            let scratch = Scratch::new();
+            let path = scratch.path().join("x");
+            let file = File::create_new(&path).unwrap();
+            assert!(lock(&file, &path));
+            fs::remove_file(&path).unwrap();
+            assert!(!lock(&file, &path));
+        }
     }
 }

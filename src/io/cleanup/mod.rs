@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 #[cfg(feature = "hdf5")]
 use super::IoError;
-use super::leftover;
+use super::temporary;
 
 /// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
 /// path is here once for each of its owners in this process: ranks that are threads share the list.
@@ -83,7 +83,7 @@ fn block(mut unfinished: MutexGuard<'static, Unfinished>) -> BlockedOutputs {
 /// Removes the temporary files in `directory` of killed runs on this host, but not those of running ones. Where these cannot
 /// be told apart (file systems without locks, Windows) all files stay.
 pub fn clear_leftovers(directory: impl AsRef<Path>) {
-    leftover::remove_in(directory.as_ref());
+    temporary::remove_in(directory.as_ref());
 }
 
 /// Creates a temporary file and adds it to the list, both under the lock, so that an interrupt misses no file.
@@ -91,7 +91,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = loop {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        if leftover::lock(&file, path) {
+        if temporary::lock(&file, path) {
             break file;
         }
     };
@@ -113,7 +113,7 @@ pub(crate) fn make_file(
     let mut once = || {
         make()?;
         let file = OpenOptions::new().read(true).write(true).open(temporary).and_then(|file| {
-            if leftover::lock(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+            if temporary::lock(&file, temporary) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
         });
         file.map_err(|source| IoError::create(output, source))
     };
@@ -167,7 +167,7 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
             Err(held) => return Err(held),
         }
         // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
-        if leftover::is_called(&file, path).map_err(fs::TryLockError::Error)? {
+        if temporary::is_called(&file, path).map_err(fs::TryLockError::Error)? {
             unfinished.files.push(absolute(path));
             return Ok(file);
         }

@@ -4,7 +4,7 @@ use hdf5_metno::types::FixedAscii;
 use hdf5_metno::{Attribute, H5Type, Location, Result};
 
 use super::units::{KM_S, MPC, Quantity, SUN, UnitSystem};
-use super::{SnapshotInfo, element_type, queries};
+use super::{SnapshotInfo, queries};
 use crate::io::Dtype;
 
 /// The most values of a numeric attribute: there are at most 16 types of particles, with a few numbers each.
@@ -86,7 +86,7 @@ fn find(at: &Location, name: &str) -> Result<Option<(Attribute, Dtype)>> {
         return Ok(None);
     }
     let attribute = at.attr(name)?;
-    let dtype = element_type::of(&attribute)?.map_err(|words| format!("is {words}, where numbers are needed"))?;
+    let dtype = queries::element_type(&attribute)?.map_err(|words| format!("is {words}, where numbers are needed"))?;
     let space = attribute.space()?;
     let values = space.shape().into_iter().try_fold(1usize, usize::checked_mul);
     match values.filter(|&values| values <= MAX_VALUES) {

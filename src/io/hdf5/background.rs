@@ -1,12 +1,13 @@
-//! The background cosmology of a snapshot, as its attributes say it.
+//! The cosmology and the units of a snapshot, as its attributes state them.
 
 use std::path::Path;
 
-use hdf5_metno::{Group, Location, Result};
+use hdf5_metno::{Dataset, Group, Location, Result};
 
 use super::attributes::{numbers, single};
-use super::part_file::{Opened, contradiction, wrong};
+use super::part_file::{A_POWER, H_POWER, Opened, TO_CGS, contradiction, group_name, wrong};
 use super::queries;
+use super::units::KM_S;
 use crate::cosmology::expansion_rate;
 use crate::io::IoError;
 
@@ -106,4 +107,110 @@ fn said_by(group: &Group, cosmological: &str, [matter, dark, radiation]: [&str; 
 /// The number of an attribute that has one value; its error begins with its name.
 fn one(at: &Location, name: &str) -> Result<Option<f64>> {
     numbers(at, name).and_then(single).map_err(|error| format!("{name} {error}").into())
+}
+
+/// Centimetres of a comoving length of 1, h included: as the dataset says in the convention of Gadget-4, SWIFT or EAGLE, else the file in that of SWIFT, else the file in that of
+/// Gadget-4, AREPO or GIZMO. None where nothing does; some codes write 0 where they know no unit.
+pub(super) fn length_unit(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
+    Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
+}
+
+fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
+    let positive = |unit: Option<f64>| unit.filter(|unit| *unit > 0.0);
+    let first_of = |names: &[&'static str]| {
+        let found = dataset.map_or(Ok(None), |dataset| file.first_of("Coordinates", dataset, names));
+        Ok::<_, IoError>(found?.map(|(_, value)| value))
+    };
+    let h = hubble(file)?;
+    // A dataset's unit is without h where it has a power of h.
+    let power = first_of(&H_POWER)?.unwrap_or(0.0);
+    let with_h = |unit: f64| if power == 0.0 { Some(unit) } else { h.map(|h| unit * h.powf(power)) };
+    for name in TO_CGS {
+        if let Some(unit) = positive(first_of(&[name])?) {
+            return Ok(with_h(unit));
+        }
+    }
+    if let Some(unit) = positive(of_group(file, "Units", "Unit length in cgs (U_L)")?) {
+        return Ok(with_h(unit));
+    }
+    for (group, name) in
+        [("Parameters", "UnitLength_in_cm"), ("Header", "UnitLength_in_cm"), ("Header", "UnitLength_In_CGS")]
+    {
+        if let Some(unit) = positive(of_group(file, group, name)?) {
+            return Ok(h.map(|h| unit / h));
+        }
+    }
+    Ok(None)
+}
+
+/// The Hubble constant in 100 km/s/Mpc; none where the file does not say one above 0.
+pub(super) fn hubble(file: &Opened) -> Result<Option<f64>, IoError> {
+    let mut first: Option<(String, f64)> = None;
+    for (group, name) in [("Cosmology", "h"), ("Parameters", "HubbleParam"), ("Header", "HubbleParam")] {
+        let Some(h) = of_group(file, group, name)?.filter(|h| *h > 0.0) else { continue };
+        let name = format!("{group}/{name}");
+        match &first {
+            None => first = Some((name, h)),
+            Some((own, value)) => {
+                contradiction((own, Some(*value)), (&name, Some(h))).map_err(|why| wrong(file.path(), why))?;
+            }
+        }
+    }
+    Ok(first.map(|(_, h)| h))
+}
+
+fn of_group(file: &Opened, group: &str, name: &str) -> Result<Option<f64>, IoError> {
+    let found =
+        queries::has_link(&file.hdf5, group).and_then(|there| there.then(|| file.hdf5.group(group)).transpose());
+    match found.map_err(|error| wrong(file.path(), format!("{group}: {error}; write it again")))? {
+        None => Ok(None),
+        Some(group) => number(file, &group, name),
+    }
+}
+
+fn number(file: &Opened, at: &Location, name: &str) -> Result<Option<f64>, IoError> {
+    let found = numbers(at, name).and_then(single);
+    found.map_err(|error| wrong(file.path(), format!("{name} {error}; write it again")))
+}
+
+/// What velocities of a snapshot are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VelocityUnit {
+    /// The factor that makes them peculiar.
+    pub factor: f64,
+    /// Whether they are then in km/s, and not in the file's unit.
+    pub km_s: bool,
+}
+
+impl VelocityUnit {
+    /// That of the velocities of a type in a snapshot's file of scale factor `a`.
+    pub(super) fn read(path: &Path, particle_type: usize, a: f64) -> Result<Option<Self>, IoError> {
+        let file = Opened::new(path)?;
+        let Some((name, dataset)) = file.of_particles(&group_name(particle_type), "Velocities")? else {
+            return Ok(None);
+        };
+        let number = |at: &Location, name: &str| {
+            let found = numbers(at, name).and_then(single);
+            found.map_err(|error| wrong(path, format!("Velocities: {name} {error}; write it again")))
+        };
+        let first_of = |names| Ok::<_, IoError>(file.first_of(name, &dataset, names)?.map(|(_, value)| value));
+        let Some(power) = first_of(&A_POWER)? else { return Ok(None) };
+        let own = first_of(&TO_CGS)?;
+        // The unit of a dataset is without h where it has a power of h.
+        let h_power = first_of(&H_POWER)?.filter(|_| own.is_some()).unwrap_or(0.0);
+        let h = if h_power == 0.0 { None } else { hubble(&file)? };
+        if h_power != 0.0 && h.is_none() {
+            let why = format!(
+                "{name}: the power of h is {h_power}, but no h above 0 is in Cosmology, Parameters or Header; add HubbleParam"
+            );
+            return Err(wrong(path, why));
+        }
+        // Some codes write 0 where they know no unit.
+        let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
+            (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),
+            (own, _) => own,
+        };
+        let factor = a.powf(power) * h.map_or(1.0, |h| h.powf(h_power)) * cgs.map_or(1.0, |cgs| cgs / KM_S);
+        Ok(Some(VelocityUnit { factor, km_s: cgs.is_some() }))
+    }
 }

@@ -8,7 +8,7 @@ use hdf5_metno::{Dataset, H5Type};
 use super::attributes::{counts, single};
 use super::part_file::{Header, Opened, broken, group_name, header, points, probe, read_rows, wrong};
 use super::point_files::PointFiles;
-use super::{length_unit, parts, queries};
+use super::{background, parts, queries};
 use crate::io::{Dtype, IoError};
 
 /// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
@@ -166,7 +166,7 @@ impl Centers {
         let with_groups = self.parts.iter().find(|(_, rows)| !rows.is_empty());
         let file = Opened::new(with_groups.map_or(self.first(), |(path, _)| path))?;
         let dataset = find(&file, self.dataset)?;
-        length_unit::read(&file, dataset.as_ref())
+        background::length_unit(&file, dataset.as_ref())
     }
 
     /// Centres, row after row, which f64 in the file are rounded to. NaN and infinities are passed on.

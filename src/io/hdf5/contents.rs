@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::file::File as Hdf5File;
 
-use super::dataset::DatasetSpec;
+use super::datasets::DatasetSpec;
 use super::groups::{Groups, GroupsPlace};
 use super::units::Quantity;
-use super::{SnapshotInfo, attributes, group_datasets};
+use super::{SnapshotInfo, attributes, datasets};
 use crate::io::Member;
 
 /// The contents of an HDF5 file: groups with attributes, and datasets, whose values ranks write
@@ -55,7 +55,7 @@ impl Hdf5Contents<'_> {
         match *self {
             Hdf5Contents::Snapshot { info, part } => snapshot_datasets(info, part.count),
             Hdf5Contents::LightCone(cone) => cone_datasets(cone),
-            Hdf5Contents::Groups { info, groups, place } => group_datasets::specs(info, groups, place),
+            Hdf5Contents::Groups { info, groups, place } => datasets::specs(info, groups, place),
             Hdf5Contents::Arrays { members, attributes } => {
                 let spec = |member: &Member| {
                     let own = attributes.iter().filter(|attribute| attribute.at == member.name);
@@ -78,7 +78,7 @@ impl Hdf5Contents<'_> {
             Hdf5Contents::LightCone(cone) => describe_cone(file, cone),
             Hdf5Contents::Groups { info, groups, place } => {
                 let ids = groups.members.map_or(0, |_| place.members);
-                group_datasets::describe(file, info, [place.groups, ids])
+                datasets::describe(file, info, [place.groups, ids])
             }
             Hdf5Contents::Arrays { members, attributes } => {
                 let of_group = |attribute: &&Attribute| members.iter().all(|member| member.name != attribute.at);

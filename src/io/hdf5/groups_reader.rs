@@ -6,7 +6,7 @@ use hdf5_metno::{Dataset, H5Type};
 
 use super::attributes::{magnitudes, single};
 use super::part_file::{Opened, broken, wrong};
-use super::{GroupCatalog, element_type};
+use super::{GroupCatalog, queries};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
@@ -94,7 +94,7 @@ impl Reader<'_> {
             return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {rows}")));
         }
         self.file.check(&dataset, &format!("{group}/{name}"))?;
-        match element_type::of(&dataset).map_err(|e| broken(self.path, &e))? {
+        match queries::element_type(&dataset).map_err(|e| broken(self.path, &e))? {
             Ok(dtype) => Ok(Some((dataset, dtype))),
             Err(words) => Err(wrong(self.path, format!("{group}/{name} is {words}, where numbers are needed"))),
         }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
 
 use super::attributes::{counts, magnitudes, numbers, single};
+use super::queries;
 use super::writer::lock_remedy;
-use super::{element_type, queries, storage};
 use crate::host_memory;
 use crate::io::input::Input;
 use crate::io::{Dtype, IoError, IoErrorKind, PARTICLE_TYPES, printable};
@@ -98,11 +98,11 @@ impl Opened {
 
     /// Checks that the numbers of a dataset, with its whole name, can be in the file, and be read by this library.
     pub fn check(&self, dataset: &Dataset, name: &str) -> Result<(), IoError> {
-        let found = storage::check(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
+        let found = queries::check_storage(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
         found.map_err(|words| wrong(self.path(), format!("{name} {words}")))?;
         let rows = dataset.space().map_err(|e| broken(self.path(), &e))?.shape();
         // A writer that had not the filter either may have left it out, which only reading tells.
-        match storage::missing_filter(dataset).map_err(|e| broken(self.path(), &e))? {
+        match queries::missing_filter(dataset).map_err(|e| broken(self.path(), &e))? {
             Some(_) if rows.first().is_some_and(|&rows| rows > 0) => {
                 let width = rows.get(1).copied().unwrap_or(1);
                 read_rows::<f64>(dataset, 0..1, width).map(drop).map_err(|e| self.unread(dataset, name, &e))
@@ -113,7 +113,7 @@ impl Opened {
 
     /// The error of numbers of a dataset, with its whole name, that the library could not read.
     pub fn unread(&self, dataset: &Dataset, name: &str, error: &hdf5_metno::Error) -> IoError {
-        match storage::missing_filter(dataset) {
+        match queries::missing_filter(dataset) {
             Ok(Some((number, filter))) => {
                 let message = format!(
                     "compressed by filter {number}{}, which this HDF5 library does not have; put its plugin into a \
@@ -396,7 +396,7 @@ pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64,
         let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
         return Err(IoError::shape(path.join(name), found, "(N, 3) or (N, 2)"));
     };
-    let found = match element_type::of(dataset).map_err(|e| broken(path, &e))? {
+    let found = match queries::element_type(dataset).map_err(|e| broken(path, &e))? {
         Ok(dtype @ (Dtype::F32 | Dtype::F64)) => return Ok((count as u64, dims, dtype)),
         Ok(dtype) => dtype.to_string(),
         Err(other) => other,

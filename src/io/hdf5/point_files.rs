@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::background::Background;
-use super::length_unit;
+use super::background::{self, Background};
 use super::part_file::{Header, Opened};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
@@ -86,7 +85,7 @@ impl PointFiles {
     /// # Errors
     /// Same as [`background`](Self::background).
     pub fn hubble(&self) -> Result<Option<f64>, IoError> {
-        length_unit::hubble(&Opened::new(self.first())?)
+        background::hubble(&Opened::new(self.first())?)
     }
 
     /// Returns the first file; all have the same header.

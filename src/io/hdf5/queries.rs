@@ -2,12 +2,17 @@
 //!
 //! The wrapper crate's own queries iterate over all attributes or copy names of any length, and so rely on numbers that may
 //! be anything in a broken file.
+//!
+//! The library returns zeros for numbers that were never written, and accepts any shape. So the stored
+//! size and the shape are checked before memory is allocated or a number is read.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
+use hdf5_metno::dataset::Layout;
 use hdf5_metno::plist::DatasetCreate;
-use hdf5_metno::{Datatype, Error, Location, Result};
+use hdf5_metno::types::{FloatSize, IntSize, TypeDescriptor};
+use hdf5_metno::{Container, Dataset, Datatype, Error, Location, Result};
 use hdf5_metno_sys::LOCK;
 use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
 use hdf5_metno_sys::h5a::H5Aexists;
@@ -15,7 +20,12 @@ use hdf5_metno_sys::h5g::{H5G_info_t, H5Gget_info};
 use hdf5_metno_sys::h5l::{H5Lexists, H5Lget_name_by_idx};
 use hdf5_metno_sys::h5p::{H5P_DEFAULT, H5Pget_filter2, H5Pget_nfilters};
 use hdf5_metno_sys::h5t::{H5T_class_t, H5Tget_class};
-use hdf5_metno_sys::h5z::{H5Z_filter_t, H5Zfilter_avail};
+use hdf5_metno_sys::h5z::{
+    H5Z_FILTER_DEFLATE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_NBIT, H5Z_FILTER_SHUFFLE, H5Z_FILTER_SZIP, H5Z_filter_t,
+    H5Zfilter_avail,
+};
+
+use crate::io::Dtype;
 
 /// Whether there is an attribute of this name.
 pub(super) fn has_attribute(at: &Location, name: &str) -> Result<bool> {
@@ -106,4 +116,126 @@ fn c_text(text: &str) -> Result<CString> {
 /// The return value of a call; negative ones are failures.
 fn checked(returned: i32) -> Result<i32> {
     if returned >= 0 { Ok(returned) } else { Err(Error::query()?) }
+}
+
+/// The element type of a dataset or attribute, or words for one that is not a number.
+pub(super) fn element_type(container: &Container) -> Result<std::result::Result<Dtype, String>> {
+    let found = container.dtype()?;
+    // Other types are not examined further: sizes and names of their members may be anything in a broken file.
+    if !is_number(&found) {
+        return Ok(Err("text or a compound".to_string()));
+    }
+    if ![1, 2, 4, 8].contains(&found.size()) {
+        return Ok(Err(format!("a number of {} bytes", found.size())));
+    }
+    Ok(match found.to_descriptor()? {
+        TypeDescriptor::Float(FloatSize::U4) => Ok(Dtype::F32),
+        TypeDescriptor::Float(FloatSize::U8) => Ok(Dtype::F64),
+        TypeDescriptor::Integer(size) => Ok(match size {
+            IntSize::U1 => Dtype::I8,
+            IntSize::U2 => Dtype::I16,
+            IntSize::U4 => Dtype::I32,
+            IntSize::U8 => Dtype::I64,
+        }),
+        TypeDescriptor::Unsigned(size) => Ok(match size {
+            IntSize::U1 => Dtype::U8,
+            IntSize::U2 => Dtype::U16,
+            IntSize::U4 => Dtype::U32,
+            IntSize::U8 => Dtype::U64,
+        }),
+        other => Err(other.to_string()),
+    })
+}
+
+/// Filters that expand a byte to at most [`MAX_EXPANSION`]. Others, such as scale-offset, may store any number of equal
+/// values in no bytes.
+const BOUNDED: [H5Z_filter_t; 5] =
+    [H5Z_FILTER_DEFLATE, H5Z_FILTER_SHUFFLE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_SZIP, H5Z_FILTER_NBIT];
+
+/// An upper bound of the expansion; deflate's is 1032.
+const MAX_EXPANSION: u64 = 2048;
+
+/// Checks a dataset in a file of `file_bytes`. What is wrong is returned as words that follow its name.
+pub(super) fn check_storage(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Result<(), String>> {
+    let too_large = || Ok(Err("has a shape beyond any file; write it again".to_string()));
+    let element = dataset.dtype()?.size() as u64;
+    let shape: Vec<u64> = dataset.space()?.shape().into_iter().map(|n| n as u64).collect();
+    let Some(wanted) = product(shape.iter().copied().chain([element])) else { return too_large() };
+    if wanted == 0 {
+        return Ok(Ok(()));
+    }
+    let (plist, stored) = (dataset.dcpl()?, dataset.storage_size());
+    let unfinished = |wanted| {
+        Ok(Err(format!(
+            "has {stored} of {wanted} bytes in the file, as if its writing was ended early; write it again"
+        )))
+    };
+    match plist.layout() {
+        Layout::Compact | Layout::Contiguous => {
+            if !plist.get_external()?.is_empty() {
+                return Ok(Err("has its numbers in other files, which are not read (external storage)".to_string()));
+            }
+            if stored != wanted {
+                return unfinished(wanted);
+            }
+            let end = dataset.offset().map_or(Some(wanted), |at| at.checked_add(wanted));
+            if end.is_none_or(|end| end > file_bytes) {
+                return Ok(Err("reaches beyond the end of the file; copy or write it again".to_string()));
+            }
+            Ok(Ok(()))
+        }
+        Layout::Chunked => {
+            let chunk: Vec<u64> = plist.get_chunk()?.unwrap_or_default().into_iter().map(|n| n as u64).collect();
+            if chunk.len() != shape.len() || chunk.contains(&0) {
+                return Ok(Err("has chunks of another shape than its own; write it again".to_string()));
+            }
+            let chunks = shape.iter().zip(&chunk).map(|(n, chunk)| n.div_ceil(*chunk));
+            let Some(whole) = product(chunks.chain(chunk.iter().copied()).chain([element])) else {
+                return too_large();
+            };
+            let filters = filters(&plist)?;
+            // Chunks without filters are as long in the file as in memory, and none may be missing.
+            let missing = filters.is_empty() && stored != whole;
+            let bounded = filters.iter().all(|filter| BOUNDED.contains(&filter.number));
+            if missing || stored == 0 || (bounded && whole / MAX_EXPANSION > stored) {
+                return unfinished(whole);
+            }
+            if stored > file_bytes {
+                return Ok(Err("reaches beyond the end of the file; copy or write it again".to_string()));
+            }
+            Ok(Ok(()))
+        }
+        // For files that are missing the library returns fill values.
+        _ => Ok(Err("is made of other files' numbers (a virtual dataset); give one of those files itself".to_string())),
+    }
+}
+
+/// The first filter of a dataset's chunks that this library does not have: its number, and the name that the file has for it.
+pub(super) fn missing_filter(dataset: &Dataset) -> hdf5_metno::Result<Option<(i64, String)>> {
+    let plist = dataset.dcpl()?;
+    if plist.layout() != Layout::Chunked {
+        return Ok(None);
+    }
+    for ChunkFilter { number, name } in filters(&plist)? {
+        if !has_filter(number)? {
+            return Ok(Some((number.into(), name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Rows of a dataset whose numbers have to be decompressed together: 1 where there is no filter.
+pub(super) fn rows_at_once(dataset: &Dataset) -> hdf5_metno::Result<u64> {
+    let plist = dataset.dcpl()?;
+    if plist.layout() != Layout::Chunked || filters(&plist)?.is_empty() {
+        return Ok(1);
+    }
+    Ok(plist.get_chunk()?.and_then(|chunk| chunk.first().copied()).map_or(1, |rows| rows as u64).max(1))
+}
+
+fn product(numbers: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut numbers: Vec<u64> = numbers.into_iter().collect();
+    // A zero empties the array, even where the other lengths overflow.
+    numbers.sort_unstable();
+    numbers.into_iter().try_fold(1u64, u64::checked_mul)
 }

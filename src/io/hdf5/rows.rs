@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::SnapshotInfo;
 use super::contents::Hdf5Contents;
-use super::group_datasets::{Data, Dataset, datasets};
+use super::datasets::{Data, Dataset, datasets};
 use super::groups::{Groups, GroupsPlace};
 use super::writer::Hdf5Writer;
 use crate::host_memory;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use hdf5_metno::{Dataset, H5Type};
 
+use super::background::VelocityUnit;
 use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong, wrong_count};
 use super::point_files::PointFiles;
-use super::velocity_unit::VelocityUnit;
-use super::{element_type, length_unit, parts, queries, storage};
+use super::{background, parts, queries};
 use crate::io::{Dtype, IoError, IoErrorKind};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
@@ -120,7 +120,7 @@ impl Snapshot {
     pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
         let file = Opened::new(&self.parts[0].0)?;
         let dataset = file.dataset(&group_name(self.particle_type), "Coordinates")?;
-        length_unit::read(&file, dataset.as_ref())
+        background::length_unit(&file, dataset.as_ref())
     }
 
     /// `rows` in pieces of about `each` rows, cut where compressed chunks of a dataset end, as of `Coordinates` or `Velocities`: who reads them piece by
@@ -133,7 +133,7 @@ impl Snapshot {
         let mut chunks = Vec::new();
         for (path, part) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
             let dataset = Opened::new(path)?.of_particles(&group_name(self.particle_type), name)?;
-            let at_once = dataset.map_or(Ok(1), |(_, dataset)| storage::rows_at_once(&dataset));
+            let at_once = dataset.map_or(Ok(1), |(_, dataset)| queries::rows_at_once(&dataset));
             chunks.push((part.clone(), at_once.map_err(|e| broken(path, &e))?));
         }
         Ok(pieces(rows, each, &chunks))
@@ -356,7 +356,7 @@ impl Snapshot {
             if start == part.start {
                 file.check(&dataset, &self.name(name))?;
             }
-            let dtype = element_type::of(&dataset).map_err(|e| broken(path, &e))?;
+            let dtype = queries::element_type(&dataset).map_err(|e| broken(path, &e))?;
             let at = (start - part.start) as usize..(end - part.start) as usize;
             probe::<T>(path, at.len() * width)?;
             let taken = match &dtype {
@@ -449,7 +449,16 @@ fn pieces(rows: Range<u64>, each: u64, parts: &[(Range<u64>, u64)]) -> Vec<Range
 
 #[cfg(test)]
 mod tests {
-    use super::pieces;
+    use super::{missing_type, pieces};
+
+    #[test]
+    fn particle_types_are_named_with_the_way_to_choose() {
+        let text = missing_type;
+        assert!(text(None, &[0, 4, 5]).ends_with("those of types 0, 4 and 5 do; choose one of these types"));
+        assert!(text(Some(5), &[1]).starts_with("no particles of type 5 have coordinates (PartType5/"));
+        assert!(text(Some(5), &[1]).ends_with("those of type 1 do; choose this type"));
+        assert!(text(None, &[]).ends_with("is it a snapshot of particles?"));
+    }
 
     #[test]
     fn pieces_end_where_chunks_do() {

@@ -10,7 +10,7 @@ use hdf5_metno::Error;
 use hdf5_metno::file::File as Hdf5File;
 
 use super::contents::Hdf5Contents;
-use super::dataset::DatasetSpec;
+use super::datasets::DatasetSpec;
 use crate::io::{IoError, IoErrorKind, Member, NpyElement, Sealed, SharedFile};
 
 /// One HDF5 file of contiguous datasets that ranks write together, each its own rows.

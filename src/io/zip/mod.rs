@@ -5,9 +5,7 @@
 //! header of each member pads up to a multiple of 64 bytes (field 0xd935, as Android's `zipalign` writes it).
 
 mod reader;
-mod records;
 mod writer;
 
 pub use reader::{contents, entries, not_npz};
-pub use records::Entry;
-pub use writer::directory;
+pub use writer::{Entry, directory};

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::Range;
 
-use super::records::{
+use super::writer::{
     CENTRAL, CENTRAL_BYTES, END, END_BYTES, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64,
     LOCATOR64_BYTES, SEE64,
 };
