@@ -5,7 +5,7 @@ use super::fingerprint::Fingerprint;
 use super::fourier::route_cost;
 use super::ghosts::real_cells;
 use super::leaf::Leaf;
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
@@ -81,14 +81,6 @@ impl Convolution {
         let forward = transform(leaf.fields(), None)?;
         Ok(Convolution { forward, inverse, kernel: modes, signature: Signature::new(NAME, space, space) })
     }
-
-    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let modes = self.forward.spectrum(recorder.gpu())?;
-        let layout = self.forward.field_layout();
-        self.forward.forward(recorder, comms, x.single()?, &layout, &modes)?;
-        Ok(self.inverse[which].inverse(recorder, comms, &modes, y.single()?, &layout)?)
-    }
 }
 
 impl Linear for Convolution {
@@ -96,12 +88,12 @@ impl Linear for Convolution {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, x, y, 0)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, y, x, 1)
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
+        let modes = self.forward.spectrum(recorder.gpu())?;
+        let layout = self.forward.field_layout();
+        self.forward.forward(recorder, comms, v.single()?, &layout, &modes)?;
+        Ok(self.inverse[direction as usize].inverse(recorder, comms, &modes, out.single()?, &layout)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

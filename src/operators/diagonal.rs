@@ -3,7 +3,7 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -77,18 +77,6 @@ impl Diagonal {
             kernels,
         })
     }
-
-    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
-        let seen = |array: &Array<f32>, complex: bool| -> RawArray {
-            if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
-        };
-        let values = leaf.values == Values::Complex;
-        let arrays = [seen(x.single()?, values), seen(&self.factors, self.complex), seen(y.single()?, values)];
-        let count = leaf.places() * leaf.fields();
-        let params = DiagonalParams { count: count as u32, places: leaf.places() as u32 };
-        Ok(rank.recorder.each(&self.kernels[which], &arrays.each_ref(), &params, count)?)
-    }
 }
 
 impl Linear for Diagonal {
@@ -96,12 +84,16 @@ impl Linear for Diagonal {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, x, y, 0)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, y, x, 1)
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
+        let seen = |array: &Array<f32>, complex: bool| -> RawArray {
+            if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
+        };
+        let values = leaf.values == Values::Complex;
+        let arrays = [seen(v.single()?, values), seen(&self.factors, self.complex), seen(out.single()?, values)];
+        let count = leaf.places() * leaf.fields();
+        let params = DiagonalParams { count: count as u32, places: leaf.places() as u32 };
+        Ok(rank.recorder.each(&self.kernels[direction as usize], &arrays.each_ref(), &params, count)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
@@ -111,7 +103,6 @@ impl Linear for Diagonal {
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let len = self.signature.domain.only().map_or(0, |(_, leaf)| leaf.len());
-        [CallCost::passes(1, 8 * len + 4 * self.factors.len()); 2]
+        [CallCost::passes(1, 8 * self.signature.domain.own_numbers() + 4 * self.factors.len()); 2]
     }
 }

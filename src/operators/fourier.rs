@@ -3,12 +3,13 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, RegularGrid, Support};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
+use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::{Norm, Route, Spec, Transform, TransformOptions, Value, Values};
-use crate::gpu::{Array, Gpu};
+use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Cost;
 use crate::rank::Rank;
 
@@ -24,8 +25,12 @@ const CHUNK: u64 = 2 << 20;
 pub struct Fourier {
     transform: AnyTransform,
     norm: Norm,
+    is_inverse: bool,
     signature: Signature,
 }
+
+/// Names of the transform and its inverse.
+const NAMES: [&str; 2] = ["Fourier transform", "inverse Fourier transform"];
 
 /// A transform of real or of complex fields.
 enum AnyTransform {
@@ -83,9 +88,9 @@ impl Fourier {
     /// # Errors
     /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
     pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
-        const NAME: &str = "Fourier transform";
-        let (name, leaf, regular) = cells_of(domain, NAME)?;
-        cut_alike(regular, rank, NAME)?;
+        let [name_of_transform, _] = NAMES;
+        let (name, leaf, regular) = cells_of(domain, name_of_transform)?;
+        cut_alike(regular, rank, name_of_transform)?;
         let half = leaf.values == Values::Real;
         let modes = Support::Modes { regular: regular.clone(), half };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() }.complex())?;
@@ -94,21 +99,38 @@ impl Fourier {
             Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
             Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
         };
-        Ok(Fourier { transform, norm, signature: Signature::new(NAME, domain, &target) })
+        let signature = Signature::new(name_of_transform, domain, &target);
+        Ok(Fourier { transform, norm, is_inverse: false, signature })
     }
 
     /// Returns the inverse, from modes to cells: `inverse(forward(x))` is `x` for [`Norm::Backward`] and [`Norm::Ortho`].
     ///
-    /// Imaginary parts of modes that are real for every real field count for nothing.
-    pub fn inverse(self) -> InverseFourier {
-        let signature = Signature::new("inverse Fourier transform", &self.signature.target, &self.signature.domain);
-        InverseFourier { forward: self, signature }
+    /// Imaginary parts of modes that are real for every real field have no effect.
+    #[must_use]
+    pub fn inverse(self) -> Fourier {
+        let Signature { domain, target, .. } = &self.signature;
+        let is_inverse = !self.is_inverse;
+        Fourier { signature: Signature::new(NAMES[usize::from(is_inverse)], target, domain), is_inverse, ..self }
     }
+}
 
-    fn plan(&self) -> &crate::fft::Plan {
-        match &self.transform {
-            AnyTransform::Real(transform) => transform.plan(),
-            AnyTransform::Complex(transform) => transform.plan(),
+impl<T: Value<Mode = [f32; 2]>> Transform<T> {
+    /// Runs the transform or its inverse between cells and modes, or the adjoint of one of them.
+    fn call(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        is_inverse: bool,
+        direction: Direction,
+        cells: &Array<T>,
+        modes: &Array<[f32; 2]>,
+    ) -> Result<(), ExchangeError> {
+        let layout = &self.field_layout();
+        match (is_inverse, direction) {
+            (false, Direction::Forward) => self.forward(recorder, comms, cells, layout, modes),
+            (false, Direction::Adjoint) => self.forward_adjoint(recorder, comms, modes, cells, layout),
+            (true, Direction::Forward) => self.inverse(recorder, comms, modes, cells, layout),
+            (true, Direction::Adjoint) => self.inverse_adjoint(recorder, comms, cells, layout, modes),
         }
     }
 }
@@ -118,29 +140,16 @@ impl Linear for Fourier {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let modes: Array<[f32; 2]> = y.single()?.cast()?;
+        let (v, out) = (v.single()?, out.single()?);
+        let (cells, modes) = if self.is_inverse == (direction == Direction::Forward) { (out, v) } else { (v, out) };
         match &self.transform {
             AnyTransform::Real(transform) => {
-                transform.forward(recorder, comms, x.single()?, &transform.field_layout(), &modes)?;
+                transform.call(recorder, comms, self.is_inverse, direction, cells, &modes.cast()?)?
             }
             AnyTransform::Complex(transform) => {
-                transform.forward(recorder, comms, &x.single()?.cast()?, &transform.field_layout(), &modes)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let modes: Array<[f32; 2]> = y.single()?.cast()?;
-        match &self.transform {
-            AnyTransform::Real(transform) => {
-                transform.forward_adjoint(recorder, comms, &modes, x.single()?, &transform.field_layout())?;
-            }
-            AnyTransform::Complex(transform) => {
-                transform.forward_adjoint(recorder, comms, &modes, &x.single()?.cast()?, &transform.field_layout())?;
+                transform.call(recorder, comms, self.is_inverse, direction, &cells.cast()?, &modes.cast()?)?;
             }
         }
         Ok(())
@@ -152,57 +161,12 @@ impl Linear for Fourier {
     }
 
     fn costs(&self) -> [CallCost; 2] {
-        let plan = self.plan();
-        [&plan.forward, &plan.inverse].map(route_cost)
-    }
-}
-
-/// The inverse of a [`Fourier`] transform, from modes to cells ([`Fourier::inverse`]).
-pub struct InverseFourier {
-    forward: Fourier,
-    signature: Signature,
-}
-
-impl Linear for InverseFourier {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn forward(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.target.parts(rank)?;
-        let modes: Array<[f32; 2]> = y.single()?.cast()?;
-        match &self.forward.transform {
-            AnyTransform::Real(transform) => {
-                transform.inverse(recorder, comms, &modes, x.single()?, &transform.field_layout())?;
-            }
-            AnyTransform::Complex(transform) => {
-                transform.inverse(recorder, comms, &modes, &x.single()?.cast()?, &transform.field_layout())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn adjoint(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.target.parts(rank)?;
-        let modes: Array<[f32; 2]> = y.single()?.cast()?;
-        match &self.forward.transform {
-            AnyTransform::Real(transform) => {
-                transform.inverse_adjoint(recorder, comms, x.single()?, &transform.field_layout(), &modes)?;
-            }
-            AnyTransform::Complex(transform) => {
-                transform.inverse_adjoint(recorder, comms, &x.single()?.cast()?, &transform.field_layout(), &modes)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Linear::constants(&self.forward, rank, out)
-    }
-
-    fn costs(&self) -> [CallCost; 2] {
-        let [forward, inverse] = self.forward.costs();
-        [inverse, forward]
+        let plan = match &self.transform {
+            AnyTransform::Real(transform) => transform.plan(),
+            AnyTransform::Complex(transform) => transform.plan(),
+        };
+        let [forward, inverse] = [&plan.forward, &plan.inverse].map(route_cost);
+        if self.is_inverse { [inverse, forward] } else { [forward, inverse] }
     }
 }
 
@@ -244,16 +208,13 @@ impl Linear for Hartley {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let layout = self.transform.field_layout();
-        Ok(self.transform.forward(recorder, comms, x.single()?, &layout, y.single()?)?)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let layout = self.transform.field_layout();
-        Ok(self.transform.forward_adjoint(recorder, comms, y.single()?, x.single()?, &layout)?)
+        let (v, out, layout) = (v.single()?, out.single()?, &self.transform.field_layout());
+        Ok(match direction {
+            Direction::Forward => self.transform.forward(recorder, comms, v, layout, out)?,
+            Direction::Adjoint => self.transform.forward_adjoint(recorder, comms, v, out, layout)?,
+        })
     }
 
     fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {

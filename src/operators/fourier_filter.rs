@@ -3,7 +3,7 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -81,18 +81,6 @@ impl FourierFilter {
             multiplier: mark.value(),
         })
     }
-
-    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let (x, y, layout) = (x.single()?, y.single()?, &self.layout);
-        match &self.filters {
-            AnyFilter::Real(filters) => filters[which].apply(recorder, comms, x, layout, y, layout)?,
-            AnyFilter::Complex(filters) => {
-                filters[which].apply(recorder, comms, &x.cast()?, layout, &y.cast()?, layout)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The filter and its adjoint.
@@ -124,12 +112,16 @@ impl Linear for FourierFilter {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, x, y, 0)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, y, x, 1)
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
+        let (v, out, layout) = (v.single()?, out.single()?, &self.layout);
+        match &self.filters {
+            AnyFilter::Real(filters) => filters[direction as usize].apply(recorder, comms, v, layout, out, layout)?,
+            AnyFilter::Complex(filters) => {
+                filters[direction as usize].apply(recorder, comms, &v.cast()?, layout, &out.cast()?, layout)?;
+            }
+        }
+        Ok(())
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -3,7 +3,7 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -144,18 +144,23 @@ impl Linear for Gather {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let [from, to] = self.leaves()?;
-        let (entries, places) = (from.places(), to.places());
-        let arrays = (x.single()?, self.index.as_ref(), y.single()?);
-        let recorder = &mut rank.recorder;
-        Ok(record(recorder, &self.kernel, arrays, [places, entries], to.batch, [entries, places])?)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let [from, to] = self.leaves()?;
+        let (v, out) = (v.single()?, out.single()?);
+        if direction == Direction::Forward {
+            let (entries, places) = (from.places(), to.places());
+            let arrays = (v, self.index.as_ref(), out);
+            return Ok(record(
+                &mut rank.recorder,
+                &self.kernel,
+                arrays,
+                [places, entries],
+                to.batch,
+                [entries, places],
+            )?);
+        }
         let terms = Terms {
-            x: y.single()?,
+            x: v,
             y: None,
             index: self.index.as_ref(),
             sums: from.places(),
@@ -164,7 +169,7 @@ impl Linear for Gather {
         };
         let sum = rank.exact_sums();
         let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-        Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, x.single()?)?)
+        Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, out)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -4,7 +4,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -170,17 +170,15 @@ impl Linear for Ghosts {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        Ok(self.ghosted.fill(recorder, comms, x.single()?, y.single()?)?)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let y = y.single()?;
-        let whole = recorder.gpu().array("operators::ghosts", y.len())?;
-        recorder.copy(y, 0, &whole, 0, y.len())?;
-        Ok(self.ghosted.collect(recorder, comms, &whole, x.single()?)?)
+        let (v, out) = (v.single()?, out.single()?);
+        if direction == Direction::Forward {
+            return Ok(self.ghosted.fill(recorder, comms, v, out)?);
+        }
+        let whole = recorder.gpu().array("operators::ghosts", v.len())?;
+        recorder.copy(v, 0, &whole, 0, v.len())?;
+        Ok(self.ghosted.collect(recorder, comms, &whole, out)?)
     }
 
     fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {

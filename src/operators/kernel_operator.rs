@@ -126,16 +126,11 @@ impl KernelOperator {
         let count = output.single()?.len();
         let params = KernelOperatorParams {
             operator_count: count as u32,
-            operator_domain: own(&self.signature.domain) as u32,
-            operator_target: own(&self.signature.target) as u32,
+            operator_domain: self.signature.domain.own_numbers() as u32,
+            operator_target: self.signature.target.own_numbers() as u32,
         };
         Ok(rank.recorder.each(kernel, &raw, &params, count)?)
     }
-}
-
-/// The numbers of a space on this rank.
-fn own(space: &Space) -> u64 {
-    space.only().map_or(0, |(_, leaf)| leaf.len())
 }
 
 impl Differentiable for KernelOperator {
@@ -170,7 +165,7 @@ impl Differentiable for KernelOperator {
 
     fn cost(&self) -> OperatorCost {
         // Each number is counted once; a function that reads several finds them in caches.
-        let (domain, target) = (own(&self.signature.domain), own(&self.signature.target));
+        let (domain, target) = (self.signature.domain.own_numbers(), self.signature.target.own_numbers());
         OperatorCost {
             apply: CallCost::passes(1, 4 * (domain + target)),
             jvp: CallCost::passes(1, 4 * (2 * domain + target)),

@@ -1,30 +1,47 @@
-//! Linear operators.
+//! Linear operators, their adjoints, and the upload of parameters.
 
 use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
+use super::leaf::{Leaf, Support};
 use super::operator::{Differentiable, Linearised};
 use super::signature::{CallCost, OperatorCost, Signature};
-use super::vector::Vector;
+use super::space::Space;
+use super::vector::{Contents, Vector};
+use crate::host_memory;
 use crate::rank::Rank;
+
+/// The operator or its adjoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the domain to the target.
+    Forward,
+    /// From the target to the domain.
+    Adjoint,
+}
+
+impl Direction {
+    /// Returns the other direction.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        match self {
+            Direction::Forward => Direction::Adjoint,
+            Direction::Adjoint => Direction::Forward,
+        }
+    }
+}
 
 /// A linear operator with its adjoint. It is [`Differentiable`]; [`Adjoint`] swaps its directions.
 pub trait Linear {
     /// Returns the name, the domain and the target.
     fn signature(&self) -> &Signature;
 
-    /// Computes `y = A x` for vectors of the right spaces.
+    /// Computes `out = A v` or `out = A^T v` for vectors of the right spaces.
     ///
     /// # Errors
     /// The errors of the operator's work.
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
-
-    /// Computes `x = A^T y` for vectors of the right spaces.
-    ///
-    /// # Errors
-    /// The errors of the operator's work.
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError>;
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError>;
 
     /// Writes the constants of the operator, as [`Differentiable::constants`] requires.
     ///
@@ -32,7 +49,7 @@ pub trait Linear {
     /// Same as [`Fingerprint::field`].
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
-    /// Returns the costs of both directions for this rank.
+    /// Returns the costs of both directions for this rank, forward first.
     fn costs(&self) -> [CallCost; 2];
 }
 
@@ -43,7 +60,7 @@ impl<L: Linear + 'static> Differentiable for L {
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        self.forward(rank, x, y)
+        self.run(rank, Direction::Forward, x, y)
     }
 
     fn linearise(
@@ -76,7 +93,7 @@ impl<L: Linear + 'static> Linearised for Itself<L> {
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.0.fits(dx, dy)?;
-        self.0.adjoint(rank, dy, dx)
+        self.0.run(rank, Direction::Adjoint, dy, dx)
     }
 }
 
@@ -100,12 +117,8 @@ impl<L: Linear> Linear for Adjoint<L> {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.adjoint(rank, x, y)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.forward(rank, y, x)
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        self.operator.run(rank, direction.turned(), v, out)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
@@ -115,5 +128,55 @@ impl<L: Linear> Linear for Adjoint<L> {
     fn costs(&self) -> [CallCost; 2] {
         let [forward, adjoint] = self.operator.costs();
         [adjoint, forward]
+    }
+}
+
+/// Parameters of the host as a vector on the device. Its adjoint blocks, since it downloads the cotangent.
+pub struct ToDevice {
+    signature: Signature,
+}
+
+impl ToDevice {
+    /// Creates the operator from the only leaf of `domain`.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Invalid`] unless the leaf is parameters.
+    pub fn new(domain: &Space) -> Result<Self, OperatorError> {
+        match domain.only() {
+            Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+                let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
+                Ok(ToDevice { signature: Signature::new("upload", domain, &target) })
+            }
+            _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),
+        }
+    }
+}
+
+impl Linear for ToDevice {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        match (direction, v.contents(), out.contents_mut()) {
+            (Direction::Forward, [Contents::Host(values)], [Contents::Device(array)]) => {
+                let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
+                rank.recorder.upload(array, 0, &values)?;
+            }
+            (Direction::Adjoint, [Contents::Device(array)], [Contents::Host(own)]) => {
+                let values = rank.recorder.download(array, 0, array.len())?;
+                own.iter_mut().zip(values).for_each(|(own, value)| *own = value.into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
+    fn costs(&self) -> [CallCost; 2] {
+        [CallCost::passes(0, 4 * self.signature.target.own_numbers()); 2]
     }
 }

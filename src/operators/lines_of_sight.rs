@@ -7,7 +7,7 @@ use super::fingerprint::Fingerprint;
 use super::gather::Gather;
 use super::ghosts::real_cells;
 use super::leaf::{Leaf, RegularGrid};
-use super::linear::{Adjoint, Linear};
+use super::linear::{Adjoint, Direction, Linear};
 use super::operator::Differentiable;
 use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
@@ -107,18 +107,21 @@ impl Linear for LinesOfSight {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let (readout, sums) = (&self.readout, &self.sums);
         let [mut samples, weighted] = self.samples(rank)?;
-        self.readout.forward(rank, x, &mut samples)?;
-        self.weigh(rank, &samples, &weighted)?;
-        self.sums.forward(rank, &weighted, y)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let [mut samples, weighted] = self.samples(rank)?;
-        self.sums.adjoint(rank, y, &mut samples)?;
-        self.weigh(rank, &samples, &weighted)?;
-        self.readout.adjoint(rank, &weighted, x)
+        match direction {
+            Direction::Forward => {
+                readout.run(rank, direction, v, &mut samples)?;
+                self.weigh(rank, &samples, &weighted)?;
+                sums.run(rank, direction, &weighted, out)
+            }
+            Direction::Adjoint => {
+                sums.run(rank, direction, v, &mut samples)?;
+                self.weigh(rank, &samples, &weighted)?;
+                readout.run(rank, direction, &weighted, out)
+            }
+        }
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -15,7 +15,6 @@
 //! related methods.
 
 mod check;
-mod collectives;
 mod compose;
 mod convolution;
 mod diagonal;
@@ -46,19 +45,18 @@ mod vector_math;
 mod wavenumbers;
 
 pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, check_finite, random_field};
-pub use collectives::{Replicate, SumOverRanks, ToDevice};
 pub use convolution::Convolution;
 pub use diagonal::Diagonal;
 pub use error::OperatorError;
 pub use fingerprint::Fingerprint;
-pub use fourier::{Fourier, Hartley, InverseFourier};
+pub use fourier::{Fourier, Hartley};
 pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, RegularGrid, Support};
-pub use linear::{Adjoint, Linear};
+pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
 pub use operator::{Derivative, Differentiable, Linearisation, Linearised, Model};
 pub use point_numbers::{PointNumbers, PointOrder};

@@ -4,7 +4,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
@@ -88,31 +88,29 @@ impl Linear for Readout {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let (mesh, count) = (self.points.mesh(), self.points.len());
+        let (mesh, count, particles) = (self.points.mesh(), self.points.len(), self.points.particles());
+        let (v, out) = (v.single()?, out.single()?);
+        if direction == Direction::Adjoint {
+            let own = out.len() / self.fields.max(1);
+            let greatest = &self.values.greatest(recorder, comms.world(), v)?;
+            for field in 0..self.fields {
+                let total = self.points.total();
+                let painted = PaintedValues { particles, values: v, first: field * count, greatest, total };
+                self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (out, field * own))?;
+            }
+            return Ok(());
+        }
         let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
-        self.ghosted.fill(recorder, comms, x.single()?, &whole)?;
+        self.ghosted.fill(recorder, comms, v, &whole)?;
         if self.fields == 1 {
-            return Ok(self.painter.readout(recorder, self.points.particles(), mesh, &whole, 0, y.single()?)?);
+            return Ok(self.painter.readout(recorder, particles, mesh, &whole, 0, out)?);
         }
         let one = recorder.gpu().array("operators::readout", count)?;
         for field in 0..self.fields {
-            self.painter.readout(recorder, self.points.particles(), mesh, &whole, field, &one)?;
-            recorder.copy(&one, 0, y.single()?, field * count, count)?;
-        }
-        Ok(())
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let (mesh, count) = (self.points.mesh(), self.points.len());
-        let own = x.single()?.len() / self.fields.max(1);
-        let (particles, values, total) = (self.points.particles(), y.single()?, self.points.total());
-        let greatest = &self.values.greatest(recorder, comms.world(), values)?;
-        for field in 0..self.fields {
-            let painted = PaintedValues { particles, values, first: field * count, greatest, total };
-            self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (x.single()?, field * own))?;
+            self.painter.readout(recorder, particles, mesh, &whole, field, &one)?;
+            recorder.copy(&one, 0, out, field * count, count)?;
         }
         Ok(())
     }

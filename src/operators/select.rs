@@ -4,7 +4,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
@@ -132,19 +132,18 @@ impl Linear for Select {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let [places, selected, fields] = self.lens();
-        let arrays = (x.single()?, Some(&self.index), y.single()?);
-        let recorder = &mut rank.recorder;
-        Ok(record(recorder, &self.gather, arrays, [selected, places], fields, [places, selected])?)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        let [places, selected, fields] = self.lens();
-        let recorder = &mut rank.recorder;
-        recorder.clear(x.single()?);
-        let arrays = (y.single()?, Some(&self.index), x.single()?);
-        Ok(record(recorder, &self.scatter, arrays, [selected, places], fields, [selected, places])?)
+        let (recorder, out) = (&mut rank.recorder, out.single()?);
+        let arrays = (v.single()?, Some(&self.index), out);
+        let (kernel, strides) = match direction {
+            Direction::Forward => (&self.gather, [places, selected]),
+            Direction::Adjoint => {
+                recorder.clear(out);
+                (&self.scatter, [selected, places])
+            }
+        };
+        Ok(record(recorder, kernel, arrays, [selected, places], fields, strides)?)
     }
 
     fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -93,6 +93,16 @@ impl Space {
         if self.len() == 1 { self.leaves().next() } else { None }
     }
 
+    /// Returns the number of real numbers of this rank.
+    pub fn own_numbers(&self) -> u64 {
+        self.leaves().map(|(_, leaf)| leaf.len()).sum()
+    }
+
+    /// Returns the number of real numbers of all ranks, ghost cells included.
+    pub fn total_numbers(&self) -> u64 {
+        self.leaves().map(|(_, leaf)| leaf.total()).sum()
+    }
+
     /// Returns the leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
     #[must_use]
     pub fn under(&self, branch: &str) -> Self {

@@ -3,7 +3,7 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
-use super::linear::Linear;
+use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -127,20 +127,6 @@ impl StencilOperator {
             signature: Signature::new(NAME, space, space),
         })
     }
-
-    fn run(&self, rank: &mut Rank, x: &Vector, y: &Vector, which: usize) -> Result<(), OperatorError> {
-        let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let (ghosted, params) = (&self.ghosted[which], &self.params[which]);
-        let fields = u64::from(params.own[3]);
-        let mut field = x.single()?.clone();
-        if self.cut {
-            let whole = recorder.gpu().array("operators::stencil", ghosted.layout().len() * fields)?;
-            ghosted.fill(recorder, comms, &field, &whole)?;
-            field = whole;
-        }
-        let arrays = [field.raw(), self.taps[which].raw(), y.single()?.raw()];
-        Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
-    }
 }
 
 impl Linear for StencilOperator {
@@ -148,12 +134,18 @@ impl Linear for StencilOperator {
         &self.signature
     }
 
-    fn forward(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, x, y, 0)
-    }
-
-    fn adjoint(&self, rank: &mut Rank, y: &Vector, x: &mut Vector) -> Result<(), OperatorError> {
-        self.run(rank, y, x, 1)
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
+        let (ghosted, params) = (&self.ghosted[direction as usize], &self.params[direction as usize]);
+        let fields = u64::from(params.own[3]);
+        let mut field = v.single()?.clone();
+        if self.cut {
+            let whole = recorder.gpu().array("operators::stencil", ghosted.layout().len() * fields)?;
+            ghosted.fill(recorder, comms, &field, &whole)?;
+            field = whole;
+        }
+        let arrays = [field.raw(), self.taps[direction as usize].raw(), out.single()?.raw()];
+        Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -11,8 +11,8 @@ use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
-    PointwiseOperator, Readout, RegularGrid, Replicate, Select, Space, StencilOperator, SumOverRanks, Tap, ToDevice,
-    Vector, Wavenumbers, check_adjoint, check_derivative, random_field,
+    PointwiseOperator, RankCollective, Readout, RegularGrid, Select, Space, StencilOperator, Tap, ToDevice, Vector,
+    Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 
 const SHAPE: [u64; 3] = [4, 5, 6];
@@ -150,7 +150,7 @@ fn masks_multiply_and_selections_pick() {
         on_grid(parts, &options()[1], |rank| {
             let space = space(rank)?;
             let select = Select::cells(rank, &space, &listed)?;
-            let replicate = Model::new(Replicate::new(rank, &select.signature().target)?);
+            let replicate = Model::new(RankCollective::replicate(rank, &select.signature().target)?);
             let model = Model::new(select);
             let field = field_of(rank, &x)?;
             let regular = regular(rank, SHAPE);
@@ -169,7 +169,7 @@ fn masks_multiply_and_selections_pick() {
             }
             let ranks = rank.comm.size() as u64;
             let own = Space::of("x", Leaf::points(3, 3 * ranks))?;
-            let sum = Model::new(SumOverRanks::new(rank, &own)?);
+            let sum = Model::new(RankCollective::sum_over_ranks(rank, &own)?);
             let ones = random_field(rank, &own, 8)?;
             check_adjoint(rank, &sum, &ones)?;
             // Complex factors, for components and batches.
@@ -517,7 +517,7 @@ fn what_linear_operators_cannot_take_is_refused() {
         fails(Gather::broadcast(&vector, &space).err(), "a vector of 7");
         fails(Wavenumbers::edges(&regular, &[2.0, 1.0]).err(), "must grow");
         fails(ToDevice::new(&space).err(), "parameters");
-        fails(Replicate::new(rank, &space).err(), "one number at each point");
+        fails(RankCollective::replicate(rank, &space).err(), "one number at each point");
         Ok(())
     });
     on_grid([2, 1], &options()[0], |rank| {

@@ -14,7 +14,7 @@ use meshloom::map::{
 };
 use meshloom::operators::{
     Differentiable, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
-    PointwiseOperator, Signature, Space, SumOverRanks, Vector,
+    PointwiseOperator, RankCollective, Signature, Space, Vector,
 };
 use meshloom::{Error, Rank};
 
@@ -357,7 +357,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             let space = Space::new([("x", Leaf::points(3, 3 * ranks)), ("a", Leaf::vector(1))])?;
             let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
             let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
-            let sum = Model::new(SumOverRanks::new(rank, square.target())?);
+            let sum = Model::new(RankCollective::sum_over_ranks(rank, square.target())?);
             let linearised = Rc::new(Cell::new(0));
             let model = Model::new(Counting { inner: square.then(&sum)?, linearised: linearised.clone() });
             let x = |rank: u64, i: u64| (rank * 3 + i) as f64 * 0.5 - 1.0;

@@ -175,7 +175,8 @@ fn fingerprint(rank: &mut Rank, model: &Model) -> Result<u64, OperatorError> {
 
 /// Models that depend on the ranks by their definition, or by the indices and points that the table
 /// gives each rank.
-const OF_THE_RANKS: [&str; 5] = ["Gather", "Readout", "Replicate", "SumOverRanks", "RankCollective"];
+const OF_THE_RANKS: [&str; 5] =
+    ["Gather", "Readout", "RankCollective::replicate", "RankCollective::sum_over_ranks", "RankCollective"];
 
 #[test]
 fn fingerprints_tell_operators_apart_and_know_no_ranks() {

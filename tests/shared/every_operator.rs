@@ -9,8 +9,8 @@ use meshloom::inference::{
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
-    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Replicate,
-    Select, Space, StencilOperator, SumOverRanks, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
+    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Select, Space,
+    StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
 
@@ -48,7 +48,7 @@ const fn curved(name: &'static str, make: fn(&mut Rank) -> Models) -> Case {
 /// All.
 pub const CASES: &[Case] = &[
     linear("Fourier", fourier),
-    linear("InverseFourier", inverse_fourier),
+    linear("Fourier::inverse", inverse_fourier),
     linear("Hartley", |rank| one(Hartley::new(rank, &pairs(rank)?)?)),
     linear("FourierFilter", filters),
     linear("Convolution", convolution),
@@ -60,8 +60,8 @@ pub const CASES: &[Case] = &[
     linear("Ghosts", |rank| one(Ghosts::new(rank, &pairs(rank)?, [[1, 2], [2, 0], [1, 1]])?)),
     linear("Readout", readouts),
     linear("LinesOfSight", lines),
-    linear("Replicate", |rank| one(Replicate::new(rank, &own_points(rank)?)?)),
-    linear("SumOverRanks", sum_over_ranks),
+    linear("RankCollective::replicate", |rank| one(RankCollective::replicate(rank, &own_points(rank)?)?)),
+    linear("RankCollective::sum_over_ranks", sum_over_ranks),
     linear("RankCollective", collectives),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
@@ -258,7 +258,7 @@ fn lines(rank: &mut Rank) -> Models {
 
 fn sum_over_ranks(rank: &mut Rank) -> Models {
     let space = Space::of("x", Leaf::points(3, 3 * rank.comm.size() as u64))?;
-    one(SumOverRanks::new(rank, &space)?)
+    one(RankCollective::sum_over_ranks(rank, &space)?)
 }
 
 fn collectives(rank: &mut Rank) -> Models {

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::operators::{
-    CallCost, Contents, Differentiable, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
+    CallCost, Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
     OperatorError, PointwiseOperator, RegularGrid, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
@@ -231,7 +231,7 @@ impl CorrelatedField {
             groups.push(GroupAt { at, modes });
             modes = next;
         }
-        self.0.hartley.adjoint(rank, &self.over(modes)?, y)?;
+        self.0.hartley.run(rank, Direction::Adjoint, &self.over(modes)?, y)?;
         Ok(Point { packed, groups })
     }
 }
@@ -330,14 +330,14 @@ impl Linearised for At {
             group.modulation.jvp(recorder, [&at.amplitude, &tangent], [modes, &d_modes], &next)?;
             d_modes = next;
         }
-        hartley.adjoint(rank, &self.field.over(d_modes)?, dy)
+        hartley.run(rank, Direction::Adjoint, &self.field.over(d_modes)?, dy)
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, groups, modes, .. } = &*self.field.0;
         let mut cotangent = Vector::new(&rank.gpu, modes)?;
-        hartley.forward(rank, dy, &mut cotangent)?;
+        hartley.run(rank, Direction::Forward, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();
         let packed = packing.array(&rank.recorder)?;
         rank.recorder.clear(&packed);

@@ -147,7 +147,7 @@ impl Differentiable for LocalRoot {
     }
 
     fn cost(&self) -> OperatorCost {
-        let call = CallCost::passes(1, 12 * self.signature.domain.only().map_or(0, |(_, leaf)| leaf.len()));
+        let call = CallCost::passes(1, 12 * self.signature.domain.own_numbers());
         OperatorCost { apply: call, jvp: call, vjp: call }
     }
 }
